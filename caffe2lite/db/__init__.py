@@ -1,0 +1,1 @@
+"""Key-value databases that hold checkpoints and records."""

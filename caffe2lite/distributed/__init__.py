@@ -1,0 +1,1 @@
+"""Communicators between devices, processes and machines."""

@@ -1,0 +1,1 @@
+"""The engine: blobs and workspaces, nets compiled to plans, execution, gradients, serialisation."""

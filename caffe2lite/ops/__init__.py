@@ -1,0 +1,1 @@
+"""Operators, one file a family; registry.py holds the decorator that registers them."""

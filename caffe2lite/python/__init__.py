@@ -1,0 +1,1 @@
+"""What scripts import as caffe2.python: Caffe2's module names, functions and classes."""
