@@ -1,0 +1,72 @@
+"""Real GPUs, by CuPy."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.devices.base import Device
+
+
+class Cuda(Device):
+    """One CUDA device."""
+
+    type = 1
+
+    def __init__(self, cupy: Any, device_id: int) -> None:
+        self.xp = cupy
+        self.id = device_id
+        self.name = f"gpu_{device_id}"
+        self._device = cupy.cuda.Device(device_id)
+
+    def empty(self, count: int, dtype: Any) -> Any:
+        if np.dtype(dtype) == object:
+            raise TypeError("strings cannot be on a GPU")
+        with self._device:
+            return self.xp.empty(count, dtype)
+
+    def owns(self, array: Any) -> bool:
+        return isinstance(array, self.xp.ndarray) and array.device.id == self.id
+
+    def reads(self, array: Any) -> bool:
+        if not isinstance(array, self.xp.ndarray):
+            return False
+        peer = array.device.id
+        return peer == self.id or bool(self.xp.cuda.runtime.deviceCanAccessPeer(self.id, peer))
+
+    def copy(self, target: Any, source: Any) -> None:
+        with self._device:
+            if isinstance(source, np.ndarray):
+                target.set(np.ascontiguousarray(source))
+            else:
+                self.xp.copyto(target, source)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        with self._device:
+            return self.xp.asnumpy(array)
+
+    def random(self, seed: int | None) -> Any:
+        with self._device:
+            return self.xp.random.default_rng(seed)
+
+    def context(self) -> Any:
+        return self.xp.cuda.Device(self.id)
+
+    def synchronize(self) -> None:
+        self._device.synchronize()
+
+
+@functools.cache
+def devices() -> list[Device]:
+    """The CUDA devices, none where CuPy or a GPU is missing."""
+    try:
+        import cupy
+    except ImportError:
+        return []
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return []
+    return [Cuda(cupy, i) for i in range(count)]

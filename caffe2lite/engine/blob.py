@@ -1,0 +1,145 @@
+"""Blobs: named places that hold a tensor or another object.
+
+A tensor is a view of the blob's storage, a flat array with room for the largest tensor that was in it, so that a
+blob which changes shape from run to run allocates once.  Two blobs share memory only when they share the storage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.devices import HOST, Device
+
+
+class Blob:
+    """A value and its storage.
+
+    value    the tensor (an array), another object, or None: uninitialised
+    storage  the flat array that a tensor is a view of; None for other objects
+    """
+
+    __slots__ = ("_views", "device", "name", "storage", "tokens", "value")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.value: Any = None
+        self.storage: Any = None
+        self.device: Device = HOST
+        self._views: dict[Any, Any] = {}
+        self.tokens: list[list[bool]] = []
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether a tensor is in it."""
+        return self.storage is not None
+
+    def show(self, value: Any) -> None:
+        """Make `value`, a view of the storage, the blob's tensor."""
+        if value is not self.value:
+            self.value = value
+            self.changed()
+
+    def changed(self) -> None:
+        """Tell the nets that have bound this blob's array that it is another now."""
+        if self.tokens:
+            for token in self.tokens:
+                token[0] = False
+            self.tokens.clear()
+
+    def resize(self, shape: tuple[int, ...], dtype: Any, device: Device = HOST) -> Any:
+        """A tensor of that shape and dtype, in the present storage where it fits; its values are undefined."""
+        storage = self.storage
+        if storage is None or storage.dtype != dtype or self.device is not device:
+            view = self._allocate(shape, np.dtype(dtype), device)
+        else:
+            view = self._views.get(shape)
+            if view is None:
+                count = 1
+                for d in shape:
+                    count *= d
+                if count > storage.size:
+                    view = self._allocate(shape, storage.dtype, device)
+                else:
+                    if len(self._views) > 32:  # shapes that depend on data would pile up
+                        self._views.clear()
+                    view = self._views[shape] = storage[:count].reshape(shape)
+        if view is not self.value:
+            self.value = view
+            self.changed()
+        return view
+
+    def _allocate(self, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+        count = 1
+        for d in shape:
+            if d < 0:
+                raise ValueError(f"blob {self.name!r} cannot have the shape {shape}")
+            count *= d
+        try:
+            self.storage = device.empty(count, dtype)
+        except (MemoryError, ValueError) as e:
+            size = count * np.dtype(dtype).itemsize
+            raise MemoryError(f"no memory for blob {self.name!r}: shape {shape} of {dtype}, {size:,} bytes") from e
+        self.device = device
+        view = self.storage.reshape(shape)
+        self._views = {shape: view}
+        return view
+
+    def assign(self, array: Any, device: Device = HOST) -> None:
+        """Put a copy of the array's values in, into the present storage where they fit."""
+        view = self.value
+        if (
+            self.storage is None
+            or view.shape != array.shape
+            or view.dtype != array.dtype
+            or self.device is not device
+        ):
+            view = self.resize(array.shape, array.dtype, device)
+        device.copy(view, array)
+
+    def owns(self, array: Any) -> bool:
+        """Whether the array is a view that `resize` handed out for the present storage."""
+        return self._views.get(array.shape) is array
+
+    def adopt(self, array: Any, device: Device = HOST) -> None:
+        """Make an array that nobody else holds the tensor; copies where it is a view or not contiguous."""
+        if array.base is None and array.flags.c_contiguous and array.flags.writeable:
+            self.storage = array.reshape(-1)
+            self.device = device
+            self.value = array
+            self._views = {array.shape: array}
+            self.changed()
+        else:
+            self.assign(array, device)
+
+    def hold(self, value: Any) -> None:
+        """Put an object in that is no tensor."""
+        self.storage = None
+        self._views = {}
+        self.value = value
+        self.changed()
+
+    def share(self, other: Blob, shape: tuple[int, ...] | None = None) -> Any:
+        """Become a second name of the other blob's storage."""
+        self.storage, self.device = other.storage, other.device
+        shape = other.value.shape if shape is None else shape
+        count = 1
+        for d in shape:
+            count *= d
+        self.value = self.storage[:count].reshape(shape)
+        self._views = {shape: self.value}
+        self.changed()
+        return self.value
+
+    def take(self) -> Any:
+        """The tensor or object, which leaves the blob uninitialised."""
+        value = self.value
+        self.reset()
+        return value
+
+    def reset(self) -> None:
+        """Back to uninitialised."""
+        self.value = self.storage = None
+        self._views = {}
+        self.changed()

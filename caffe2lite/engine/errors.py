@@ -1,0 +1,65 @@
+"""Errors of the engine: what failed, in which operator, and where the script added it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class EngineError(RuntimeError):
+    """A net, plan or blob that cannot be used as asked."""
+
+
+class OperatorError(EngineError):
+    """An operator that cannot be created or has failed."""
+
+
+class StopNet(Exception):
+    """Raised by a kernel to end its net without an error: a closed queue, the end of a reader."""
+
+
+class UserCodeError(Exception):
+    """Carries an exception of a Python operator, which surfaces as itself."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def describe(value: Any) -> str:
+    """What a blob holds, in few words: `float32[2, 3]`."""
+    if value is None:
+        return "nothing"
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return type(value).__name__
+    kind = "string" if value.dtype == object else str(value.dtype)
+    place = "" if isinstance(value, np.ndarray) else f"@{getattr(value, 'device', 'gpu')}"
+    return f"{kind}[{', '.join(map(str, shape))}]{place}"
+
+
+def operator_line(op: Any, inputs: Any = None) -> str:
+    """One line that shows an operator with what its inputs hold: `FC(x: float32[2, 3], w: float32[4, 5]) -> y`."""
+    if inputs is None:
+        left = ", ".join(op.input)
+    else:
+        left = ", ".join(f"{n}: {describe(v)}" for n, v in zip(op.input, inputs))
+    name = f" {op.name!r}" if op.name else ""
+    device = f" on device {op.device_option.device_type}:{op.device_option.device_id}" if op.device_option.device_type else ""
+    return f"{op.type}{name}({left}) -> {', '.join(op.output)}{device}"
+
+
+def explain(error: BaseException, instance: Any, net: str = "") -> BaseException:
+    """The exception to raise for one that a kernel raised: it says which operator, on what, in which net."""
+    if isinstance(error, UserCodeError):
+        return error.error
+    if isinstance(error, OperatorError) or not isinstance(error, Exception):
+        return error
+    values = [b.value for b in instance.inputs]
+    where = f" of net {net!r}" if net else ""
+    text = str(error) or type(error).__name__
+    if isinstance(error, (IndexError, KeyError, AttributeError, AssertionError)):
+        text = f"{type(error).__name__}: {text}"
+    made = OperatorError(f"{text}\n  in {operator_line(instance.op, values)}{where}")
+    made.__cause__ = error
+    return made

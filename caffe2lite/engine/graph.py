@@ -1,0 +1,137 @@
+"""Nets that run as a graph: `dag`, `async_scheduling` and their kin.
+
+Operators keep program order where one reads or writes what another writes.  Operators that block (queues,
+collectives) get threads; a graph without any runs in program order on the caller's thread, where it can be replayed.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from caffe2lite.engine import threads
+from caffe2lite.engine.errors import StopNet, explain
+from caffe2lite.engine.net import Net, net_type, quiet
+
+
+def dependencies(definition: Any) -> list[set[int]]:
+    """For each operator the earlier ones that it must wait for: its sources, and all whose blobs it overwrites."""
+    writer: dict[str, int] = {}
+    readers: dict[str, set[int]] = {}
+    by_name: dict[str, int] = {}
+    parents: list[set[int]] = []
+    for i, op in enumerate(definition.op):
+        mine: set[int] = set()
+        for name in op.input:
+            if name in writer:
+                mine.add(writer[name])
+        for name in op.output:
+            if name in writer:
+                mine.add(writer[name])
+            mine |= readers.get(name, set())
+        mine |= {by_name[c] for c in op.control_input if c in by_name}
+        mine.discard(i)
+        for name in op.input:
+            readers.setdefault(name, set()).add(i)
+        for name in op.output:
+            writer[name] = i
+            readers[name] = {i} if name in op.input else set()
+        if op.name:
+            by_name[op.name] = i
+        parents.append(mine)
+    return parents
+
+
+@net_type("dag", "async_dag", "async_polling", "async_scheduling", "prof_dag", "parallel")
+class GraphNet(Net):
+    """A net whose operators wait only for what they need."""
+
+    def __init__(self, definition: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(definition, *args, **kwargs)
+        self.parents = dependencies(definition)
+        self.children: list[list[int]] = [[] for _ in self.parents]
+        for child, parents in enumerate(self.parents):
+            for p in parents:
+                self.children[p].append(child)
+        self.threaded = any(s.record.blocking for s in self.steps)
+
+    def run(self) -> bool:
+        return _Run(self).wait() if self.threaded and not self.observers else super().run()
+
+    def _failed(self, position: int, error: Exception) -> bool:
+        """Run what does not depend on the failed operator, as a graph would have; then say what failed."""
+        broken = {position}
+        stopped = isinstance(error, StopNet)
+        for later in range(position + 1, 0 if stopped else len(self.steps)):
+            if self.parents[later] & broken:
+                broken.add(later)
+                continue
+            try:
+                self.steps[later].run()
+            except Exception:  # only the first failure is told
+                broken.add(later)
+        return super()._failed(position, error)
+
+
+class _Run:
+    """One threaded run of a graph."""
+
+    def __init__(self, net: GraphNet) -> None:
+        self.net = net
+        self.missing = [len(p) for p in net.parents]
+        self.broken: set[int] = set()
+        self.error: tuple[int, Exception] | None = None
+        self.left = len(net.steps)
+        self.done = threading.Condition()
+        net.cancelled = False
+
+    def wait(self) -> bool:
+        ready = [i for i, n in enumerate(self.missing) if not n]
+        for i in ready:
+            self._start(i)
+        with self.done:
+            while self.left:
+                self.done.wait()
+        if self.error is None:
+            return True
+        position, error = self.error
+        net = self.net
+        net.workspace.last_failed_op = position
+        if isinstance(error, StopNet):
+            net.why_stopped = f"operator {position}, {net.steps[position].op.type}: {error}"
+            return False
+        raise explain(error, net.steps[position], net.name) from error.__cause__
+
+    def _start(self, position: int) -> None:
+        threads.submit(lambda: self._follow(position))
+
+    def _follow(self, position: int | None) -> None:
+        """Run an operator, and one of those that it makes ready, and so on; the others get threads of their own."""
+        while position is not None:
+            failed = position in self.broken
+            if not failed:
+                try:
+                    with quiet():
+                        self.net.steps[position].run()
+                except Exception as e:
+                    failed = True
+                    with self.done:
+                        if self.error is None:
+                            self.error = (position, e)
+            position = self._finished(position, failed)
+
+    def _finished(self, position: int, failed: bool) -> int | None:
+        ready = []
+        with self.done:
+            self.left -= 1
+            for child in self.net.children[position]:
+                if failed:
+                    self.broken.add(child)
+                self.missing[child] -= 1
+                if not self.missing[child]:
+                    ready.append(child)
+            if not self.left:
+                self.done.notify_all()
+        for other in ready[1:]:
+            self._start(other)
+        return ready[0] if ready else None

@@ -1,0 +1,282 @@
+"""One operator of a net, resolved: its kernel, its arguments, its blobs, and its own state."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from caffe2lite import devices
+from caffe2lite.devices import HOST, Device
+from caffe2lite.engine.blob import Blob
+from caffe2lite.engine.errors import OperatorError, describe, operator_line
+from caffe2lite.ops import arguments, registry
+
+if TYPE_CHECKING:
+    from caffe2lite.engine.workspace import Workspace
+
+
+class Stale(Exception):
+    """A replayed operator has put another array into a blob: what was bound after it is void."""
+
+
+class Context:
+    """What a stateful kernel gets in place of the array module."""
+
+    def __init__(self, instance: Instance, workspace: Workspace) -> None:
+        self.instance = instance
+        self.workspace = workspace
+        self.op = instance.op
+        self.device = instance.device
+        self.xp = instance.device.xp
+        self.inputs = instance.inputs  # the blobs
+        self.outputs = instance.outputs
+        self.state = types.SimpleNamespace()  # lives as long as the net
+
+    @property
+    def rng(self) -> Any:
+        """This instance's own random generator, seeded by the device option's `random_seed`."""
+        if not hasattr(self.state, "_rng"):
+            option = self.op.device_option
+            seed = option.random_seed if option.HasField("random_seed") else self.workspace.next_seed()
+            self.state._rng = self.device.random(seed)
+        return self.state._rng
+
+
+class Output:
+    """Allocator of one output: `out(shape, dtype)` is the array to write into."""
+
+    __slots__ = ("blob", "device", "inputs", "safe")
+
+    def __init__(self, blob: Blob, device: Device, inputs: Sequence[Blob]) -> None:
+        self.blob = blob
+        self.device = device
+        self.inputs = inputs
+        self.safe: Any = None  # the array that is known to overlap no input
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        view = self.blob.resize(shape, dtype, self.device)
+        if view is not self.safe:
+            if self.overlaps():
+                return self.device.empty(view.size, dtype).reshape(shape)
+            self.safe = view
+        return view
+
+    def overlaps(self) -> bool:
+        """Whether the output is, under another name, the memory of an input: then it is written by a copy."""
+        blob = self.blob
+        return any(b.storage is blob.storage and b is not blob for b in self.inputs if b.storage is not None)
+
+
+class Instance:
+    """An operator bound to the blobs of a workspace.  Making one raises OperatorError for what its schema refuses."""
+
+    __slots__ = (
+        "args", "context", "device", "engine", "head", "inputs", "kernel", "kwargs", "known", "made", "op", "outputs",
+        "outs", "record", "run",
+    )  # fmt: skip
+
+    def __init__(self, op: Any, workspace: Workspace, engines: Sequence[str] = ()) -> None:
+        self.op = op
+        try:
+            self.record = record = registry.find(op.type)
+        except LookupError as e:
+            raise OperatorError(str(e)) from None
+        try:
+            check_schema(record, op)
+            self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
+            self.args = arguments.parse(op.type, record.args, op.arg)
+        except (ValueError, devices.DeviceError) as e:
+            raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
+        asked = [e for e in op.engine.split(",") if e]
+        self.engine, self.kernel = record.kernel(self.device.type, [*asked, *engines])
+        self.inputs = [self._input(workspace, name) for name in op.input]
+        self.outputs = [workspace.create_blob(name) for name in op.output]
+        self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
+        self.context = Context(self, workspace) if record.stateful else None
+        self.head = self.context if record.stateful else self.device.xp
+        self.kwargs = dict(self.args)
+        if record.takes_out:
+            self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 else self.outs
+        self.known: list[Any] | None = None  # the arrays that the last checks were made for
+        self.made: list[Any] = []
+        self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
+
+    def _input(self, workspace: Workspace, name: str) -> Blob:
+        blob = workspace.get_blob(name)
+        if blob is None:
+            raise OperatorError(
+                f"operator {self.op.type}: input blob {name!r} does not exist in this workspace\n"
+                f"  in {operator_line(self.op)}\n  Feed it, or run the net that makes it, before this net is created."
+            )
+        return blob
+
+    def _place(self, i: int) -> Device:
+        names = self.record.outputs
+        return HOST if names and names[min(i, len(names) - 1)] in self.record.host else self.device
+
+    def _run(self) -> None:
+        ins = [b.value for b in self.inputs]
+        known = self.known
+        if known is None or any([a is not b for a, b in zip(ins, known)]):
+            self._check(ins)
+        self.store(self.kernel(self.head, *ins, **self.kwargs))
+
+    def _run_on_device(self) -> None:
+        with self.device.context():
+            self._run()
+
+    def _check(self, ins: list[Any]) -> None:
+        """Types, devices and overlaps of these inputs; raises what the operator refuses."""
+        record = self.record
+        table = record.types if self.device is HOST else record.cuda_types
+        for i, value in enumerate(ins):
+            blob = self.inputs[i]
+            slot = min(i, len(record.inputs) - 1)
+            if blob.storage is None:
+                if value is None:
+                    raise ValueError(f"input blob {blob.name!r} is uninitialised: nothing has been put into it")
+                if slot in table:
+                    raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
+                continue
+            self._check_place(value, blob, record.inputs[slot])
+            accepted = table.get(slot)
+            if accepted is None:
+                continue
+            kind = "object" if value.dtype == object else value.dtype.name
+            if accepted[0] == "=":
+                first = ins[int(accepted[1])]
+                wanted = (first.dtype.name,) if hasattr(first, "dtype") else ()
+                if kind not in wanted:
+                    raise TypeError(
+                        f"input blob {blob.name!r} is {describe(value)}; it must have the type of "
+                        f"{self.inputs[int(accepted[1])].name!r}, {describe(first)}"
+                    )
+            elif kind not in accepted:
+                words = " or ".join("string" if a == "object" else a for a in accepted)
+                raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
+        for out in self.outs:
+            out.safe = None
+        self.known = ins
+
+    def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
+        record, device = self.record, self.device
+        if device is HOST or operand in record.host:
+            if not isinstance(value, np.ndarray):
+                raise devices.DeviceError(
+                    f"input blob {blob.name!r} is on {devices.of(value).name}, but {record.name} reads it on the CPU "
+                    f"here: copy it first (CopyGPUToCPU), or give the operator the blob's device"
+                )
+        elif not (device.reads(value) if record.peer else device.owns(value)):
+            raise devices.DeviceError(
+                f"input blob {blob.name!r} is on {devices.of(value).name}, and {record.name} runs on {device.name}, "
+                f"which may not read it there: copy it first (Copy, CopyCPUToGPU)"
+            )
+
+    def store(self, result: Any) -> None:
+        """Put a kernel's result into the output blobs."""
+        if result is None:
+            return
+        if not isinstance(result, tuple):
+            result = (result,)
+        for blob, out, value in zip(self.outputs, self.outs, result):
+            if value is blob.value or value is None:
+                continue
+            if not hasattr(value, "dtype"):
+                blob.hold(value)
+                continue
+            if not hasattr(value, "base"):  # a NumPy scalar
+                value = np.asarray(value)
+            if blob.storage is not None and blob.owns(value):
+                blob.show(value)
+            elif isinstance(value, np.generic):
+                blob.assign(np.asarray(value), out.device)
+            elif self._fits(blob, value, out) or any(value is b.value for b in self.inputs):
+                blob.assign(value, out.device)
+            else:
+                blob.adopt(value, out.device)
+
+    @staticmethod
+    def _fits(blob: Blob, value: Any, out: Output) -> bool:
+        present = blob.value
+        return (
+            blob.storage is not None
+            and present.shape == value.shape
+            and present.dtype == value.dtype
+            and blob.device is out.device
+        )
+
+    def run_noted(self) -> None:
+        """Run, and note which arrays were read and made, for `bind`."""
+        self.run()
+        self.made = [b.value for b in self.outputs]
+
+    def bind(self, token: list[bool]) -> Callable[[], Any]:
+        """A callable that repeats the last noted run on the very same arrays.
+
+        It raises Stale where the run has put another array into an output.
+        """
+        if self.record.stateful or self.device is not HOST:
+            return self._checked(token)
+        ins, kernel, head, kwargs, store = self.known, self.kernel, self.head, self.kwargs, self.store
+        made = self.made
+        assert ins is not None
+        binder = self.record.binders.get(kernel)
+        if binder is not None and not any(o.overlaps() for o in self.outs):
+            call = binder(head, ins, made, self.args)
+            if call is not None:
+                return call
+        if len(made) == 1:
+            only = made[0]
+
+            def again() -> None:
+                result = kernel(head, *ins, **kwargs)
+                if result is not only:
+                    store(result)
+                    if not token[0]:
+                        raise Stale
+
+        else:
+
+            def again() -> None:
+                store(kernel(head, *ins, **kwargs))
+                if not token[0]:
+                    raise Stale
+
+        return again
+
+    def _checked(self, token: list[bool]) -> Callable[[], Any]:
+        run = self.run
+
+        def again() -> None:
+            run()
+            if not token[0]:
+                raise Stale
+
+        return again
+
+
+def check_schema(record: registry.Operator, op: Any) -> None:
+    """ValueError where the number of operands or an in-place pair is not what the schema allows."""
+    for what, have, least, most in (
+        ("inputs", len(op.input), record.min_inputs, record.max_inputs),
+        ("outputs", len(op.output), record.min_outputs, record.max_outputs),
+    ):
+        if not least <= have <= most:
+            wanted = str(least) if least == most else f"at least {least}" if most == registry.MANY else f"{least} to {most}"
+            names = ", ".join(record.inputs if what == "inputs" else record.outputs)
+            raise ValueError(f"{op.type} takes {wanted} {what}{f' ({names})' if names else ''}, got {have}")
+    for o, name in enumerate(op.output):
+        for i, source in enumerate(op.input):
+            if name == source:
+                if (i, o) not in record.inplace and (-1, -1) not in record.inplace:
+                    allowed = ", ".join(f"input {a} with output {b}" for a, b in sorted(record.inplace)) or "none"
+                    raise ValueError(
+                        f"{op.type} cannot work in place on blob {name!r} (input {i}, output {o}); allowed: {allowed}"
+                    )
+            elif (i, o) in record.enforced:
+                raise ValueError(
+                    f"{op.type} writes its input {i} in place: output {o} must be {source!r} too, but it is {name!r}"
+                )

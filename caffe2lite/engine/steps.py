@@ -1,0 +1,201 @@
+"""Plans: execution steps over nets, as PlanDef says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.engine import threads
+from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.net import Net
+from caffe2lite.engine.workspace import Workspace
+
+ShouldContinue = Callable[[int], bool]
+
+
+def run_plan(workspace: Workspace, plan: Any) -> bool:
+    """Make the plan's nets in the workspace and run its steps in order.
+
+    False where a net stopped; an exception of an operator is raised once all threads have ended.
+    """
+    definitions = {}
+    for net in plan.network:
+        if net.name in definitions:
+            raise EngineError(f"plan {plan.name!r} holds two nets of the name {net.name!r}")
+        definitions[net.name] = net
+        workspace.create_net(net, overwrite=True)
+    stop = threading.Event()
+    for step in plan.execution_step:
+        compiled = Step(step, workspace, definitions, stop)
+        if not compiled.run():
+            return False
+    return True
+
+
+class Step:
+    """A compiled ExecutionStep."""
+
+    def __init__(self, step: Any, workspace: Workspace, definitions: dict[str, Any], stop: threading.Event) -> None:
+        self.name = step.name
+        self.definition = step
+        self.stop = stop
+        self.workspace = Workspace(parent=workspace) if step.create_workspace else workspace
+        if step.substep and step.network:
+            raise EngineError(f"step {step.name!r} has both substeps and nets; it must have one kind")
+        self.goes_on = _goes_on(step)
+        self.should_stop = self._watch(step.should_stop_blob) if step.HasField("should_stop_blob") else None
+        self.nets = [self._net(name, definitions) for name in step.network]
+        self.substeps: list[Step] = []
+        self.timed: list[tuple[Step, float]] = []
+        for substep in step.substep:
+            count = substep.num_concurrent_instances if substep.HasField("num_concurrent_instances") else 1
+            for _ in range(max(1, count)):
+                made = Step(substep, self.workspace, definitions, stop)
+                if substep.HasField("run_every_ms"):
+                    self.timed.append((made, substep.run_every_ms / 1000))
+                else:
+                    self.substeps.append(made)
+        self.report: tuple[Net, float] | None = None
+        if step.HasField("report_net"):
+            if not step.HasField("report_interval"):
+                raise EngineError(f"step {step.name!r} names a report_net and no report_interval")
+            self.report = (self._net(step.report_net, definitions), step.report_interval)
+
+    def _net(self, name: str, definitions: dict[str, Any]) -> Net:
+        """The net of that name; in a workspace of the step's own, compiled anew there."""
+        if self.definition.create_workspace or self.workspace.parent is not None:
+            definition = definitions.get(name)
+            if definition is not None:
+                return self.workspace.nets.get(name) or self.workspace.create_net(definition)
+        return self.workspace.get_net(name)
+
+    def _watch(self, name: str) -> Callable[[], bool]:
+        blob = self.workspace.create_blob(name)
+
+        def stop() -> bool:
+            value = blob.value
+            if value is None:
+                raise EngineError(f"step {self.name!r}: should_stop_blob {name!r} is uninitialised")
+            if getattr(value, "size", 0) != 1 or value.dtype != np.bool_:
+                raise EngineError(f"step {self.name!r}: should_stop_blob {name!r} must hold one bool")
+            return bool(value.reshape(-1)[0])
+
+        return stop
+
+    def run(self) -> bool:
+        """Run the step to its end; False where a net stopped."""
+        reporters = _Reporters(self)
+        reporters.start()
+        try:
+            return self._iterate()
+        finally:
+            reporters.end()
+
+    def _iterate(self) -> bool:
+        iteration = 0
+        while self.goes_on(iteration) and not self.stop.is_set():
+            if self.nets:
+                for net in self.nets:
+                    if self.stop.is_set():
+                        return True
+                    if not net.run():
+                        return False
+                    if self._told_to_stop():
+                        return True
+            elif self.definition.concurrent_substeps and len(self.substeps) > 1:
+                if not self._run_side_by_side():
+                    return False
+                if self._told_to_stop():
+                    return True
+            elif self.substeps:
+                for substep in self.substeps:
+                    if not substep.run():
+                        return False
+                    if self._told_to_stop():
+                        return True
+            elif self._told_to_stop():
+                return True
+            iteration += 1
+        return True
+
+    def _told_to_stop(self) -> bool:
+        return self.should_stop is not None and self.should_stop()
+
+    def _run_side_by_side(self) -> bool:
+        """All substeps at once, each on its thread; the first exception is raised when all have ended."""
+        done = threading.Condition()
+        left = len(self.substeps)
+        errors: list[BaseException] = []
+        good = [True]
+
+        def work(substep: Step) -> None:
+            nonlocal left
+            try:
+                ok = substep.run()
+            except BaseException as e:  # carried to the caller's thread
+                ok = False
+                errors.append(e)
+            with done:
+                left -= 1
+                if not ok:
+                    good[0] = False
+                    self.stop.set()
+                done.notify_all()
+
+        for substep in self.substeps:
+            threads.submit(lambda s=substep: work(s))
+        with done:
+            while left:
+                done.wait()
+        if errors:
+            raise errors[0]
+        return good[0]
+
+
+class _Reporters:
+    """Nets and substeps that run by the clock beside a step, and once more at its end."""
+
+    def __init__(self, step: Step) -> None:
+        self.jobs: list[tuple[Callable[[], Any], float]] = [(s.run, every) for s, every in step.timed]
+        if step.report is not None:
+            net, interval = step.report
+            self.jobs.append((net.run, interval))
+        self.over = threading.Event()
+        self.threads: list[threading.Thread] = []
+        self.errors: list[BaseException] = []
+
+    def start(self) -> None:
+        for job, every in self.jobs:
+            thread = threading.Thread(target=self._repeat, args=(job, every), daemon=True)
+            thread.start()
+            self.threads.append(thread)
+
+    def _repeat(self, job: Callable[[], Any], every: float) -> None:
+        try:
+            while not self.over.wait(every):
+                job()
+            job()
+        except BaseException as e:  # carried to the caller's thread
+            self.errors.append(e)
+
+    def end(self) -> None:
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+
+def _goes_on(step: Any) -> ShouldContinue:
+    """Whether iteration k is to run."""
+    if step.HasField("should_stop_blob"):
+        if step.HasField("num_iter"):
+            raise EngineError(f"step {step.name!r} has both num_iter and should_stop_blob; it must have one")
+        return (lambda i: i == 0) if step.only_once else (lambda i: True)
+    if step.only_once:
+        raise EngineError(f"step {step.name!r}: only_once needs a should_stop_blob")
+    times = step.num_iter if step.HasField("num_iter") else 1
+    return lambda i: i < times

@@ -1,0 +1,34 @@
+"""Shape inference: what an operator's outputs will be, from what its inputs are.
+
+An inference function is called as `infer(args, inputs)`: the parsed arguments with their defaults, and a `Spec` for
+each input.  It returns a list with a Spec for each output, or None for one that cannot be known.  An input of
+unknown shape does not reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Infer = Callable[[Mapping[str, Any], Sequence["Spec"]], Sequence["Spec | None"]]
+
+
+class Spec(NamedTuple):
+    """Shape (ints) and dtype name ("float32", "object" for strings, None if unknown) of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str | None = "float32"
+
+
+def like(*sources: int, dtype: str | None = None) -> Infer:
+    """Output k is as input `sources[k]`; with `dtype`, of that type instead."""
+
+    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
+        return [Spec(inputs[i].shape, dtype or inputs[i].dtype) for i in sources]
+
+    return infer
+
+
+def scalar(dtype: str | None = None, shape: tuple[int, ...] = ()) -> Infer:
+    """One output of a fixed shape, of the first input's dtype or the given one."""
+    return lambda args, inputs: [Spec(shape, dtype or inputs[0].dtype)]

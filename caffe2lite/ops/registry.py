@@ -1,0 +1,250 @@
+"""The table of operators, and the decorator that puts one there.
+
+An operator is a function.  Its signature is the schema: positional parameters are the inputs (default `None`:
+optional; `*Xs`: any number), keyword-only parameters are the arguments of its OperatorDef, with type and default
+(no default: required).  A parameter `out` receives the allocator of the output: `out(shape, dtype)` is the array
+to write into (a tuple of allocators where there are several outputs).
+
+    @operator("Y", inplace={0: 0}, types="float32", infer=like(0),
+              gradient=single("LeakyReluGradient", "O0 GO0 -> GI0"))
+    def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
+        '''Y = X where X >= 0, alpha * X elsewhere.'''
+        Y = out(X.shape, X.dtype)
+        ...
+        return Y
+
+`xp` is NumPy or CuPy, by the operator's device.  An operator with state or effects says `stateful=True` and takes
+a context instead (see engine/instance.py).  Everything else in the package reads the `Operator` records made here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops import arguments
+from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
+
+CPU, CUDA = 0, 1
+MANY = 2**31 - 1  # how genuine's schemas say "any number"
+
+__all__ = ["CPU", "CUDA", "FORBID_GRADIENT", "MANY", "NO_GRADIENT", "Operator", "find", "names", "operator"]
+
+_REGISTRY: dict[str, Operator] = {}
+
+
+class Operator:
+    """One operator: schema, kernels, gradient, inference and doc.  Callable on plain arrays, for tests."""
+
+    name: str
+    inputs: tuple[str, ...]
+    variadic: bool
+    min_inputs: int
+    max_inputs: int
+    outputs: tuple[str, ...]
+    min_outputs: int
+    max_outputs: int
+    args: Mapping[str, arguments.Arg]
+    inplace: frozenset[tuple[int, int]]
+    enforced: frozenset[tuple[int, int]]
+    aliases: frozenset[tuple[int, int]]
+    types: Mapping[int, tuple[str, ...]]
+    cuda_types: Mapping[int, tuple[str, ...]]
+    host: frozenset[str]
+    stateful: bool
+    blocking: bool
+    peer: bool
+    takes_out: bool
+    gradient: Maker | None
+    infer: Callable[..., Any] | None
+    cost: Callable[..., Any] | None
+    doc: str
+    module: str
+
+    def __init__(self, function: Callable[..., Any], **schema: Any) -> None:
+        self.kernels: dict[tuple[str, int | None], Callable[..., Any]] = {("", None): function}
+        self.binders: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.__dict__.update(schema)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    def __call__(self, xp: Any, *inputs: Any, **args: Any) -> Any:
+        """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
+        if self.takes_out and "out" not in args:
+            new = lambda shape, dtype: xp.empty(shape, dtype)
+            count = len(self.outputs)
+            args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
+        return self.kernels["", None](xp, *inputs, **args)
+
+    def engine(self, name: str = "", device: int | None = None) -> Callable[[Callable[..., Any]], Operator]:
+        """Decorator: a further kernel of this operator, for an engine, a device type, or both."""
+
+        def add(function: Callable[..., Any]) -> Operator:
+            self.kernels[name, device] = function
+            return self
+
+        return add
+
+    def bind(self, kernel: Callable[..., Any]) -> Operator:
+        """Decorator: how a warmed plain kernel is replayed.
+
+        The function gets `(xp, inputs, outputs, args)`, lists of the very arrays of this call, and returns a callable
+        without parameters that does the same work on them again, or None where it has none for this case.
+        """
+        self.binders[self.kernels["", None]] = kernel
+        return self
+
+    def kernel(self, device: int, engines: Iterable[str] = ()) -> tuple[str, Callable[..., Any]]:
+        """(engine, kernel): the first of `engines` that exists, an exact device before any; else the plain one."""
+        for engine in (*engines, ""):
+            for place in (device, None):
+                found = self.kernels.get((engine, place))
+                if found is not None:
+                    return engine, found
+        raise LookupError(f"{self.name} has no kernel for device type {device}")
+
+
+def operator(
+    outputs: str = "",
+    *,
+    name: str | None = None,
+    inplace: Mapping[int, int] | Sequence[tuple[int, int]] = (),
+    mutates: Mapping[int, int] | Sequence[tuple[int, int]] = (),
+    aliases: Mapping[int, int] | Sequence[tuple[int, int]] = (),
+    types: str | Mapping[str, str] | None = None,
+    cuda_types: str | Mapping[str, str] | None = None,
+    host: str = "",
+    stateful: bool = False,
+    blocking: bool = False,
+    peer: bool = False,
+    num_inputs: tuple[int, int] | None = None,
+    num_outputs: tuple[int, int] | None = None,
+    args: Mapping[str, arguments.Arg] | None = None,
+    gradient: Maker | None = NO_GRADIENT,
+    infer: Callable[..., Any] | None = None,
+    cost: Callable[..., Any] | None = None,
+    doc: str | None = None,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Register a kernel as an operator.
+
+    outputs     names of the outputs: "Y mask?" (optional with "?", any number with "*")
+    inplace     {input: output} pairs that may be one blob; every other pair is refused when the net is created
+    mutates     pairs that must be one blob; these inputs come writable
+    aliases     pairs that share storage by design
+    types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
+                dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
+    host        inputs that are in host memory even when the operator runs on a GPU
+    blocking    waits for other operators; must not hold up a thread that these need
+    peer        may read its inputs from another GPU
+    num_inputs, num_outputs    (least, most), where the signature cannot say it
+    gradient    a maker, NO_GRADIENT (its inputs get none) or FORBID_GRADIENT (asking is an error)
+    infer       shapes and dtypes of the outputs, see infer.py
+    """
+
+    def register(function: Callable[..., Any]) -> Operator:
+        title = name or function.__name__
+        inputs, variadic, least, declared, takes_out = _signature(title, function)
+        out_names = tuple(o.rstrip("?*") for o in outputs.split())
+        most_out = MANY if "*" in outputs else len(out_names)
+        least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())
+        low, high = num_inputs or (least, MANY if variadic else len(inputs))
+        low_out, high_out = num_outputs or (least_out, most_out)
+        record = Operator(
+            function,
+            name=title,
+            inputs=inputs,
+            variadic=variadic,
+            min_inputs=low,
+            max_inputs=high,
+            outputs=out_names,
+            min_outputs=low_out,
+            max_outputs=high_out,
+            args={**declared, **(args or {})},
+            inplace=_pairs(inplace) | _pairs(mutates),
+            enforced=_pairs(mutates),
+            aliases=_pairs(aliases),
+            types=_types(title, inputs, types),
+            cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
+            host=frozenset(host.split()),
+            stateful=stateful,
+            blocking=blocking,
+            peer=peer,
+            takes_out=takes_out,
+            gradient=gradient,
+            infer=infer,
+            cost=cost,
+            doc=inspect.cleandoc(doc or function.__doc__ or ""),
+            module=function.__module__,
+        )
+        if title in _REGISTRY:
+            raise ValueError(f"operator {title} is registered twice, in {_REGISTRY[title].module} and {record.module}")
+        _REGISTRY[title] = record
+        return record
+
+    return register
+
+
+def find(name: str) -> Operator:
+    """The operator of that name; LookupError with the closest names otherwise."""
+    found = _REGISTRY.get(name)
+    if found is None:
+        close = difflib.get_close_matches(name, _REGISTRY, 3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise LookupError(f"there is no operator {name!r} here{hint}")
+    return found
+
+
+def get(name: str) -> Operator | None:
+    """The operator of that name, or None."""
+    return _REGISTRY.get(name)
+
+
+def names() -> list[str]:
+    """Names of all operators, sorted."""
+    return sorted(_REGISTRY)
+
+
+def _signature(title: str, function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, int, dict[str, Any], bool]:
+    """(inputs, variadic, least inputs, arguments, takes `out`) of a kernel."""
+    inputs: list[str] = []
+    variadic = takes_out = False
+    least = 0
+    declared: dict[str, arguments.Arg] = {}
+    parameters = list(inspect.signature(function).parameters.values())[1:]  # the first is xp or the context
+    for p in parameters:
+        if p.kind is p.VAR_POSITIONAL:
+            variadic = True
+            inputs.append(p.name)
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+            inputs.append(p.name)
+            least += p.default is p.empty
+        elif p.name == "out":
+            takes_out = True
+        elif p.kind is p.KEYWORD_ONLY:
+            declared[p.name] = arguments.declare(title, p)
+    return tuple(inputs), variadic, least, declared, takes_out
+
+
+def _pairs(pairs: Mapping[int, int] | Sequence[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    return frozenset(pairs.items() if isinstance(pairs, Mapping) else pairs)
+
+
+def _types(title: str, inputs: tuple[str, ...], types: str | Mapping[str, str] | None) -> dict[int, tuple[str, ...]]:
+    """{input index: accepted dtype names, or ("=", k) for the dtype of input k}."""
+    if types is None:
+        return {}
+    if isinstance(types, str):
+        types = {inputs[0]: types}
+    table: dict[int, tuple[str, ...]] = {}
+    for operand, accepted in types.items():
+        index = inputs.index(operand)
+        if accepted.startswith("="):
+            table[index] = ("=", str(inputs.index(accepted[1:])))
+        else:
+            table[index] = tuple("object" if a == "string" else np.dtype(a).name for a in accepted.split())
+    return table
