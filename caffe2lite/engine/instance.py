@@ -163,6 +163,8 @@ class Instance:
 
     def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device
+        if operand in record.anywhere:
+            return
         if device is HOST or operand in record.host:
             if not isinstance(value, np.ndarray):
                 raise devices.DeviceError(
@@ -260,12 +262,14 @@ class Instance:
 
 def check_schema(record: registry.Operator, op: Any) -> None:
     """ValueError where the number of operands or an in-place pair is not what the schema allows."""
-    for what, have, least, most in (
-        ("inputs", len(op.input), record.min_inputs, record.max_inputs),
-        ("outputs", len(op.output), record.min_outputs, record.max_outputs),
+    for what, have, least, most, counts in (
+        ("inputs", len(op.input), record.min_inputs, record.max_inputs, record.input_counts),
+        ("outputs", len(op.output), record.min_outputs, record.max_outputs, record.output_counts),
     ):
-        if not least <= have <= most:
+        if not least <= have <= most or (counts and have not in counts):
             wanted = str(least) if least == most else f"at least {least}" if most == registry.MANY else f"{least} to {most}"
+            if counts:
+                wanted = " or ".join(map(str, sorted(counts)))
             names = ", ".join(record.inputs if what == "inputs" else record.outputs)
             raise ValueError(f"{op.type} takes {wanted} {what}{f' ({names})' if names else ''}, got {have}")
     for o, name in enumerate(op.output):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import operator

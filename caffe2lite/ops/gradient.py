@@ -22,12 +22,12 @@ from caffe2lite.proto import caffe2_pb2
 Maker = Callable[["Forward"], Sequence[Any]]
 
 
-def NO_GRADIENT(g: Forward) -> list[Any]:  # noqa: N802 - a constant of Caffe2's that happens to be a function
+def NO_GRADIENT(g: Forward) -> list[Any]:
     """The operator passes no gradient on: its inputs get none."""
     return []
 
 
-def FORBID_GRADIENT(g: Forward) -> list[Any]:  # noqa: N802
+def FORBID_GRADIENT(g: Forward) -> list[Any]:
     """Asking for the gradient is a mistake."""
     raise ValueError(f"operator {g.op.type} must not be differentiated: no gradient is to pass through it")
 
@@ -53,13 +53,13 @@ class Forward:
         """Number of outputs of the forward operator."""
         return len(self.op.output)
 
-    def I(self, i: int) -> str:  # noqa: N802, E743
+    def I(self, i: int) -> str:  # noqa: E743
         """Name of input i."""
         if i >= len(self.op.input):
             raise ValueError(f"the gradient of {self.op.type} needs its input {i}; it has {len(self.op.input)} inputs")
         return self.op.input[i]
 
-    def O(self, i: int) -> str:  # noqa: N802, E743
+    def O(self, i: int) -> str:  # noqa: E743
         """Name of output i."""
         if i >= len(self.op.output):
             raise ValueError(
@@ -67,19 +67,19 @@ class Forward:
             )
         return self.op.output[i]
 
-    def has_GO(self, i: int) -> bool:  # noqa: N802
+    def has_GO(self, i: int) -> bool:
         """Whether output i has a gradient, dense or sparse."""
         return i < len(self.g_output) and self.g_output[i] is not None
 
-    def is_dense_GO(self, i: int) -> bool:  # noqa: N802
+    def is_dense_GO(self, i: int) -> bool:
         """Whether the gradient of output i is dense."""
         return isinstance(self.g_output[i], str)
 
-    def is_sparse_GO(self, i: int) -> bool:  # noqa: N802
+    def is_sparse_GO(self, i: int) -> bool:
         """Whether the gradient of output i is sparse."""
         return self.has_GO(i) and not self.is_dense_GO(i)
 
-    def GO(self, i: int) -> str:  # noqa: N802
+    def GO(self, i: int) -> str:
         """The dense gradient of output i."""
         name = self.g_output[i] if i < len(self.g_output) else None
         if name is None:
@@ -94,11 +94,11 @@ class Forward:
             raise ValueError(f"the gradient of output {self.O(i)!r} of {self.op.type} is not sparse")
         return pair
 
-    def GO_I(self, i: int) -> str:  # noqa: N802
+    def GO_I(self, i: int) -> str:
         """Indices of the sparse gradient of output i."""
         return self._sparse(i)[0]
 
-    def GO_V(self, i: int) -> str:  # noqa: N802
+    def GO_V(self, i: int) -> str:
         """Values of the sparse gradient of output i."""
         return self._sparse(i)[1]
 
@@ -112,17 +112,17 @@ class Forward:
         """The gradient of input i is the pair of blobs."""
         self.g_input[i] = (indices, values)
 
-    def GI(self, i: int) -> str:  # noqa: N802
+    def GI(self, i: int) -> str:
         """The dense gradient of input i, to be made."""
         self.set_dense(i, self.I(i) + "_grad")
         return self.g_input[i]
 
-    def GI_I(self, i: int) -> str:  # noqa: N802
+    def GI_I(self, i: int) -> str:
         """Indices of the sparse gradient of input i, to be made."""
         self.set_sparse(i, self.I(i) + "_grad_indices", self.I(i) + "_grad_values")
         return self.g_input[i][0]
 
-    def GI_V(self, i: int) -> str:  # noqa: N802
+    def GI_V(self, i: int) -> str:
         """Values of the sparse gradient of input i, to be made."""
         self.set_sparse(i, self.I(i) + "_grad_indices", self.I(i) + "_grad_values")
         return self.g_input[i][1]

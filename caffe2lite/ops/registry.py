@@ -55,6 +55,9 @@ class Operator:
     types: Mapping[int, tuple[str, ...]]
     cuda_types: Mapping[int, tuple[str, ...]]
     host: frozenset[str]
+    anywhere: frozenset[str]
+    input_counts: frozenset[int]
+    output_counts: frozenset[int]
     stateful: bool
     blocking: bool
     peer: bool
@@ -119,13 +122,14 @@ def operator(
     types: str | Mapping[str, str] | None = None,
     cuda_types: str | Mapping[str, str] | None = None,
     host: str = "",
+    anywhere: str = "",
     stateful: bool = False,
     blocking: bool = False,
     peer: bool = False,
-    num_inputs: tuple[int, int] | None = None,
-    num_outputs: tuple[int, int] | None = None,
+    num_inputs: tuple[int, int] | set[int] | None = None,
+    num_outputs: tuple[int, int] | set[int] | None = None,
     args: Mapping[str, arguments.Arg] | None = None,
-    gradient: Maker | None = NO_GRADIENT,
+    gradient: Maker | None = None,
     infer: Callable[..., Any] | None = None,
     cost: Callable[..., Any] | None = None,
     doc: str | None = None,
@@ -139,10 +143,12 @@ def operator(
     types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
                 dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
     host        inputs that are in host memory even when the operator runs on a GPU
+    anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
     blocking    waits for other operators; must not hold up a thread that these need
     peer        may read its inputs from another GPU
-    num_inputs, num_outputs    (least, most), where the signature cannot say it
-    gradient    a maker, NO_GRADIENT (its inputs get none) or FORBID_GRADIENT (asking is an error)
+    num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
+    gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
+                it has none (gradient operators, mostly), and asking is an error too
     infer       shapes and dtypes of the outputs, see infer.py
     """
 
@@ -152,8 +158,8 @@ def operator(
         out_names = tuple(o.rstrip("?*") for o in outputs.split())
         most_out = MANY if "*" in outputs else len(out_names)
         least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())
-        low, high = num_inputs or (least, MANY if variadic else len(inputs))
-        low_out, high_out = num_outputs or (least_out, most_out)
+        low, high, counts = _range(num_inputs or (least, MANY if variadic else len(inputs)))
+        low_out, high_out, counts_out = _range(num_outputs or (least_out, most_out))
         record = Operator(
             function,
             name=title,
@@ -171,6 +177,9 @@ def operator(
             types=_types(title, inputs, types),
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
             host=frozenset(host.split()),
+            anywhere=frozenset(anywhere.split()),
+            input_counts=counts,
+            output_counts=counts_out,
             stateful=stateful,
             blocking=blocking,
             peer=peer,
@@ -228,6 +237,13 @@ def _signature(title: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
         elif p.kind is p.KEYWORD_ONLY:
             declared[p.name] = arguments.declare(title, p)
     return tuple(inputs), variadic, least, declared, takes_out
+
+
+def _range(numbers: tuple[int, int] | set[int]) -> tuple[int, int, frozenset[int]]:
+    """(least, most, the numbers allowed if these are not all between)."""
+    if isinstance(numbers, tuple):
+        return (*numbers, frozenset())
+    return min(numbers), max(numbers), frozenset(numbers)
 
 
 def _pairs(pairs: Mapping[int, int] | Sequence[tuple[int, int]]) -> frozenset[tuple[int, int]]:
