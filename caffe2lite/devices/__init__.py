@@ -13,7 +13,7 @@ from caffe2lite.devices.base import Device, DeviceError
 from caffe2lite.devices.cpu import HOST
 from caffe2lite.proto import caffe2_pb2
 
-__all__ = ["HOST", "Device", "DeviceError", "gpu_count", "gpus", "of", "place"]
+__all__ = ["HOST", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
 
 _CPU_TYPES = (caffe2_pb2.CPU, caffe2_pb2.MKLDNN, caffe2_pb2.IDEEP)
 
@@ -28,6 +28,13 @@ def gpus() -> list[Device]:
 def gpu_count() -> int:
     """How many GPUs there are."""
     return len(gpus())
+
+
+def cuda_version() -> int:
+    """CUDA's version, 0 without a real GPU."""
+    from caffe2lite.devices import cuda
+
+    return cuda.version()
 
 
 def place(device_type: int = 0, device_id: int = 0) -> Device:

@@ -35,6 +35,18 @@ class Device:
         """Whether an operator that may read peers can read the array from here."""
         return self.owns(array)
 
+    def reaches(self, other: Device) -> bool:
+        """Whether operators here may read arrays of the other GPU."""
+        return other is self
+
+    def properties(self) -> dict[str, Any]:
+        """Name, version and memory of a GPU."""
+        raise NotImplementedError
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes of a GPU."""
+        raise NotImplementedError
+
     def copy(self, target: Any, source: Any) -> None:
         """Copy `source`, from any device, into `target`, which is here; both have the same shape and dtype."""
         raise NotImplementedError

@@ -9,6 +9,20 @@ import numpy as np
 from caffe2lite.devices.base import Device
 
 
+_LARGE = 1 << 28  # elements from which on it is worth asking how much memory there is
+
+
+def _ensure_memory(size: int) -> None:
+    """MemoryError where `size` bytes are more than is free: the system would grant them, and kill the process later."""
+    try:
+        with open("/proc/meminfo") as f:
+            free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return
+    if size > free:
+        raise MemoryError(f"{size:,} bytes are wanted and {free:,} are free")
+
+
 class Host(Device):
     """Host memory and NumPy."""
 
@@ -18,6 +32,8 @@ class Host(Device):
     xp = np
 
     def empty(self, count: int, dtype: Any) -> np.ndarray:
+        if count > _LARGE:
+            _ensure_memory(count * np.dtype(dtype).itemsize)
         return np.empty(count, dtype)
 
     def owns(self, array: Any) -> bool:

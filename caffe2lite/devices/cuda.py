@@ -30,6 +30,22 @@ class Cuda(Device):
     def owns(self, array: Any) -> bool:
         return isinstance(array, self.xp.ndarray) and array.device.id == self.id
 
+    def reaches(self, other: Device) -> bool:
+        return bool(self.xp.cuda.runtime.deviceCanAccessPeer(self.id, other.id))
+
+    def properties(self) -> dict[str, Any]:
+        found = self.xp.cuda.runtime.getDeviceProperties(self.id)
+        name = found["name"]
+        return {
+            "name": name.decode() if isinstance(name, bytes) else name,
+            "major": found["major"],
+            "minor": found["minor"],
+            "totalGlobalMem": found["totalGlobalMem"],
+        }
+
+    def memory(self) -> tuple[int, int]:
+        return self._device.mem_info
+
     def reads(self, array: Any) -> bool:
         if not isinstance(array, self.xp.ndarray):
             return False
@@ -70,3 +86,9 @@ def devices() -> list[Device]:
     except cupy.cuda.runtime.CUDARuntimeError:
         return []
     return [Cuda(cupy, i) for i in range(count)]
+
+
+def version() -> int:
+    """CUDA's version as its runtime tells it, 0 where there is none."""
+    here = devices()
+    return int(here[0].xp.cuda.runtime.runtimeGetVersion()) if here else 0

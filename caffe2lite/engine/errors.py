@@ -6,6 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.signals import StopNet
+
+__all__ = [
+    "EngineError",
+    "OperatorError",
+    "StopNet",
+    "UserCodeError",
+    "describe",
+    "explain",
+    "operator_line",
+]
+
 
 class EngineError(RuntimeError):
     """A net, plan or blob that cannot be used as asked."""
@@ -13,10 +25,6 @@ class EngineError(RuntimeError):
 
 class OperatorError(EngineError):
     """An operator that cannot be created or has failed."""
-
-
-class StopNet(Exception):
-    """Raised by a kernel to end its net without an error: a closed queue, the end of a reader."""
 
 
 class UserCodeError(Exception):

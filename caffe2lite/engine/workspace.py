@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from caffe2lite.devices import HOST
-from caffe2lite.engine import feeding
+from caffe2lite.devices import HOST, Device
+from caffe2lite.engine import feeding, serialize
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, StopNet, explain
 from caffe2lite.engine.instance import Instance
@@ -116,6 +117,30 @@ class Workspace:
         if blob.storage is not None and blob.device is HOST:
             return blob.value.copy()
         return feeding.fetch(blob)
+
+    def fetch_int8(self, name: str) -> Any:
+        """An Int8 tensor as an object with `data`, `scale` and `zero_point`."""
+        value = self.need_blob(name).value
+        if not hasattr(value, "zero_point"):
+            raise EngineError(f"blob {name!r} holds no Int8 tensor")
+        return value
+
+    def chunks(self, blob: Blob, name: str, chunk_size: int) -> Iterator[tuple[str, bytes]]:
+        """(key, serialised BlobProto) of a blob, for the operators that save."""
+        return serialize.chunks(name, blob, chunk_size)
+
+    def load(self, blob: Blob, content: bytes, device: Device | None, source: str) -> serialize.Piece:
+        """Put a serialised BlobProto into a blob, for the operators that load; errors name the source."""
+        try:
+            return serialize.read(blob, content, device)
+        except EngineError as e:
+            raise EngineError(f"{source}: {e}") from None
+
+    def handle(self) -> Any:
+        """This workspace as scripts hold it."""
+        from caffe2lite.engine.c_types import Workspace as Handle
+
+        return Handle(engine=self)
 
     # ---- nets ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,526 @@
+"""The names of Caffe2's C extension, `workspace.C`: functions over the current workspace.
+
+Protobufs come as bytes, as Caffe2's own Python files send them, or as messages, which saves a copy.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from typing import Any
+
+from caffe2lite import db as databases
+from caffe2lite import devices
+from caffe2lite.engine import (
+    graph,  # noqa: F401 - registers the net types
+    gradients,
+    inference,
+    observers,
+    python_op,
+    serialize,
+    steps,
+)
+from caffe2lite.engine.c_types import (
+    DB,
+    BackgroundPlan,
+    Blob,
+    Cursor,
+    GradientWrapper,
+    Mode,
+    Net,
+    Predictor,
+    TensorCPU,
+    Workspace,
+    message,
+    observer,
+    option,
+)
+from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.schema import OpSchema
+from caffe2lite.engine.workspace import Workspace as EngineWorkspace
+from caffe2lite.engine.workspace import engine_preferences, operator_engine_preferences
+from caffe2lite.ops import registry, stats
+from caffe2lite.proto import caffe2_pb2
+
+__all__ = [
+    "DB", "BackgroundPlan", "Blob", "Cursor", "GradientWrapper", "Mode", "Net", "OpSchema", "Predictor", "TensorCPU", "Workspace",
+]  # fmt: skip
+
+read, write, new = Mode.read, Mode.write, Mode.new
+
+is_asan = False
+has_fbgemm = False
+has_hip_support = False
+has_mkldnn = use_mkldnn = False
+use_rocm = use_trt = False
+define_caffe2_no_operator_schema = False
+cudnn_convolution_fwd_algo_count = cudnn_convolution_bwd_data_algo_count = cudnn_convolution_bwd_filter_algo_count = 0
+
+_log = logging.getLogger("caffe2lite")
+_handles: dict[str, Workspace] = {}
+_current_name = "default"
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("has_gpu_support", "has_cuda_support"):  # GPUs may be emulated at any time
+        return devices.gpu_count() > 0
+    raise AttributeError(f"caffe2lite has no {name!r} in its C extension")
+
+
+# ---- workspaces --------------------------------------------------------------------------------------------------
+
+
+def _switch(handle: Workspace, name: str) -> None:
+    global _current_name, _ws
+    _current_name = name
+    _ws = handle._ws
+    type(Workspace).held = handle  # type: ignore[attr-defined]
+
+
+def switch_workspace(name: str, create_if_missing: bool | None = None) -> bool:
+    """Make the workspace of that name the current one."""
+    if name not in _handles:
+        if not create_if_missing:
+            raise EngineError(f"workspace {name!r} does not exist; create_if_missing=True makes it")
+        _handles[name] = Workspace()
+    _switch(_handles[name], name)
+    return True
+
+
+def create_child_workspace(parent_ws_name: str, child_ws_name: str) -> None:
+    """A workspace that sees the blobs of its parent."""
+    if parent_ws_name not in _handles:
+        raise EngineError(f"workspace {parent_ws_name!r} does not exist")
+    if child_ws_name in _handles:
+        raise EngineError(f"workspace {child_ws_name!r} exists already")
+    _handles[child_ws_name] = Workspace(_handles[parent_ws_name])
+
+
+def current_workspace() -> str:
+    """Name of the current workspace."""
+    return _current_name
+
+
+def workspaces() -> list[str]:
+    """Names of all workspaces."""
+    return sorted(_handles)
+
+
+def reset_workspace(root_folder: Any = None) -> bool:
+    """Empty the current workspace, and give it a root folder."""
+    handle = _handles[_current_name]
+    for net in list(handle._ws.nets):
+        handle._ws.delete_net(net)
+    handle._ws = EngineWorkspace(root_folder=str(root_folder) if root_folder is not None else ".")
+    _switch(handle, _current_name)
+    return True
+
+
+def root_folder() -> str:
+    """Root folder of the current workspace."""
+    return _ws.root_folder
+
+
+# ---- blobs -------------------------------------------------------------------------------------------------------
+
+
+def blobs() -> list[str]:
+    """Names of the blobs that the current workspace sees."""
+    return _ws.names()
+
+
+def local_blobs() -> list[str]:
+    """Names of the blobs of the current workspace itself."""
+    return _ws.local_names()
+
+
+def has_blob(name: str) -> bool:
+    """Whether there is a blob of that name."""
+    return _ws.get_blob(str(name)) is not None
+
+
+def create_blob(name: str) -> bool:
+    """Make a blob of that name if there is none."""
+    _ws.create_blob(str(name))
+    return True
+
+
+def reset_blob(name: str) -> None:
+    """Make a blob uninitialised."""
+    _ws.need_blob(str(name)).reset()
+
+
+def feed_blob(name: str, value: Any, device_option: Any = None) -> bool:
+    """Put a NumPy array or a string into a blob."""
+    _ws.feed(name, value, None if device_option is None else option(device_option))
+    return True
+
+
+def fetch_blob(name: str) -> Any:
+    """A copy of a blob's value."""
+    return _ws.fetch(name)
+
+
+def serialize_blob(name: str) -> bytes:
+    """A blob as BlobProto."""
+    return serialize.blob_bytes(str(name), _ws.need_blob(str(name)))
+
+
+def deserialize_blob(name: str, content: bytes) -> None:
+    """Put the value of a BlobProto into a blob."""
+    fresh = _ws.get_blob(str(name)) is None
+    try:
+        serialize.read(_ws.create_blob(str(name)), content)
+    except Exception:
+        if fresh:
+            _ws.remove_blob(str(name))
+        raise
+
+
+def get_blob_size_bytes(name: str) -> int:
+    """Bytes of the tensor in a blob."""
+    blob = _ws.need_blob(str(name))
+    if not blob.is_tensor:
+        raise EngineError(f"blob {name!r} holds no tensor: its size is not known")
+    return blob.value.size * blob.value.dtype.itemsize
+
+
+def get_blob_numa_node(name: str) -> int:
+    """-1: memory is not bound to a NUMA node here."""
+    _ws.need_blob(str(name))
+    return -1
+
+
+def create_offline_tensor(name: str, dims: Any, data_type: int) -> bool:
+    """A tensor of that shape and type, for nets that are only looked at."""
+    _ws.create_blob(str(name)).resize(tuple(dims), serialize.NUMPY_TYPES[data_type])
+    return True
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+def create_net(net_def: Any, overwrite: bool = False) -> bool:
+    """Compile a NetDef."""
+    _ws.create_net(message(caffe2_pb2.NetDef, net_def), overwrite)
+    return True
+
+
+def run_net(name: str, num_iter: int = 1, allow_fail: bool = False) -> bool:
+    """Run a net that was created."""
+    return _ws.run_net(name, num_iter, allow_fail)
+
+
+def run_net_once(net_def: Any) -> bool:
+    """Compile a NetDef, run it and forget it."""
+    return _ws.run_net_once(message(caffe2_pb2.NetDef, net_def))
+
+
+def delete_net(name: str) -> bool:
+    """Forget a net."""
+    _ws.delete_net(name)
+    return True
+
+
+def nets() -> list[str]:
+    """Names of the nets of the current workspace."""
+    return sorted(_ws.nets)
+
+
+def run_operator_once(op_def: Any) -> bool:
+    """Run one operator."""
+    return _ws.run_operator(op_def)
+
+
+def run_operator_multiple(op_def: Any, num_runs: int) -> bool:
+    """Run one operator several times."""
+    return all(_ws.run_operator(op_def) for _ in range(num_runs))
+
+
+def run_plan(plan_def: Any) -> bool:
+    """Run a plan."""
+    return steps.run_plan(_ws, message(caffe2_pb2.PlanDef, plan_def))
+
+
+def run_plan_in_background(plan_def: Any) -> BackgroundPlan:
+    """Run a plan in a thread."""
+    return BackgroundPlan(_ws, message(caffe2_pb2.PlanDef, plan_def))
+
+
+def benchmark_net_once(name: str) -> float:
+    """Milliseconds of one run of a net."""
+    return benchmark_net(name, 0, 1, False)[0]
+
+
+def benchmark_net(name: str, warmup_runs: int, main_runs: int, run_individual: bool) -> list[float]:
+    """Milliseconds of a run of the net, and of each operator where `run_individual`."""
+    net = _ws.get_net(name)
+    for _ in range(warmup_runs):
+        net.run()
+    whole = observers.TimeObserver()
+    whole.start_net(net)
+    for _ in range(main_runs):
+        net.run()
+    whole.stop_net(net)
+    times = [1e3 * whole.total / max(1, main_runs)]
+    if run_individual:
+        each = observers.ProfileObserver()
+        net.observers.append(each)
+        try:
+            for _ in range(main_runs):
+                net.run()
+        finally:
+            net.observers.remove(each)
+        times += [1e3 * each.seconds[i] / max(1, main_runs) for i in sorted(each.seconds)]
+    return times
+
+
+# ---- schemas, gradients, inference -------------------------------------------------------------------------------
+
+
+def registered_operators() -> list[str]:
+    """Keys of all kernels: the type, and TYPE_ENGINE_NAME for further engines."""
+    keys = []
+    for name in registry.names():
+        keys.append(name)
+        keys += [op_registry_key(name, e) for e in sorted({e for e, _ in registry.find(name).kernels if e})]
+    return keys
+
+
+def op_registry_key(op_type: str, engine: str) -> str:
+    """The key of an operator's kernel for an engine."""
+    return f"{op_type}_ENGINE_{engine}" if engine not in ("", "DEFAULT") else op_type
+
+
+def nearby_opnames(name: str) -> list[str]:
+    """Names of operators that are spelled like this one."""
+    return difflib.get_close_matches(name, registry.names(), 5, 0.7)
+
+
+def get_gradient_defs(op_def: Any, output_gradients: Any) -> tuple[list[bytes], list[GradientWrapper]]:
+    """(gradient operators, gradients of the inputs) of an operator, given the gradients of its outputs."""
+    given = [None if w.is_empty() else w.dense or (w.indices, w.values) for w in output_gradients]
+    made, g_input = gradients.gradient_defs(message(caffe2_pb2.OperatorDef, op_def), given)
+    wrapped = []
+    for gradient in g_input:
+        w = GradientWrapper()
+        if isinstance(gradient, str):
+            w.dense = gradient
+        elif gradient is not None:
+            w.indices, w.values = gradient
+        wrapped.append(w)
+    return [op.SerializeToString() for op in made], wrapped
+
+
+def infer_shapes_and_types_from_workspace(nets: Any) -> bytes:
+    """TensorShapes of the nets' blobs, beginning with the tensors of the workspace."""
+    parsed = [message(caffe2_pb2.NetDef, n) for n in nets]
+    known = inference.infer_net(parsed, inference.workspace_specs(_ws))
+    return inference.to_shapes(parsed, known).SerializeToString()
+
+
+def infer_shapes_and_types_from_map(nets: Any, blob_dimensions: Any, blob_types: Any = None) -> bytes:
+    """TensorShapes of the nets' blobs, beginning with the given {name: dims} (and {name: data type})."""
+    parsed = [message(caffe2_pb2.NetDef, n) for n in nets]
+    known = {}
+    for name, dims in blob_dimensions.items():
+        kind = (blob_types or {}).get(name)
+        dtype = "float32" if kind is None else serialize.NUMPY_TYPES[kind].name
+        known[name] = inference.Spec(tuple(dims), dtype)
+    return inference.to_shapes(parsed, inference.infer_net(parsed, known)).SerializeToString()
+
+
+def infer_op_input_output_device(op_def: Any) -> tuple[list[bytes], list[bytes]]:
+    """DeviceOptions of an operator's inputs and outputs."""
+    ins, outs = inference.operand_devices(message(caffe2_pb2.OperatorDef, op_def))
+    return [o.SerializeToString() for o in ins], [o.SerializeToString() for o in outs]
+
+
+def get_operator_cost(op_def: Any, input_names: Any = ()) -> tuple[int, int, int]:
+    """(FLOPs, bytes written, bytes read) of an operator on the workspace's blobs."""
+    return inference.operator_cost(message(caffe2_pb2.OperatorDef, op_def), _ws)
+
+
+# ---- engines, observers, Python operators, databases ---------------------------------------------------------------
+
+
+def set_global_engine_pref(pref: Any) -> None:
+    """{device type: engines to try}, for all operators."""
+    engine_preferences.clear()
+    engine_preferences.update({int(k): list(v) for k, v in pref.items()})
+
+
+def set_per_op_engine_pref(pref: Any) -> None:
+    """{device type: {operator: engines to try}}."""
+    operator_engine_preferences.clear()
+    for device, table in pref.items():
+        for op, engines in table.items():
+            operator_engine_preferences.setdefault(op, {})[int(device)] = list(engines)
+
+
+def set_op_engine_pref(op: str, pref: Any) -> None:
+    """{device type: engines to try}, for one operator."""
+    operator_engine_preferences[op] = {int(k): list(v) for k, v in pref.items()}
+
+
+def set_engine_pref(per_op: Any, everywhere: Any) -> None:
+    """Both kinds of preferences at once."""
+    set_per_op_engine_pref(per_op)
+    set_global_engine_pref(everywhere)
+
+
+def add_observer_to_net(net_name: str, observer_type: str) -> observers.Observer:
+    """Attach a new observer to a net."""
+    made = observer(observer_type)
+    _ws.get_net(net_name).observers.append(made)
+    return made
+
+
+def remove_observer_from_net(net_name: str, attached: observers.Observer) -> None:
+    """Take an observer off a net."""
+    _ws.get_net(net_name).observers.remove(attached)
+
+
+def num_observers_on_net(net_name: str) -> int:
+    """How many observers a net has."""
+    return len(_ws.get_net(net_name).observers)
+
+
+def clear_global_net_observer() -> None:
+    """Nothing to clear: observers belong to nets here."""
+
+
+def get_stats() -> dict[str, int]:
+    """The process's statistics."""
+    return {name: value for name, (value, _) in stats.registry.publish().items()}
+
+
+def register_python_op(function: Any, pass_workspace: bool, name: str = "") -> str:
+    """The token of a Python function for operators of type Python."""
+    return python_op.register(function, pass_workspace, name)
+
+
+def register_python_gradient_op(token: str, function: Any) -> None:
+    """The gradient function of a Python operator."""
+    python_op.register_gradient(token, function)
+
+
+def registered_dbs() -> list[str]:
+    """Types of databases."""
+    return databases.db_types()
+
+
+class _OpenDB:
+    """A database as scripts see it; keys and values may be str or bytes."""
+
+    def __init__(self, db: DB) -> None:
+        self._db = db
+
+    def new_cursor(self) -> Cursor:
+        return self._db.new_cursor()
+
+    def new_transaction(self) -> Transaction:
+        return Transaction(self._db.new_transaction())
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class Transaction:
+    """Records that become visible together."""
+
+    def __init__(self, transaction: databases.Transaction) -> None:
+        self._transaction = transaction
+
+    def put(self, key: Any, value: Any) -> None:
+        """Add a record."""
+        self._transaction.put(_bytes(key), _bytes(value))
+
+    def commit(self) -> None:
+        """Write what was put."""
+        self._transaction.commit()
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)
+
+
+def create_db(db_type: str, source: str, mode: int) -> _OpenDB:
+    """Open a database."""
+    return _OpenDB(databases.open_db(db_type, source, Mode(mode)))
+
+
+# ---- the machine ---------------------------------------------------------------------------------------------------
+
+
+def global_init(args: Any) -> None:
+    """Read `--caffe2_…` flags; those that mean nothing here are passed over."""
+    for arg in args[1:]:
+        name, _, value = str(arg).lstrip("-").partition("=")
+        if name == "caffe2_log_level" and value.lstrip("-").isdigit():
+            _log.setLevel(10 * max(0, min(4, 2 + int(value))))
+
+
+def num_cuda_devices() -> int:
+    """Number of GPUs, emulated ones included."""
+    return devices.gpu_count()
+
+
+def get_cuda_peer_access_pattern() -> list[list[bool]]:
+    """Which GPU may read which."""
+    here = devices.gpus()
+    return [[a is b or a.reaches(b) for b in here] for a in here]
+
+
+def get_cuda_version() -> int:
+    """CUDA's version as its runtime tells it; 0 without."""
+    return devices.cuda_version()
+
+
+def get_cudnn_version() -> int:
+    """0: convolutions here do not need cuDNN."""
+    return 0
+
+
+def get_device_properties(device_id: int) -> dict[str, Any]:
+    """Name, memory and version of a GPU."""
+    return devices.place(caffe2_pb2.CUDA, device_id).properties()
+
+
+def get_gpu_memory_info(device_id: int) -> tuple[int, int]:
+    """(free, total) bytes of a GPU."""
+    return devices.place(caffe2_pb2.CUDA, device_id).memory()
+
+
+def is_numa_enabled() -> bool:
+    """Whether memory is bound to NUMA nodes: it is not."""
+    return False
+
+
+def get_num_numa_nodes() -> int:
+    """One, as far as nets are concerned."""
+    return 1
+
+
+def get_build_options() -> dict[str, str]:
+    """How this engine was made."""
+    from caffe2lite import __version__
+
+    return {"ENGINE": f"caffe2lite {__version__}", "CXX_FLAGS": "", "BUILD_TYPE": "Release"}
+
+
+def builtin_cpu_supports_avx2() -> bool:
+    """Whether the CPU has AVX2, as NumPy sees it."""
+    from numpy._core._multiarray_umath import __cpu_features__
+
+    return bool(__cpu_features__.get("AVX2"))
+
+
+def on_module_exit() -> None:
+    """Forget all workspaces."""
+    _handles.clear()
+
+
+_ws: EngineWorkspace
+_handles["default"] = Workspace()
+_switch(_handles["default"], "default")

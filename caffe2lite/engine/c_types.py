@@ -1,0 +1,279 @@
+"""Classes of Caffe2's C extension: handles for the engine's own objects."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from caffe2lite.db import DB, Cursor, Mode
+from caffe2lite.engine import feeding, observers, serialize, steps, threads
+from caffe2lite.engine.blob import Blob as EngineBlob
+from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.net import Net as EngineNet
+from caffe2lite.engine.python_op import TensorCPU
+from caffe2lite.engine.workspace import Workspace as EngineWorkspace
+from caffe2lite.proto import caffe2_pb2
+
+__all__ = [
+    "DB",
+    "BackgroundPlan",
+    "Blob",
+    "Cursor",
+    "GradientWrapper",
+    "Mode",
+    "Net",
+    "Predictor",
+    "TensorCPU",
+    "Workspace",
+    "message",
+    "option",
+]
+
+
+_log = logging.getLogger("caffe2lite")
+
+
+def message(kind: Any, content: Any) -> Any:
+    """A message that may come as message or as bytes; EngineError for bytes that are none."""
+    if isinstance(content, kind):
+        return content
+    if not isinstance(content, bytes):
+        content = content.SerializeToString()  # the same message from another copy of the module
+    made = kind()
+    try:
+        made.ParseFromString(content)
+    except Exception as e:
+        raise EngineError(f"these {len(content)} bytes are no {kind.DESCRIPTOR.name}: {e}") from None
+    return made
+
+
+def option(content: Any) -> Any:
+    """A DeviceOption that may come as message, as bytes or as None."""
+    return None if content is None else message(caffe2_pb2.DeviceOption, content)
+
+
+class Blob:
+    """A blob of a workspace."""
+
+    __slots__ = ("_blob",)
+
+    def __init__(self, blob: EngineBlob) -> None:
+        self._blob = blob
+
+    def fetch(self) -> Any:
+        """A copy of the value."""
+        return feeding.fetch(self._blob)
+
+    def feed(self, value: Any, device_option: Any = None) -> bool:
+        """Put a NumPy array or a string in."""
+        feeding.feed(self._blob, value, option(device_option))
+        return True
+
+    _feed = feed
+
+    def is_tensor(self) -> bool:
+        """Whether a tensor is in it."""
+        return self._blob.is_tensor
+
+    def tensor(self) -> TensorCPU:
+        """The tensor in it, whose `data` is live."""
+        if not self._blob.is_tensor:
+            raise EngineError(f"blob {self._blob.name!r} holds no tensor")
+        return TensorCPU(self._blob)
+
+    def as_tensor(self) -> TensorCPU:
+        """A tensor to fill, whatever was in it."""
+        return TensorCPU(self._blob)
+
+    def serialize(self, name: str) -> bytes:
+        """As BlobProto under that name."""
+        return serialize.blob_bytes(name, self._blob)
+
+    def deserialize(self, content: bytes) -> None:
+        """Replace the value by the one of a BlobProto."""
+        serialize.read(self._blob, content)
+
+
+class Net:
+    """A net of a workspace."""
+
+    __slots__ = ("_net",)
+
+    def __init__(self, net: EngineNet) -> None:
+        self._net = net
+
+    def run(self) -> None:
+        """Run it once."""
+        if not self._net.run():
+            raise EngineError(f"Error running net {self._net.name}: it stopped ({self._net.why_stopped})")
+
+    def cancel(self) -> None:
+        """Ask a run in another thread to stop."""
+        self._net.cancel()
+
+
+class _View(Mapping[str, Any]):
+    """A workspace's blobs or nets as a mapping."""
+
+    def __init__(self, names: Any, get: Any) -> None:
+        self._names, self._get = names, get
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names():
+            raise KeyError(name)
+        return self._get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+
+class _Current(type):
+    """Gives the class the attribute `current`, the workspace that functions work on."""
+
+    held: Workspace
+
+    @property
+    def current(cls) -> Workspace:
+        """The workspace that functions without one work on."""
+        return _Current.held
+
+
+class Workspace(metaclass=_Current):
+    """A workspace; `Workspace.current` is the one that the module's functions work on."""
+
+    def __init__(self, parent: Workspace | None = None, forwarded: Any = None, engine: Any = None) -> None:
+        above = parent._ws if parent is not None else None
+        self._ws: EngineWorkspace = engine or EngineWorkspace(parent=above)
+
+    @property
+    def blobs(self) -> Mapping[str, Blob]:
+        """{name: blob}."""
+        return _View(self._ws.names, lambda name: Blob(self._ws.need_blob(name)))
+
+    @property
+    def nets(self) -> Mapping[str, Net]:
+        """{name: net}."""
+        return _View(lambda: list(self._ws.nets), lambda name: Net(self._ws.nets[name]))
+
+    @property
+    def _last_failed_op_net_position(self) -> int:
+        return self._ws.last_failed_op
+
+    def create_blob(self, name: str) -> Blob:
+        """The blob of that name, made if need be."""
+        return Blob(self._ws.create_blob(str(name)))
+
+    def fetch_blob(self, name: str) -> Any:
+        """A copy of the blob's value."""
+        return self._ws.fetch(str(name))
+
+    def fetch_int8_blob(self, name: str) -> Any:
+        """An Int8 tensor as (data, scale, zero_point)."""
+        return self._ws.fetch_int8(str(name))
+
+    def has_blob(self, name: str) -> bool:
+        """Whether there is a blob of that name."""
+        return self._ws.get_blob(str(name)) is not None
+
+    def _remove_blob(self, name: str) -> bool:
+        return self._ws.remove_blob(str(name))
+
+    def _create_net(self, definition: Any, overwrite: bool = False) -> Net:
+        return Net(self._ws.create_net(message(caffe2_pb2.NetDef, definition), overwrite))
+
+    def _run_net(self, definition: Any) -> None:
+        self._ws.run_net_once(message(caffe2_pb2.NetDef, definition))
+
+    def _run_operator(self, definition: Any) -> None:
+        if not self._ws.run_operator(definition):
+            raise EngineError("the operator stopped")
+
+    def _run_plan(self, definition: Any) -> None:
+        if not steps.run_plan(self._ws, message(caffe2_pb2.PlanDef, definition)):
+            raise EngineError("the plan stopped: one of its nets did")
+
+
+class GradientWrapper:
+    """A gradient: empty, dense (the name of a blob) or sparse (the names of indices and values)."""
+
+    __slots__ = ("dense", "indices", "values")
+
+    def __init__(self) -> None:
+        self.dense = self.indices = self.values = ""
+
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        return not (self.dense or self.indices or self.values)
+
+    def is_dense(self) -> bool:
+        """Whether it is dense."""
+        return bool(self.dense)
+
+    def is_sparse(self) -> bool:
+        """Whether it is sparse."""
+        return bool(self.indices or self.values)
+
+
+class BackgroundPlan:
+    """A plan that runs in a thread."""
+
+    def __init__(self, workspace: EngineWorkspace, plan: Any) -> None:
+        self._done = False
+        self._good = False
+
+        def work() -> None:
+            try:
+                self._good = steps.run_plan(workspace, plan)
+            except Exception as e:  # told by is_succeeded; the words go to the log
+                _log.error("plan %r failed: %s", plan.name, e)
+            finally:
+                self._done = True
+
+        threads.submit(work)
+
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self._done
+
+    def is_succeeded(self) -> bool:
+        """Whether it has ended well."""
+        return self._good
+
+
+class Predictor:
+    """A pair of nets: one that makes the parameters, one that predicts."""
+
+    def __init__(self, init_net: Any, predict_net: Any) -> None:
+        self._ws = EngineWorkspace()
+        self._ws.run_net_once(message(caffe2_pb2.NetDef, init_net))
+        self._net = message(caffe2_pb2.NetDef, predict_net)
+        self._inputs = [n for n in self._net.external_input if self._ws.get_blob(n) is None]
+        for name in self._net.external_input:
+            self._ws.create_blob(name)
+        self._ws.create_net(self._net)
+
+    def run(self, inputs: Any) -> list[Any]:
+        """Outputs for inputs, given as a list (in the order of the net's inputs without parameters) or by name."""
+        if isinstance(inputs, Mapping):
+            pairs = inputs.items()
+        else:
+            if len(inputs) > len(self._net.external_input):
+                raise EngineError(f"{len(inputs)} inputs are given; the net has {len(self._net.external_input)}")
+            pairs = zip(self._net.external_input, inputs)  # type: ignore[assignment]
+        for name, array in pairs:
+            if name not in self._net.external_input:
+                raise EngineError(f"the net has no input {name!r}; it has {', '.join(self._inputs)}")
+            self._ws.feed(name, array)
+        self._ws.run_net(self._net.name)
+        return [self._ws.fetch(name) for name in self._net.external_output]
+
+
+def observer(kind: str) -> observers.Observer:
+    """A new observer of that kind."""
+    if kind not in observers.KINDS:
+        raise EngineError(f"there is no observer {kind!r}; there are {', '.join(observers.KINDS)}")
+    return observers.KINDS[kind]()

@@ -1,0 +1,40 @@
+"""Gradient operators of an operator, by its maker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from caffe2lite.engine.errors import OperatorError
+from caffe2lite.engine.instance import check_schema
+from caffe2lite.ops import registry
+from caffe2lite.ops.gradient import Forward
+
+
+def gradient_defs(op: Any, g_output: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """(OperatorDefs, gradient of each input) for an OperatorDef and the gradients of its outputs.
+
+    A gradient is None, a name, or a pair (indices, values).  Device option, engine and arguments of the operator pass
+    on to its gradient operators.
+    """
+    try:
+        record = registry.find(op.type)
+    except LookupError as e:
+        raise OperatorError(str(e)) from None
+    if record.gradient is None:
+        raise OperatorError(f"operator {op.type} has no gradient here")
+    forward = Forward(op, g_output)
+    try:
+        check_schema(record, op)
+        made = list(record.gradient(forward))
+    except ValueError as e:
+        raise OperatorError(f"{e}\n  while the gradient of {op.type}({', '.join(op.input)}) was made") from None
+    for new in made:
+        new.is_gradient_op = True
+        if forward.copy_device and op.HasField("device_option"):
+            new.device_option.CopyFrom(op.device_option)
+        if forward.copy_engine and op.HasField("engine"):
+            new.engine = op.engine
+        if forward.copy_arguments:
+            new.arg.MergeFrom(op.arg)
+    return made, forward.g_input

@@ -1,0 +1,102 @@
+"""Shapes, types and devices of a net's blobs, found without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from caffe2lite.engine.serialize import DATA_TYPES, NUMPY_TYPES, data_type
+from caffe2lite.engine.workspace import Workspace
+from caffe2lite.ops import arguments, registry
+from caffe2lite.ops.infer import Spec
+from caffe2lite.proto import caffe2_pb2
+
+
+def infer_net(nets: Iterable[Any], known: dict[str, Spec]) -> dict[str, Spec]:
+    """Every blob whose shape follows from the `known` ones through the nets' operators."""
+    for net in nets:
+        for op in net.op:
+            for name, spec in zip(op.output, infer_operator(op, known)):
+                if spec is not None:
+                    known[name] = spec
+                else:
+                    known.pop(name, None)
+    return known
+
+
+def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
+    """A Spec for each output of an operator, None for those that cannot be known."""
+    nothing: list[Spec | None] = [None] * len(op.output)
+    record = registry.get(op.type)
+    if record is None or record.infer is None or any(name not in known for name in op.input):
+        return nothing
+    try:
+        values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
+        values.update(arguments.parse(op.type, record.args, op.arg))
+        specs = list(record.infer(values, [known[name] for name in op.input]))
+    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
+        return nothing  # an operator that would refuse to run: nothing is known of its outputs
+    return (specs + nothing)[: len(op.output)]
+
+
+def workspace_specs(workspace: Workspace) -> dict[str, Spec]:
+    """What the tensors of a workspace are."""
+    specs = {}
+    for name in workspace.names():
+        blob = workspace.get_blob(name)
+        if blob is not None and blob.storage is not None:
+            kind = "object" if blob.value.dtype == object else blob.value.dtype.name
+            specs[name] = Spec(tuple(blob.value.shape), kind)
+    return specs
+
+
+def to_shapes(nets: Iterable[Any], known: Mapping[str, Spec]) -> Any:
+    """A TensorShapes message for all blobs of the nets and all that is known besides."""
+    names = dict.fromkeys(known)
+    for net in nets:
+        for op in net.op:
+            names.update(dict.fromkeys([*op.input, *op.output]))
+    message = caffe2_pb2.TensorShapes()
+    for name in names:
+        shape = message.shapes.add(name=name)
+        spec = known.get(name)
+        if spec is None:
+            shape.unknown_shape = True
+        else:
+            shape.dims.extend(spec.shape)
+            shape.data_type = DATA_TYPES.get(spec.dtype or "", caffe2_pb2.TensorProto.UNDEFINED)
+    return message
+
+
+def spec_of(shape: Any) -> Spec:
+    """The Spec of a TensorShape message."""
+    kind = NUMPY_TYPES.get(shape.data_type)
+    return Spec(tuple(shape.dims), None if kind is None else kind.name)
+
+
+def operator_cost(op: Any, workspace: Workspace) -> tuple[int, int, int]:
+    """(FLOPs, bytes read and written, bytes of parameters) of an operator on the workspace's present blobs."""
+    record = registry.find(op.type)
+    if record.cost is None:
+        raise ValueError(f"the cost of {op.type} is not known")
+    specs = workspace_specs(workspace)
+    values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
+    values.update(arguments.parse(op.type, record.args, op.arg))
+    return record.cost(values, [specs[name] for name in op.input])
+
+
+def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:
+    """The DeviceOption of each input and output of an operator."""
+    record = registry.get(op.type)
+    host = caffe2_pb2.DeviceOption()
+
+    def option(names: tuple[str, ...], i: int) -> Any:
+        name = names[min(i, len(names) - 1)] if names else ""
+        return host if record is not None and name in record.host else op.device_option
+
+    inputs = record.inputs if record is not None else ()
+    outputs = record.outputs if record is not None else ()
+    return [option(inputs, i) for i in range(len(op.input))], [option(outputs, i) for i in range(len(op.output))]
+
+
+__all__ = ["data_type", "infer_net", "infer_operator", "operand_devices", "operator_cost", "spec_of", "to_shapes", "workspace_specs"]

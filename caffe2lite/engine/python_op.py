@@ -1,0 +1,139 @@
+"""Operators whose kernel is a Python function of the script: `net.Python(f)(inputs, outputs)`.
+
+Functions are found by a token that the operator carries; nothing is ever read from the net itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.devices import HOST
+from caffe2lite.engine import feeding
+from caffe2lite.engine.blob import Blob
+from caffe2lite.engine.errors import StopNet, UserCodeError
+from caffe2lite.engine.serialize import NUMPY_TYPES
+from caffe2lite.ops.registry import operator
+
+_functions: dict[str, tuple[Callable[..., Any], bool]] = {}
+_gradients: dict[str, Callable[..., Any]] = {}
+_lock = threading.Lock()
+
+
+def register(function: Callable[..., Any], pass_workspace: bool, name: str = "") -> str:
+    """Keep a function for operators of type Python; the token that finds it."""
+    with _lock:
+        token = f"{name}:{getattr(function, '__module__', '')}:{getattr(function, '__name__', 'f')}:{len(_functions)}"
+        _functions[token] = (function, pass_workspace)
+    return token
+
+
+def register_gradient(token: str, function: Callable[..., Any]) -> None:
+    """Keep the function that computes the gradient of the one behind `token`."""
+    if token not in _functions:
+        raise ValueError(f"no Python operator is registered under {token!r}")
+    _gradients[token] = function
+
+
+class TensorCPU:
+    """What a Python operator gets for each operand: a tensor whose data it may read, write, reshape and replace."""
+
+    __slots__ = ("_blob",)
+
+    def __init__(self, blob: Blob) -> None:
+        self._blob = blob
+
+    @property
+    def data(self) -> np.ndarray:
+        """The tensor's memory itself, as a NumPy array (float32 where nothing was in it)."""
+        blob = self._blob
+        if blob.storage is None:
+            blob.resize((0,), np.float32)
+        return blob.value if blob.device is HOST else blob.device.to_host(blob.value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return () if self._blob.storage is None else tuple(self._blob.value.shape)
+
+    _shape = shape
+
+    def reshape(self, dims: Sequence[int]) -> None:
+        """Give it these dimensions; the values are undefined where it grows."""
+        blob = self._blob
+        dtype = np.float32 if blob.storage is None else blob.value.dtype
+        blob.resize(tuple(int(d) for d in dims), dtype)
+
+    _reshape = reshape
+
+    def init(self, dims: Sequence[int], data_type: int) -> None:
+        """Give it these dimensions and this TensorProto.DataType."""
+        self._blob.resize(tuple(int(d) for d in dims), NUMPY_TYPES[data_type])
+
+    def feed(self, array: Any) -> None:
+        """Replace dimensions, type and values by those of a NumPy array."""
+        feeding.feed(self._blob, array)
+
+    def fetch(self) -> np.ndarray:
+        """A copy as NumPy array."""
+        return feeding.fetch(self._blob)
+
+
+def _call(ctx: Any, function: Callable[..., Any], pass_workspace: bool) -> None:
+    inputs = [TensorCPU(b) for b in ctx.inputs]
+    outputs = [TensorCPU(b) for b in ctx.outputs]
+    more = [ctx.workspace.handle()] if pass_workspace else []
+    try:
+        function(inputs, outputs, *more)
+    except StopNet:
+        raise
+    except Exception as e:
+        raise UserCodeError(e) from e
+    for blob, tensor in zip(ctx.outputs, outputs):
+        if blob.value is None:
+            tensor.reshape((0,))
+
+
+def _lookup(table: dict[str, Any], token: str, what: str) -> Any:
+    if token not in table:
+        raise ValueError(
+            f"no Python function is registered under {token!r} in this process{what}: a net with Python operators runs "
+            f"only where the script has made them"
+        )
+    return table[token]
+
+
+def _python_gradient(g: Any) -> list[Any]:
+    outs = g.arg("grad_output_indices") or range(g.num_outputs)
+    ins = g.arg("grad_input_indices") or range(g.num_inputs)
+    names = [*g.op.input, *g.op.output, *(g.GO(i) for i in outs)]
+    return g.single(g.op.type + "Gradient", names, [g.GI(i) for i in ins])
+
+
+@operator("Ys*", stateful=True, inplace=[(-1, -1)], gradient=_python_gradient)
+def Python(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+    """Calls the registered function with its inputs and outputs (and workspace)."""
+    function, pass_workspace = _lookup(_functions, token, "")
+    _call(ctx, function, pass_workspace)
+
+
+@operator("dXs*", stateful=True, inplace=[(-1, -1)])
+def PythonGradient(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+    """Calls the registered gradient function."""
+    _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])
+
+
+@operator("Ys*", stateful=True, inplace=[(-1, -1)], gradient=_python_gradient)
+def PythonDLPack(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+    """As Python; its tensors' `data` answers to DLPack, as NumPy arrays do."""
+    function, pass_workspace = _lookup(_functions, token, "")
+    _call(ctx, function, pass_workspace)
+
+
+@operator("dXs*", stateful=True, inplace=[(-1, -1)])
+def PythonDLPackGradient(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+    """As PythonGradient."""
+    _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])

@@ -1,0 +1,32 @@
+"""Statistics: named int64 counters that operators add to and StatRegistryExport reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class StatRegistry:
+    """A table of counters with the time of their last change."""
+
+    type_name = "std::unique_ptr<caffe2::StatRegistry>"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, tuple[int, int]] = {}
+
+    def add(self, name: str, value: int) -> None:
+        """Add to a counter, making it if need be."""
+        with self._lock:
+            self._values[name] = (self._values.get(name, (0, 0))[0] + value, time.time_ns())
+
+    def publish(self, reset: bool = False) -> dict[str, tuple[int, int]]:
+        """{name: (value, time in ns)}; with `reset`, all counters start at 0 again."""
+        with self._lock:
+            values = dict(self._values)
+            if reset:
+                self._values = {name: (0, stamp) for name, (_, stamp) in values.items()}
+        return values
+
+
+registry = StatRegistry()
