@@ -1,0 +1,1 @@
+"""The helper functions that `brew` collects."""

@@ -1,0 +1,72 @@
+"""Scopes that share parameters: a name made under one scope is taken from another."""
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from caffe2lite.python import scope
+
+logger = logging.getLogger(__name__)
+
+
+class ParameterSharingContext:
+    """A stack of overrides `scope -> scope`, applied over and over to the longest prefix that matches."""
+
+    def __init__(self):
+        self._scope_overrides = {}
+        self._contexts = []
+
+    def _resolve_scope_overrides(self, candidate_scope):
+        seen = {candidate_scope}
+        while True:
+            prefix = max((p for p in self._scope_overrides if candidate_scope.startswith(p)), key=len, default=None)
+            if prefix is None:
+                return candidate_scope
+            candidate_scope = self._scope_overrides[prefix] + candidate_scope[len(prefix) :]
+            if candidate_scope in seen:
+                raise ValueError(f"parameter sharing goes in a circle at scope {candidate_scope!r}")
+            seen.add(candidate_scope)
+
+    def get_parameter_name(self, name):
+        """The full name of parameter `name` in the current scope."""
+        here = scope.CurrentNameScope()
+        shared = self._resolve_scope_overrides(here)
+        if shared != here:
+            logger.info("parameter %s of scope %s is shared from scope %s", name, here, shared)
+        return shared + name
+
+    def add_scope_overrides(self, shared_scopes):
+        self._contexts.append(shared_scopes)
+        self._scope_overrides.update(shared_scopes)
+
+    def pop(self):
+        """Drops the overrides added last."""
+        assert self._contexts, "no parameter sharing to leave"
+        self._contexts.pop()
+        self._scope_overrides = {k: v for context in self._contexts for k, v in context.items()}
+
+
+parameter_sharing_context = ParameterSharingContext()
+
+
+def _normalize_namescope(namescope):
+    separator = scope._NAMESCOPE_SEPARATOR
+    return namescope if not namescope or namescope.endswith(separator) else namescope + separator
+
+
+@contextlib.contextmanager
+def ParameterSharing(shared_scopes):
+    """Within it, `{"b": "a"}` takes the parameters made under scope b (below the current scope) from scope a."""
+    assert isinstance(shared_scopes, dict), "shared_scopes is a dict: scope -> scope whose parameters it takes"
+    here = scope.CurrentNameScope()
+    overrides = {}
+    for scope_from, scope_to in shared_scopes.items():
+        assert not scope_to.startswith(scope_from), (
+            f"Illegal override for parameter sharing. {scope_from} is prefix of {scope_to}"
+        )
+        overrides[here + _normalize_namescope(scope_from)] = here + _normalize_namescope(scope_to)
+    parameter_sharing_context.add_scope_overrides(overrides)
+    try:
+        yield
+    finally:
+        parameter_sharing_context.pop()
