@@ -1,0 +1,100 @@
+"""Name scopes and device scopes, kept per thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from caffe2lite.proto import caffe2_pb2
+
+_NAMESCOPE_SEPARATOR = "/"
+
+
+class _ThreadScopes(threading.local):
+    """The scopes a thread starts with: no name prefix, no device."""
+
+    namescope = ""
+    devicescope = None
+
+
+_threadlocal_scope = _ThreadScopes()
+
+
+def CurrentNameScope():
+    """The prefix that blob names get here: '' or a path that ends in '/'."""
+    return _threadlocal_scope.namescope
+
+
+def CurrentDeviceScope():
+    """The DeviceOption that operators get here, or None."""
+    return _threadlocal_scope.devicescope
+
+
+@contextlib.contextmanager
+def NameScope(prefix, reset=False):
+    """Prefix blob names with `prefix/` inside the block; `reset` forgets the scopes around it."""
+    if prefix is not None and not isinstance(prefix, str):
+        raise AssertionError("NameScope takes in a string as its argument.")
+    outer = _threadlocal_scope.namescope
+    own = prefix + _NAMESCOPE_SEPARATOR if prefix else ""
+    _threadlocal_scope.namescope = own if reset else outer + own
+    try:
+        yield
+    finally:
+        intact = _threadlocal_scope.namescope.endswith(own)
+        _threadlocal_scope.namescope = outer
+        if not intact:
+            raise AssertionError("The namescope variable is changed from outside NameScope() calls.")
+
+
+@contextlib.contextmanager
+def DeviceScope(scope, node_name=None):
+    """Place the operators of the block on `scope` (a DeviceOption) and/or on the node `node_name`.
+
+    A node name that is not given comes from the scope around; extra_info adds up.
+    """
+    device = caffe2_pb2.DeviceOption()
+    if scope:
+        if not isinstance(scope, caffe2_pb2.DeviceOption):
+            raise AssertionError("DeviceScope takes in a caffe2_pb2.DeviceOption as its argument.")
+        device.CopyFrom(scope)
+    elif not node_name:
+        raise AssertionError("At least one argument should be non-null in DeviceScope")
+    outer = _threadlocal_scope.devicescope
+    if node_name:
+        device.node_name = node_name
+    if outer is not None:
+        if outer.HasField("node_name") and not device.HasField("node_name"):
+            device.node_name = outer.node_name
+        device.extra_info.extend(outer.extra_info)
+    device.extra_info.sort()
+    _threadlocal_scope.devicescope = device
+    try:
+        yield
+    finally:
+        intact = _threadlocal_scope.devicescope == device
+        _threadlocal_scope.devicescope = outer
+        if not intact:
+            raise AssertionError("The device scope is changed from outside DeviceScope() calls.")
+
+
+@contextlib.contextmanager
+def EmptyNameScope():
+    """Inside the block blob names get no prefix."""
+    outer = _threadlocal_scope.namescope
+    _threadlocal_scope.namescope = ""
+    try:
+        yield
+    finally:
+        _threadlocal_scope.namescope = outer
+
+
+@contextlib.contextmanager
+def EmptyDeviceScope():
+    """Inside the block operators get no device."""
+    outer = _threadlocal_scope.devicescope
+    _threadlocal_scope.devicescope = None
+    try:
+        yield
+    finally:
+        _threadlocal_scope.devicescope = outer
