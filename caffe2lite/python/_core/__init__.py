@@ -1,0 +1,1 @@
+"""The parts of caffe2.python.core, which gathers them."""

@@ -1,0 +1,441 @@
+"""Backward passes: which gradient operators a list of operators needs, and how their outputs add up."""
+
+from __future__ import annotations
+
+from collections import defaultdict, namedtuple
+
+import caffe2lite.python._import_c_extension as C
+from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python._core.devices import device_option_equal
+from caffe2lite.python._core.operators import BlobReference, CreateOperator
+from caffe2lite.python.control_ops_grad import (
+    disambiguate_grad_if_op_output,
+    gen_do_gradient,
+    gen_if_gradient,
+    gen_while_gradient,
+)
+
+# A sparse gradient: which rows, and their values.
+GradientSlice = namedtuple("GradientSlice", ["indices", "values"])
+
+# An operator with the versions of the blobs it read and wrote.
+OpSSA = namedtuple("OpSSA", ["op", "in_versions", "out_versions"])
+
+# Where a gradient comes from: an output of a gradient operator, or (grad_op is None) a blob passed on as it is.
+GradGenMeta = namedtuple("GradGenMeta", ["grad_op", "idx", "gradient", "device_option"])
+SparseGradGenMeta = namedtuple(
+    "SparseGradGenMeta",
+    ["grad_op_indices", "idx_indices", "grad_op_values", "idx_values", "gradient", "device_option"],
+)
+
+
+def GetIndexFromGradientList(g_list, name):
+    """The place of the gradient (or of the slice with a part) called `name`, or None."""
+    for i, gradient in enumerate(g_list):
+        if gradient == name:
+            return i
+        if type(gradient) is GradientSlice and name in (gradient.indices, gradient.values):
+            return i
+    return None
+
+
+class IR:
+    """Operators in order, with every version of every blob: what a backward pass is derived from."""
+
+    AUTOGEN_GRAD_SUFFIX = "_autogen_grad"
+    IS_AUTO_GEN_SUM_OPS_TAG = "is_auto_gen_sum_ops"
+    ONLY_KEEP_IS_AUTO_GEN_SUM_OPS_TAG = "only_keep_is_auto_gen_sum_ops_tag"
+
+    def __init__(self, operators):
+        self.ssa = []
+        self.input_usages = defaultdict(lambda: defaultdict(list))  # blob -> version -> operators that read it
+        self.frontier = defaultdict(int)  # blob -> current version
+        self.gradient_frontier = {}  # blob -> version that its current gradient belongs to
+        self.gradient_generators = defaultdict(lambda: defaultdict(list))  # blob -> version -> where gradients come from
+        self.out_version_history = defaultdict(list)
+        self.in_version_history = defaultdict(list)
+        for op in operators:
+            self.Play(op)
+        self.SanityCheck(operators)
+
+    def SanityCheck(self, operators):
+        """A StopGradient whose output nobody reads stops nothing: refuse it."""
+        for op in operators:
+            if op.type == "StopGradient" and op.output[0] not in self.input_usages:
+                raise ValueError(
+                    f"StopGradient's output '{op.output[0]}' is orphan.\n"
+                    f"You typically want to specify same input and output for\nStopGradient. Op:\n\n{op}"
+                )
+
+    def Play(self, op):
+        """Append one operator: it reads current versions and writes new ones."""
+        in_versions = {}
+        for blob in op.input:
+            version = self.frontier[blob]
+            in_versions[blob] = version
+            self.input_usages[blob][version].append(len(self.ssa))
+            self.in_version_history[blob].append((op, version))
+        out_versions = {}
+        for blob in op.output:
+            if blob in self.frontier:
+                self.frontier[blob] += 1
+            out_versions[blob] = self.frontier[blob]
+            self.out_version_history[blob].append((op, out_versions[blob]))
+        self.ssa.append(OpSSA(op, in_versions, out_versions))
+
+    # --- is a gradient operator legal? ---
+
+    def CheckGradientOperatorInput(self, grad_op_input, g_output, fwd_op_idx, locally_generated_blobs):
+        """Raise RuntimeError if what a gradient operator reads has been overwritten since, or was never made."""
+        forward_op, in_versions, out_versions = self.ssa[fwd_op_idx]
+        i = GetIndexFromGradientList(g_output, grad_op_input)
+        if i is not None:
+            name = forward_op.output[i]
+            if out_versions[name] != self.gradient_frontier[name]:
+                raise RuntimeError(
+                    f'Gradient name "{grad_op_input}" is expected to correspond to version {out_versions[name]} '
+                    f'of "{name}", but currently we have version {self.gradient_frontier[name]}.'
+                )
+        elif grad_op_input in out_versions:
+            self._check_unchanged("output", grad_op_input, out_versions[grad_op_input])
+        elif grad_op_input in in_versions:
+            self._check_unchanged("input", grad_op_input, in_versions[grad_op_input])
+        elif grad_op_input not in locally_generated_blobs:
+            raise RuntimeError(
+                f'Blob name "{grad_op_input}" not in the scope of operator: {forward_op}\n'
+                "and is not generated by any of the local gradient operators."
+            )
+
+    def _check_unchanged(self, role, blob, version):
+        if self.frontier[blob] == version:
+            return
+        if role == "output":
+            advice, history, tag = (
+                "Maybe you use same output blob twice for different ops?",
+                self.out_version_history,
+                "Version (out)",
+            )
+        else:
+            advice, history, tag = (
+                "Maybe the blob was overwritten by another op?",
+                self.in_version_history,
+                "version (in)",
+            )
+        story = "\n".join(f"{tag} {v} <-- {op}" for op, v in history[blob])
+        raise RuntimeError(
+            f'Gradient operator needs {role} "{blob}" at version {version}, but currently we have version '
+            f"{self.frontier[blob]}.\n\nDEBUG HELP:\n{advice}\n== Version history of blob [{blob}]\n{story}"
+        )
+
+    # --- who generates which gradient ---
+
+    def AppendSparseGenerators(self, sparse_generators):
+        """Record generators of indices and values, joined per gradient: {blob: {version: [SparseGradGenMeta]}}."""
+        for blob, versions in sparse_generators.items():
+            for version, metas in versions.items():
+                indices, values = [m for m in metas if m.grad_op_indices], [m for m in metas if m.grad_op_values]
+                if indices and values:
+                    metas = [indices[0]._replace(grad_op_values=values[0].grad_op_values, idx_values=values[0].idx_values)]
+                self.gradient_generators[blob][version].extend(metas)
+
+    def BuildGradientGenerators(self, fwd_op_idx, gradient_ops, g_output, g_input):
+        """Check the gradient operators of one operator and record where the gradients of its inputs come from."""
+        forward_op, in_versions, _ = self.ssa[fwd_op_idx]
+        made_here = set()
+        sparse = {}  # input place -> SparseGradGenMeta
+        for grad_op in gradient_ops:
+            for blob in grad_op.input:
+                self.CheckGradientOperatorInput(blob, g_output, fwd_op_idx, made_here)
+            made_here.update(grad_op.output)
+            for i, output in enumerate(grad_op.output):
+                place = GetIndexFromGradientList(g_input, output)
+                if place is None:
+                    continue
+                g = g_input[place]
+                if type(g) is GradientSlice:
+                    meta = sparse.get(place) or SparseGradGenMeta(None, 0, None, 0, g, grad_op.device_option)
+                    if g.indices == output:
+                        meta = meta._replace(grad_op_indices=grad_op, idx_indices=i)
+                    if g.values == output:
+                        meta = meta._replace(grad_op_values=grad_op, idx_values=i)
+                    sparse[place] = meta
+                else:
+                    blob = forward_op.input[place]
+                    self.gradient_generators[blob][in_versions[blob]].append(
+                        GradGenMeta(grad_op, i, g, grad_op.device_option)
+                    )
+        by_blob = defaultdict(lambda: defaultdict(list))
+        for place, meta in sparse.items():
+            blob = forward_op.input[place]
+            by_blob[blob][in_versions[blob]].append(meta)
+        self.AppendSparseGenerators(by_blob)
+
+        for blob, g in zip(forward_op.input, g_input):
+            if g is None:
+                continue
+            # Gradients that are passed on (of Sum, Copy, …) have no operator of their own.
+            meta = None
+            if type(g) is GradientSlice:
+                if g.indices not in made_here and g.values not in made_here:
+                    meta = SparseGradGenMeta(None, 0, None, 0, g, forward_op.device_option)
+            elif g not in made_here:
+                meta = GradGenMeta(None, 0, g, forward_op.device_option)
+            if meta is not None:
+                self.gradient_generators[blob][in_versions[blob]].append(meta)
+            self.gradient_frontier[blob] = in_versions[blob]
+
+    # --- sums of gradients ---
+
+    def _GetSumOpOutputName(self, generator, input_name):
+        for g in generator:
+            if type(g) is GradGenMeta:
+                if g.grad_op:
+                    return g.grad_op.output[g.idx]
+            elif g.grad_op_indices:
+                return _without_suffix(g.grad_op_indices.output[g.idx_indices], "_indices")
+            elif g.grad_op_values:
+                return _without_suffix(g.grad_op_values.output[g.idx_values], "_values")
+        return input_name + "_grad"
+
+    def _SetSumOpsDeviceOption(self, sum_ops, generators):
+        option = generators[0].device_option  # they agree, as was verified
+        for op in sum_ops:
+            op.device_option.CopyFrom(option)
+            if self.ONLY_KEEP_IS_AUTO_GEN_SUM_OPS_TAG in option.extra_info:
+                del op.device_option.extra_info[:]
+            op.device_option.extra_info.append(f"{self.IS_AUTO_GEN_SUM_OPS_TAG}:1")
+
+    def _DisambiguateGradOpOutput(self, grad_op, idx, cnt):
+        renamed = f"_{grad_op.output[idx]}_autosplit_{cnt}"
+        if grad_op.type == "If":
+            disambiguate_grad_if_op_output(grad_op, idx, renamed)
+        else:
+            grad_op.output[idx] = renamed
+        return renamed, cnt + 1
+
+    def _CheckSumOpsConflict(self, out_base_name, g):
+        if str(out_base_name) == str(g):
+            raise RuntimeError(
+                "The gradient output of empty gradient op can not be the same as the normal name of the current "
+                f"input gradient: {g}"
+            )
+
+    def _MakeDenseSumOps(self, generators, out_base_name):
+        summands = []
+        count = 0
+        first = True
+        for grad_op, idx, g, _ in generators:
+            if not grad_op:
+                self._CheckSumOpsConflict(out_base_name, g)
+                summands.append(str(g))
+            elif first:
+                first = False
+                summands.append(grad_op.output[idx])
+            else:
+                renamed, count = self._DisambiguateGradOpOutput(grad_op, idx, count)
+                summands.append(renamed)
+        if out_base_name in summands:  # Sum may overwrite its first input only
+            i = summands.index(out_base_name)
+            summands[0], summands[i] = summands[i], summands[0]
+        return [_operator("Sum", summands, [out_base_name])], out_base_name
+
+    def _MakeSparseSumOps(self, generators, out_base_name):
+        parts = {"indices": [], "values": []}
+        counts = {"indices": 0, "values": 0}
+        for g in generators:
+            for part, grad_op, idx in (
+                ("indices", g.grad_op_indices, g.idx_indices),
+                ("values", g.grad_op_values, g.idx_values),
+            ):
+                if grad_op:
+                    blob, counts[part] = self._DisambiguateGradOpOutput(grad_op, idx, counts[part])
+                else:
+                    blob = getattr(g.gradient, part)
+                    self._CheckSumOpsConflict(out_base_name, blob)
+                parts[part].append(str(blob))
+        # Slices add up by standing one after the other; equal indices are left to the reader.
+        outputs = {part: f"{out_base_name}_{part}_concat" for part in parts}
+        sum_ops = [
+            _operator("Concat", parts[part], [outputs[part], outputs[part] + "_split"], axis=0) for part in parts
+        ]
+        return sum_ops, GradientSlice(**outputs)
+
+    def _MakeSumOps(self, input_name, input_version):
+        generators = self.gradient_generators[input_name][input_version]
+        out_base_name = self._GetSumOpOutputName(generators, input_name)
+        if type(generators[0]) is GradGenMeta:
+            sum_ops, g = self._MakeDenseSumOps(generators, out_base_name)
+        else:
+            sum_ops, g = self._MakeSparseSumOps(generators, out_base_name)
+        self._SetSumOpsDeviceOption(sum_ops, generators)
+        return sum_ops, g
+
+    def _VerifyGradientGenerators(self, generator):
+        """Whether these gradients have to be summed; raises RuntimeError if they cannot be."""
+        if len({type(g) for g in generator}) > 1:
+            raise RuntimeError(
+                "Automatic aggregation of a mix of sparse and dense gradients is not supported yet"
+            )
+        if len(generator) < 2:
+            return False
+        first = generator[0].device_option
+        if not all(device_option_equal(g.device_option, first) for g in generator[1:]):
+            raise RuntimeError("Unexpected behavior: not all grad ops have the same device option.")
+        return True
+
+    def DoGradientAccumulation(self, fwd_op_idx):
+        """Sums for the inputs of which this operator is the first reader; returns (operators, {input: gradient})."""
+        forward_op, in_versions, _ = self.ssa[fwd_op_idx]
+        sum_ops = []
+        grad_map = {}
+        for blob in dict.fromkeys(forward_op.input):
+            version = in_versions[blob]
+            readers = self.input_usages[blob][version]
+            if len(readers) <= 1 or fwd_op_idx != readers[0]:
+                continue
+            try:
+                if not self._VerifyGradientGenerators(self.gradient_generators[blob][version]):
+                    continue
+            except RuntimeError as err:
+                raise RuntimeError(f"Gradients for param ''{blob}'' failed to verify: {err}") from err
+            ops, grad_map[blob] = self._MakeSumOps(blob, version)
+            sum_ops.extend(ops)
+        return sum_ops, grad_map
+
+    # --- the pass itself ---
+
+    def _AppendAutoGradGenerator(self, y, grad, autograd_op):
+        self.gradient_generators[y][self.frontier[y]].append(GradGenMeta(autograd_op, 0, str(grad), autograd_op.device_option))
+
+    def _GetInitGradients(self, ys):
+        input_to_grad = {}
+        gradient_ops = []
+        for y, g in ys.items():
+            y = str(y)
+            if g is None:
+                op = _operator("ConstantFill", [y], [y + self.AUTOGEN_GRAD_SUFFIX], value=1.0)
+                gradient_ops.append(op)
+                g = op.output[0]
+                self._AppendAutoGradGenerator(y, g, op)
+            input_to_grad[y] = GradientSlice(str(g[0]), str(g[1])) if isinstance(g, GradientSlice) else str(g)
+        return input_to_grad, gradient_ops
+
+    def _GenerateGradientsForForwardOp(self, forward_op_idx, input_to_grad):
+        forward_op = self.ssa[forward_op_idx].op
+        outputs = forward_op.output
+        g_output = [input_to_grad.get(name) for name in outputs]
+        if not any(g is not None for g in g_output) and forward_op.type != "ZeroGradient":
+            return {}, []
+        gradient_ops, g_input = GradientRegistry.GetGradientForOp(forward_op, g_output)
+        self.BuildGradientGenerators(forward_op_idx, gradient_ops, g_output, g_input)
+        new_input_to_grad = {}
+        for name, grad in zip(forward_op.input, g_input):
+            # No gradient does not undo an earlier one, unless the operator overwrote the blob.
+            if grad is not None or name not in input_to_grad or name in outputs:
+                new_input_to_grad[name] = grad
+        return new_input_to_grad, gradient_ops
+
+    def GetBackwardPass(self, ys):
+        """Gradient operators for {y: gradient or None}, and {blob: its gradient}."""
+        for y in ys:
+            y = str(y)
+            self.gradient_frontier[y] = self.frontier[y]
+            self.input_usages[y][self.frontier[y]].append(len(self.ssa))
+        input_to_grad, gradient_ops = self._GetInitGradients(ys)
+        for i in reversed(range(len(self.ssa))):
+            found, ops = self._GenerateGradientsForForwardOp(i, input_to_grad)
+            input_to_grad.update(found)
+            gradient_ops.extend(ops)
+            ops, summed = self.DoGradientAccumulation(i)
+            gradient_ops.extend(ops)
+            input_to_grad.update(summed)
+        references = {}
+        for name, g in input_to_grad.items():
+            if g is None:
+                continue
+            if isinstance(g, GradientSlice):
+                references[BlobReference(name)] = GradientSlice(BlobReference(g.indices), BlobReference(g.values))
+            else:
+                references[BlobReference(name)] = BlobReference(g)
+        return gradient_ops, references
+
+
+def _without_suffix(name, suffix):
+    return name[: -len(suffix)] if name.endswith(suffix) else name
+
+
+def _operator(op_type, inputs, outputs, **kwargs):
+    """An operator over full names."""
+    return CreateOperator(op_type, [BlobReference(b) for b in inputs], [BlobReference(b) for b in outputs], **kwargs)
+
+
+class GradientRegistry:
+    """Gradient makers: the engine's, and those that Python code registered for operators of its own."""
+
+    gradient_registry_ = {}
+
+    @classmethod
+    def RegisterGradient(cls, op_type):
+        """Decorator: the function (op, g_output) -> (operators, g_input) makes the gradient of `op_type`."""
+
+        def register(function):
+            cls.gradient_registry_[op_type] = function
+            return function
+
+        return register
+
+    @classmethod
+    def _GetGradientForOpCC(cls, op_def, g_output):
+        wrapped = []
+        for g in g_output:
+            w = C.GradientWrapper()
+            if isinstance(g, tuple):
+                w.indices, w.values = str(g[0]), str(g[1])
+            elif g is not None:
+                w.dense = str(g)
+            wrapped.append(w)
+        raw_ops, g_input = C.get_gradient_defs(op_def.SerializeToString(), wrapped)
+        gradient_ops = []
+        for raw in raw_ops:
+            op = caffe2_pb2.OperatorDef()
+            op.ParseFromString(raw)
+            gradient_ops.append(op)
+        return gradient_ops, [_unwrapped(w) for w in g_input]
+
+    @classmethod
+    def GetGradientForOp(cls, op, g_output):
+        """(gradient operators, gradients of the inputs) of one operator."""
+        try:
+            gradient_ops, g_input = cls._GetGradientForOpCC(op, g_output)
+        except Exception as e:
+            if op.type not in cls.gradient_registry_:
+                raise Exception(f"Exception when creating gradient for [{op.type}]:{e}.\nOp: \n{op}") from e
+            gradient_ops, g_input = cls.gradient_registry_[op.type](op, g_output)
+        if gradient_ops is None:
+            return [], g_input
+        if type(gradient_ops) is not list:
+            gradient_ops = [gradient_ops]
+        return gradient_ops, g_input
+
+    @classmethod
+    def GetBackwardPass(cls, operators, ys, ys_generate_gradient=False):
+        """Gradient operators of `operators` for the blobs `ys`: a list (gradients are filled with 1) or {y: gradient}.
+
+        Returns (operators, {blob: gradient}).
+        """
+        if isinstance(ys, list):
+            ys = dict.fromkeys(ys)
+        elif not isinstance(ys, dict):
+            raise TypeError("ys should either be a list or a dict.")
+        return IR(operators).GetBackwardPass(ys)
+
+
+def _unwrapped(w):
+    if w.is_empty():
+        return None
+    return GradientSlice(w.indices, w.values) if w.is_sparse() else w.dense
+
+
+GradientRegistry.RegisterGradient("Do")(gen_do_gradient)
+GradientRegistry.RegisterGradient("If")(gen_if_gradient)
+GradientRegistry.RegisterGradient("While")(gen_while_gradient)

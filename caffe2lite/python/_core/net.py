@@ -1,0 +1,617 @@
+"""Nets: adding operators, naming blobs, cloning, records, gradients."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import itertools
+
+import numpy as np
+
+from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python import scope, utils, workspace
+from caffe2lite.python._core import operators
+from caffe2lite.python._core.gradients import GradientRegistry, GradientSlice
+from caffe2lite.python._core.operators import (
+    BlobReference,
+    DataType,
+    ScopedBlobReference,
+    ScopedName,
+    _extract_stacktrace,
+    _get_blob_ref,
+    _RectifyInputOutput,
+    _RegisterPythonImpl,
+    fill_operator,
+)
+from caffe2lite.python.scope import NameScope
+
+
+class Net:
+    """A NetDef under construction. Every registered operator is a method: `y = net.Relu(x, "y")`.
+
+    Such a call returns the output's BlobReference, a tuple of them, or None where there is no output. `outputs` may be
+    left out (one output, named for you) or be a number. Inputs that the net does not know become external inputs.
+    """
+
+    _net_names_used = set()
+    operator_registry_ = {}
+
+    @staticmethod
+    def current_prefix():
+        """The name of the NetBuilder around this call, '' outside of one."""
+        from caffe2lite.python.net_builder import NetBuilder
+
+        builder = NetBuilder.current(required=False)
+        return builder.name if builder else ""
+
+    @staticmethod
+    def _get_next_net_name(basename):
+        basename = "/".join(part for part in (Net.current_prefix(), basename) if part)
+        name = basename
+        for i in itertools.count(1):
+            if name not in Net._net_names_used:
+                break
+            name = f"{basename}_{i}"
+        Net._net_names_used.add(name)
+        return name
+
+    def __init__(self, name_or_proto, inplace=False):
+        """A new net by name, or one over a NetDef (a copy of it unless `inplace`); the name is made unique."""
+        self._input_record = None
+        self._output_record = None
+        self._recreate_lookup_tables = False  # set by whatever lets callers edit the proto
+        self._op_outputs = set()
+        self._external_input_map = set()
+        self._attr_dict = {}
+        self._observers = []
+        self._registered_blob_names = set()  # handed out by NextBlob
+        self._next_blob_index = 0
+        self._name_counters = {}  # base name -> next number, for NextName
+        if type(name_or_proto) is caffe2_pb2.NetDef:
+            proto = name_or_proto
+            self._net = proto if inplace else copy.deepcopy(proto)
+            self._RecreateLookupTables()
+            prefix = proto.name + "_blob_"
+            numbers = [
+                blob[len(prefix) :] for op in proto.op for blob in (*op.input, *op.output) if blob.startswith(prefix)
+            ]
+            self._next_blob_index = max((int(n) + 1 for n in numbers if n.isdecimal()), default=0)
+            name = proto.name
+        else:
+            name = name_or_proto
+            if not isinstance(name, str):
+                raise TypeError(f"A net is made from a name or a NetDef, not from {type(name).__name__}: {name!r}")
+            self._net = caffe2_pb2.NetDef()
+        self._net.name = Net._get_next_net_name(name)
+
+    # --- what it is ---
+
+    def Name(self):
+        """The net's unique name."""
+        return self._net.name
+
+    def __str__(self):
+        return self._net.name
+
+    def Proto(self):
+        """The NetDef itself; it may be edited."""
+        self._InvalidateLookupTables()
+        return self._net
+
+    def add_attribute(self, name, obj):
+        """Append `obj` to the list of attributes called `name` (they are not serialized)."""
+        self._attr_dict.setdefault(name, []).append(obj)
+
+    def get_attributes(self, name):
+        """The list of attributes called `name`."""
+        return self._attr_dict.get(name, [])
+
+    def AddArgument(self, arg_name, arg_value):
+        """Add an argument to the net itself."""
+        utils.fill_argument(self._net.arg.add(), arg_name, arg_value)
+
+    def set_rand_seed(self, seed=100, sequence_seed=True, seed_on_op_def=False):
+        """Seed every operator: seed, seed + 1, … with `sequence_seed`; by its definition with `seed_on_op_def`."""
+        if sequence_seed and seed_on_op_def:
+            raise AssertionError("sequence_seed and seed_on_op_def cannot be both set to True.")
+        for i, op in enumerate(self.Proto().op):
+            value = seed
+            if sequence_seed:
+                value += i
+            elif seed_on_op_def:
+                op.device_option.ClearField("random_seed")
+                digest = hashlib.md5(op.SerializeToString(deterministic=True), usedforsecurity=False).digest()
+                value = (seed + int.from_bytes(digest[:4], "little")) % (2**31 - 1)
+            op.device_option.random_seed = value
+
+    # --- which blobs it knows ---
+
+    def _InvalidateLookupTables(self):
+        self._recreate_lookup_tables = True
+
+    def _RecreateLookupTables(self):
+        self._op_outputs = {blob for op in self._net.op for blob in op.output}
+        self._external_input_map = set(self._net.external_input)
+        self._recreate_lookup_tables = False
+
+    def _CheckLookupTables(self):
+        """Raise AssertionError if the tables do not say what the proto says."""
+        outputs, inputs = self._op_outputs, self._external_input_map
+        self._RecreateLookupTables()
+        if outputs != self._op_outputs or inputs != self._external_input_map:
+            raise AssertionError(f"Lookup tables of net {self.Name()} disagree with its proto")
+
+    def BlobIsDefined(self, blob):
+        """Whether the net computes `blob` or has it as external input."""
+        if self._recreate_lookup_tables:
+            self._RecreateLookupTables()
+        name = blob._name if type(blob) is BlobReference else str(blob)
+        return name in self._op_outputs or name in self._external_input_map
+
+    def is_external_input(self, blob):
+        """Whether `blob` is an external input."""
+        if self._recreate_lookup_tables:
+            self._RecreateLookupTables()
+        return str(blob) in self._external_input_map
+
+    def UsesBlob(self, blob):
+        """Whether an operator reads `blob`, or it is an external input."""
+        name = str(blob)
+        return any(name in op.input for op in self._net.op) or self.is_external_input(name)
+
+    def UsedBlobNames(self):
+        """The set of all blob names."""
+        names = set(self._net.external_input) | set(self._net.external_output)
+        for op in self._net.op:
+            names.update(op.input, op.output)
+        return names
+
+    def GetBlobRef(self, blob_name):
+        """A reference to a blob that the net defines; KeyError for others."""
+        if not self.BlobIsDefined(blob_name):
+            raise KeyError(f"Net does not define blob {blob_name}")
+        return BlobReference(blob_name, self)
+
+    @property
+    def external_inputs(self):
+        """References to the external inputs."""
+        return [BlobReference(blob) for blob in self._net.external_input]
+
+    @property
+    def external_outputs(self):
+        """References to the external outputs."""
+        return [BlobReference(blob) for blob in self._net.external_output]
+
+    def AddExternalInput(self, *inputs):
+        """Declare external inputs; returns a reference, or a list for several. AssertionError for one it has."""
+        if not inputs:
+            raise AssertionError("AddExternalInput needs at least one input")
+        names = [str(blob) for blob in inputs]
+        for i, name in enumerate(names):
+            if self.is_external_input(name) or name in names[:i]:
+                raise AssertionError(f"Net already contains an input named {name}")
+        self._net.external_input.extend(names)
+        self._external_input_map.update(names)
+        references = [_get_blob_ref(name) for name in names]
+        return references[0] if len(references) == 1 else references
+
+    def AddExternalOutput(self, *outputs):
+        """Declare external outputs (BlobReferences that the net defines)."""
+        for blob in outputs:
+            if not isinstance(blob, BlobReference):
+                raise AssertionError(f"An external output is a BlobReference, got {blob!r}")
+            if not self.BlobIsDefined(blob):
+                raise AssertionError(f"{blob} is not defined")
+        self._net.external_output.extend([blob._name for blob in outputs])
+
+    def AddScopedExternalInputs(self, *inputs):
+        """AddExternalInput with the name scope in front; always returns a list."""
+        references = self.AddExternalInput(*[ScopedBlobReference(str(blob)) for blob in inputs])
+        return references if isinstance(references, list) else [references]
+
+    def AddScopedExternalOutputs(self, *outputs):
+        """AddExternalOutput with the name scope in front."""
+        return self.AddExternalOutput(*[ScopedBlobReference(str(blob)) for blob in outputs])
+
+    def AddExternalInputs(self, *inputs):
+        """AddExternalInput, always returning a list."""
+        references = self.AddExternalInput(*inputs)
+        return references if isinstance(references, list) else [references]
+
+    def AddExternalOutputs(self, *outputs):
+        """AddExternalOutput."""
+        self.AddExternalOutput(*outputs)
+
+    # --- names for new blobs ---
+
+    def NextScopedBlob(self, prefix="unnamed"):
+        """NextBlob with the name scope in front."""
+        return self.NextBlob(ScopedName(prefix))
+
+    def NextBlob(self, prefix="unnamed"):
+        """A reference called `prefix`, or `prefix_auto_0`, … where that name is defined or was handed out before."""
+        name = str(prefix)
+        for i in itertools.count():
+            if name not in self._registered_blob_names and not self.BlobIsDefined(name):
+                break
+            name = f"{prefix}_auto_{i}"
+        self._registered_blob_names.add(name)
+        return BlobReference(name)
+
+    def NextName(self, prefix=None, output_id=None):
+        """A name for an operator's output: `net/prefix`, `net/prefix_2`, … or `net_blob_0`, …"""
+        if not prefix:
+            name = f"{self._net.name}_blob_{self._next_blob_index}"
+            self._next_blob_index += 1
+            return str(name)
+        base = f"{self._net.name}/{prefix}"
+        suffix = "" if output_id is None else f":{output_id}"
+        name = base + suffix
+        counters = self._name_counters
+        while self.BlobIsDefined(ScopedName(name)):
+            i = counters.get(base + suffix, 2)
+            counters[base + suffix] = i + 1
+            name = f"{base}_{i}{suffix}"
+        return name
+
+    # --- adding operators ---
+
+    def extend_ops(self, new_ops):
+        """Append OperatorDefs."""
+        self._ExtendOps(new_ops)
+
+    def _ExtendOps(self, new_ops):
+        self._net.op.extend(new_ops)
+        for op in new_ops:
+            self._op_outputs.update(op.output)
+
+    def _CreateAndAddToSelf(self, op_type, inputs, outputs=None, **kwargs):
+        """Add an operator; returns its outputs as described for the class."""
+        inputs = _RectifyInputOutput(inputs)
+        for blob in inputs:
+            if not self.BlobIsDefined(blob):
+                if blob._from_net is self:
+                    raise AssertionError(
+                        f"{op_type} reads `{blob}`, which was made by net `{self.Name()}` but is not defined in it"
+                    )
+                self.AddExternalInput(blob)
+        if outputs is None:
+            outputs = self.NextName(prefix=op_type)
+        elif isinstance(outputs, int):
+            outputs = [self.NextName(prefix=op_type, output_id=i) for i in range(outputs)]
+        outputs = _RectifyInputOutput(outputs, net=self)
+        ops = self._net.op
+        try:
+            fill_operator(ops.add(), op_type, inputs, outputs, **kwargs)
+        except BaseException:
+            del ops[-1]
+            raise
+        self._op_outputs.update([blob._name for blob in outputs])
+        workspace.operator_tracebacks[self._net.name][len(ops) - 1] = _extract_stacktrace()
+        if len(outputs) == 1:
+            return outputs[0]
+        return tuple(outputs) if outputs else None
+
+    def __getattr__(self, op_type):
+        operators.check_operator_type(op_type)
+        return functools.partial(self._CreateAndAddToSelf, op_type)
+
+    def __dir__(self):
+        names = (name for name in operators._REGISTERED_OPERATORS if "_ENGINE_" not in name)
+        return sorted({*object.__dir__(self), *names})
+
+    def Python(
+        self,
+        f,
+        grad_f=None,
+        python_func_type=None,
+        pass_workspace=False,
+        grad_output_indices=None,
+        grad_input_indices=None,
+    ):
+        """A function that adds an operator calling `f(inputs, outputs)`: `net.Python(f)("x", "y")`.
+
+        `grad_f(inputs, outputs)` is its gradient: it reads the inputs, outputs and output gradients (only those of
+        `grad_output_indices`) and writes input gradients (only those of `grad_input_indices`). For a function that
+        keeps state, `f` and `grad_f` may be tuples (function, args, kwargs) whose call yields it.
+        """
+        if grad_f and isinstance(f, tuple) != isinstance(grad_f, tuple):
+            raise AssertionError("A tuple has to be passed to both f and grad_f or neither.")
+        token = _RegisterPythonImpl(f, grad_f, python_func_type, pass_workspace=pass_workspace)
+        arguments = {"grad_output_indices": grad_output_indices or [], "grad_input_indices": grad_input_indices or []}
+
+        def add(*args, **kwargs):
+            return self._CreateAndAddToSelf("Python", *args, **arguments, **kwargs, token=token)
+
+        return add
+
+    def Const(self, array, blob_out=None, dtype=None):
+        """An operator that yields `array` (a number, string, bool, list or array)."""
+        if isinstance(array, bool):
+            return self.ConstantFill([], blob_out or 1, dtype=DataType.BOOL, value=array)
+        array = np.array(array, dtype=dtype)
+        fill = _CONST_FILLS.get(array.dtype.kind if array.dtype.kind in "SUb" else array.dtype.str[1:], "GivenTensorFill")
+        return self._CreateAndAddToSelf(fill, [], blob_out or 1, shape=array.shape, values=array.flatten().tolist())
+
+    def LogInfo(self, *msg_or_blobs):
+        """Operators that print messages and blobs when the net runs."""
+        for item in msg_or_blobs:
+            if not isinstance(item, BlobReference):
+                item = self.GivenTensorStringFill([], [self.NextName("log")], shape=[], values=[item])
+            self.Print(item, [])
+
+    def AppendNet(self, net, device_option=None):
+        """Append the operators of another net (on `device_option` if given) and merge its inputs and outputs."""
+        if not isinstance(net, Net):
+            raise AssertionError(f"AppendNet takes a Net, got {net!r}")
+        for blob in net._net.external_input:
+            if not self.BlobIsDefined(blob):
+                self.AddExternalInput(blob)
+        known = set(self._net.external_output)
+        self._net.external_output.extend([blob for blob in net._net.external_output if blob not in known])
+        ops = net._net.op
+        if device_option is not None:
+            ops = [copy.deepcopy(op) for op in ops]
+            for op in ops:
+                op.device_option.CopyFrom(device_option)
+                if op.type == "RecurrentNetwork":
+                    for argument in op.arg:
+                        if argument.name.endswith("step_net"):
+                            for step_op in argument.n.op:
+                                step_op.device_option.CopyFrom(device_option)
+        self._ExtendOps(ops)
+        return self
+
+    def insert_op_at_idx(self, op, op_idx):
+        """Put an OperatorDef before the operator at `op_idx`."""
+        if op_idx < 0:
+            raise AssertionError(f"op_idx must not be negative: {op_idx}")
+        ops = self.Proto().op
+        later = [copy.deepcopy(o) for o in ops[op_idx:]]
+        del ops[op_idx:]
+        ops.extend([op, *later])
+
+    def reroute_tensor(self, tensor, new_producer, can_modify=None):
+        """Insert `new_producer`, which reads `tensor`, and let it feed the operators in `can_modify`.
+
+        Assumes that no operator works in place. Returns how many operators were changed.
+        """
+        tensor = str(tensor)
+        if tensor not in new_producer.input:
+            raise AssertionError(f"new producer {new_producer.type} is not taking in {tensor}")
+        self.insert_op_at_idx(new_producer, 1 + max(self._place_of_producer(blob) for blob in new_producer.input))
+        new_tensor = new_producer.output[0]
+        outputs = self._net.external_output
+        for i, blob in enumerate(outputs):
+            if blob == tensor:
+                outputs[i] = new_tensor
+        changed = 0
+        for op in self._net.op:
+            if can_modify and op in can_modify:
+                remap_input(op, {tensor: new_tensor})
+                changed += 1
+        return changed
+
+    def _place_of_producer(self, blob):
+        if self.is_external_input(blob):
+            return -1
+        for i, op in enumerate(self._net.op):
+            if blob in op.output:
+                return i
+        raise AssertionError(f"input {blob} is neither an external input of net {self.Name()} nor computed by it")
+
+    def PopulateProtoWithFileName(self):
+        """Name every operator after the line of the script that added it: file:line:function."""
+        tracebacks = workspace.operator_tracebacks.get(str(self), {})
+        for i, op in enumerate(self.Proto().op):
+            if tracebacks.get(i):
+                op.name = ":".join(map(str, tracebacks[i][0]))
+
+    # --- gradients ---
+
+    def AddGradientOperators(self, ys, skip=0):
+        """Append the gradient operators for the blobs `ys` (a list, or {blob: its gradient}).
+
+        The first `skip` operators are left out. Returns {blob: gradient}.
+        """
+        grad_ops, input_to_grad = GradientRegistry.GetBackwardPass(self._net.op[skip:], ys)
+        if workspace.IsImmediate():
+            for op in grad_ops:
+                workspace.RunOperatorImmediate(op)
+        self._ExtendOps(grad_ops)
+        return input_to_grad
+
+    def DeduplicateGradientSlices(self, g, aggregator="sum"):
+        """Sum (or average, 'mean') the values of a sparse gradient that have the same index."""
+        if not isinstance(g, GradientSlice):
+            raise AssertionError(f"expected a GradientSlice, got {g!r}")
+        if aggregator not in _SEGMENT_AGGREGATORS:
+            raise ValueError(f"{aggregator} is not supported")
+        unique, remapping = self.Unique([g.indices], 2, engine="SparseHash")
+        aggregated = getattr(self, _SEGMENT_AGGREGATORS[aggregator])([g.values, remapping], 1)
+        return GradientSlice(indices=unique, values=aggregated)
+
+    # --- placing the whole net ---
+
+    @staticmethod
+    def _RunAllOnGPU(net, gpu_id=0, use_cudnn=False):
+        net.device_option.Clear()
+        net.device_option.device_type = workspace.GpuDeviceType
+        net.device_option.device_id = gpu_id
+        for op in net.op:
+            if use_cudnn:
+                op.engine = "CUDNN"
+            if op.type == "RecurrentNetwork":
+                for argument in op.arg:
+                    if argument.name == "step_net":
+                        Net._RunAllOnGPU(argument.n, gpu_id, use_cudnn)
+
+    def RunAllOnGPU(self, gpu_id=0, use_cudnn=False):
+        """Place the net, and the step nets in it, on a GPU."""
+        self._RunAllOnGPU(self._net, gpu_id, use_cudnn)
+
+    def RunAllOnMKL(self):
+        """Place the net on MKL devices."""
+        self._place_all(caffe2_pb2.MKLDNN)
+
+    def RunAllOnIDEEP(self):
+        """Place the net on IDEEP devices."""
+        self._place_all(caffe2_pb2.IDEEP)
+
+    def _place_all(self, device_type):
+        self._net.device_option.CopyFrom(caffe2_pb2.DeviceOption(device_type=device_type))
+
+    # --- observers ---
+
+    def AddObserver(self, observer_type):
+        """Attach an observer ('TimeObserver', …) to the created net; returns it."""
+        observer = workspace.C.add_observer_to_net(self.Name(), observer_type)
+        self._observers.append(observer)
+        return observer
+
+    def RemoveObserver(self, observer):
+        """Detach an observer."""
+        workspace.C.remove_observer_from_net(self.Name(), observer)
+        self._observers = [o for o in self._observers if o is not observer]
+
+    def NumObservers(self):
+        """How many observers the created net has."""
+        return workspace.C.num_observers_on_net(self.Name())
+
+    # --- records: what inputs and outputs mean ---
+
+    def set_input_record(self, input_record):
+        """Say what the inputs are (a schema.Field); blobs are made where it has none. Returns the record with blobs."""
+        from caffe2lite.python import schema
+
+        if self._input_record is not None and not schema.equal_schemas(self._input_record, input_record):
+            raise AssertionError("Input schema cannot be reset")
+        if not input_record.has_blobs():
+            with NameScope(self.Name()):
+                input_record = schema.NewRecord(self, input_record)
+        self._input_record = input_record
+        for blob in input_record.field_blobs():
+            if not self.is_external_input(blob):
+                self.AddExternalInput(blob)
+        return self._input_record
+
+    def set_output_record(self, record):
+        """Say what the outputs are (a schema.Field over blobs that the net defines)."""
+        from caffe2lite.python import schema
+
+        if self._output_record is not None and not schema.equal_schemas(self._output_record, record):
+            raise AssertionError("Output schema cannot be reset")
+        for blob in record.field_blobs():
+            if not self.BlobIsDefined(blob):
+                raise AssertionError(f"{blob} is not defined in net {self.Name()}")
+        for blob in record.field_blobs():
+            if str(blob) not in self._net.external_output:
+                self.AddExternalOutput(blob)
+        self._output_record = record
+
+    def AppendOutputRecordField(self, field_name, record):
+        """Add a field to the output record."""
+        from caffe2lite.python import schema
+
+        if self._output_record is None:
+            raise AssertionError("Tried to append to missing output record")
+        for blob in record.field_blobs():
+            if not self.BlobIsDefined(blob):
+                raise AssertionError(f"{blob} is not defined in net {self.Name()}")
+        for blob in record.field_blobs():
+            self.AddExternalOutput(blob)
+        self._output_record = self._output_record + schema.Struct((field_name, record))
+
+    def recover_input_record_by_prefix(self, prefix):
+        """Make the input record from the external inputs whose names begin with `prefix`."""
+        record = _recover_record_by_prefix(self._net.external_input, prefix)
+        if record:
+            self.set_input_record(record)
+
+    def recover_output_record_by_prefix(self, prefix):
+        """Make the output record from the external outputs whose names begin with `prefix`."""
+        record = _recover_record_by_prefix(self._net.external_output, prefix)
+        if record:
+            self.set_output_record(record)
+
+    def input_record(self):
+        """The input record, or None."""
+        return self._input_record
+
+    def output_record(self):
+        """The output record, or None."""
+        return self._output_record
+
+    # --- clones ---
+
+    def Clone(
+        self,
+        name,
+        blob_remap=None,
+        op_id_mask=None,
+        remap_funcs=None,
+        keep_schema=True,
+        update_external_list=False,
+    ):
+        """A copy called `name`, with blobs renamed by `blob_remap` and only the operators of `op_id_mask`.
+
+        `remap_funcs[type](op, prefix, blob_remap)` renames in operators that carry names in arguments;
+        `update_external_list` recomputes external inputs and outputs from the operators kept.
+        """
+        from caffe2lite.python._core.cloning import clone_net
+
+        return clone_net(self, name, blob_remap, op_id_mask, remap_funcs, keep_schema, update_external_list)
+
+    def ClonePartial(self, name, inputs, outputs, remap_funcs=None):
+        """A copy of the part that computes `outputs` from `inputs` (a list, or {blob: new name}).
+
+        Blobs in between are prefixed with `name/`. Returns (net, output references).
+        """
+        from caffe2lite.python._core.cloning import clone_partial
+
+        return clone_partial(self, name, inputs, outputs, remap_funcs)
+
+
+_SEGMENT_AGGREGATORS = {"sum": "UnsortedSegmentSum", "mean": "UnsortedSegmentMean"}
+_CONST_FILLS = {
+    "i4": "GivenTensorIntFill",
+    "i8": "GivenTensorInt64Fill",
+    "b": "GivenTensorBoolFill",
+    "S": "GivenTensorStringFill",
+    "U": "GivenTensorStringFill",
+}
+
+
+def _recover_record_by_prefix(names, prefix=""):
+    """A schema record of the names that begin with `prefix`, or None."""
+    from caffe2lite.python import schema
+
+    columns = [name[len(prefix) :] for name in names if name.startswith(prefix)]
+    if not columns:
+        return None
+    return schema.from_column_list(columns, col_blobs=[_get_blob_ref(prefix + name) for name in columns])
+
+
+def remap_input(op, blob_name_remapping):
+    """Rename, in place, what an OperatorDef reads."""
+    for i, blob in enumerate(op.input):
+        op.input[i] = blob_name_remapping.get(blob, blob)
+
+
+def get_net_name(netlike):
+    """The name of a net, of a NetDef, or the name itself."""
+    if isinstance(netlike, Net):
+        return netlike.Proto().name
+    if isinstance(netlike, caffe2_pb2.NetDef):
+        return netlike.name
+    return netlike
+
+
+def output_to_list(op_output):
+    """What an operator call returned, as a list."""
+    if isinstance(op_output, BlobReference):
+        return [op_output]
+    if not isinstance(op_output, (list, tuple)):
+        raise AssertionError(f"expected the outputs of an operator, got {op_output!r}")
+    return list(op_output)

@@ -1,0 +1,3 @@
+class NetBuilder:
+    @staticmethod
+    def current(required=False): return None
