@@ -77,14 +77,13 @@ def _switch(handle: Workspace, name: str) -> None:
     type(Workspace).held = handle  # type: ignore[attr-defined]
 
 
-def switch_workspace(name: str, create_if_missing: bool | None = None) -> bool:
+def switch_workspace(name: str, create_if_missing: bool | None = None) -> None:
     """Make the workspace of that name the current one."""
     if name not in _handles:
         if not create_if_missing:
             raise EngineError(f"workspace {name!r} does not exist; create_if_missing=True makes it")
         _handles[name] = Workspace()
     _switch(_handles[name], name)
-    return True
 
 
 def create_child_workspace(parent_ws_name: str, child_ws_name: str) -> None:

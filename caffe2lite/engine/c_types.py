@@ -159,7 +159,6 @@ class Workspace(metaclass=_Current):
         """{name: net}."""
         return _View(lambda: list(self._ws.nets), lambda name: Net(self._ws.nets[name]))
 
-    @property
     def _last_failed_op_net_position(self) -> int:
         return self._ws.last_failed_op
 

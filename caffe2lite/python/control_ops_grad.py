@@ -1,4 +1,8 @@
-def gen_do_gradient(op,g): pass
-def gen_if_gradient(op,g): pass
-def gen_while_gradient(op,g): pass
-def disambiguate_grad_if_op_output(a,b,c): pass
+"""Gradients of Do, If and While."""
+
+
+def gen_do_gradient(op, g_output):
+    raise NotImplementedError
+
+
+gen_if_gradient = gen_while_gradient = disambiguate_grad_if_op_output = gen_do_gradient

@@ -1,3 +1,10 @@
+"""Nets with control flow."""
+
+
 class NetBuilder:
+    """Builds nets."""
+
     @staticmethod
-    def current(required=False): return None
+    def current(required=True):
+        """The builder around this call."""
+        return None

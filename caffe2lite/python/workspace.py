@@ -147,6 +147,13 @@ def StringifyProto(obj):
     raise ValueError(f"Unexpected argument to StringifyProto of type {type(obj).__name__}")
 
 
+def _definition(obj):
+    """What the engine reads a definition from: bytes or a message, without a copy."""
+    if isinstance(obj, (bytes, Message)):
+        return obj
+    return obj.Proto() if hasattr(obj, "Proto") else StringifyProto(obj)
+
+
 # --- nets, operators, plans ------------------------------------------------------------------------------------------
 
 
@@ -178,7 +185,7 @@ def CallWithExceptionIntercept(func, op_id_fetcher, net_name, *args, **kwargs):
 
 
 def _failed_operator():
-    return C.Workspace.current._last_failed_op_net_position
+    return C.Workspace.current._last_failed_op_net_position()
 
 
 def ResetWorkspace(root_folder=None):
@@ -195,14 +202,12 @@ def CreateNet(net, overwrite=False, input_blobs=None):
     if input_blobs is not None:
         for blob in input_blobs:
             C.create_blob(StringifyBlobName(blob))
-    return CallWithExceptionIntercept(
-        C.create_net, _failed_operator(), GetNetName(net), StringifyProto(net), overwrite
-    )
+    return CallWithExceptionIntercept(C.create_net, _failed_operator, GetNetName(net), _definition(net), overwrite)
 
 
 def Predictor(init_net, predict_net):
     """An object whose run(inputs) answers with the outputs of `predict_net`; its workspace is its own."""
-    return C.Predictor(StringifyProto(init_net), StringifyProto(predict_net))
+    return C.Predictor(_definition(init_net), _definition(predict_net))
 
 
 Cost = collections.namedtuple("Cost", ["flops", "bytes_written", "bytes_read"])
@@ -215,12 +220,12 @@ def GetOperatorCost(operator, blobs):
 
 def RunOperatorOnce(operator):
     """Run one operator (OperatorDef or bytes)."""
-    return C.run_operator_once(StringifyProto(operator))
+    return C.run_operator_once(_definition(operator))
 
 
 def RunOperatorMultiple(operator, num_runs):
     """Run one operator `num_runs` times."""
-    return C.run_operator_multiple(StringifyProto(operator), num_runs)
+    return C.run_operator_multiple(_definition(operator), num_runs)
 
 
 def RunOperatorsOnce(operators):
@@ -235,7 +240,7 @@ def ClearGlobalNetObserver():
 
 def RunNetOnce(net):
     """Create a net, run it once, forget it."""
-    return CallWithExceptionIntercept(C.run_net_once, _failed_operator(), GetNetName(net), StringifyProto(net))
+    return CallWithExceptionIntercept(C.run_net_once, _failed_operator, GetNetName(net), _definition(net))
 
 
 def RunNet(name, num_iter=1, allow_fail=False):
@@ -245,7 +250,7 @@ def RunNet(name, num_iter=1, allow_fail=False):
     try:
         return C.run_net(name, num_iter, allow_fail)
     except Exception as error:
-        _note_origin(error, _failed_operator()(), name)
+        _note_origin(error, _failed_operator(), name)
         raise
 
 
@@ -254,7 +259,7 @@ def _as_plan(plan_or_step):
 
     if isinstance(plan_or_step, core.ExecutionStep):
         plan_or_step = core.Plan(plan_or_step)
-    return StringifyProto(plan_or_step)
+    return _definition(plan_or_step)
 
 
 def RunPlan(plan_or_step):
@@ -349,7 +354,7 @@ def FeedBlob(name, arr, device_option=None):
             name,
             arr.dtype,
         )
-    return C.feed_blob(name, arr, StringifyProto(device_option))
+    return C.feed_blob(name, arr, _definition(device_option))
 
 
 def FetchBlob(name):

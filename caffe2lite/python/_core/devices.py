@@ -67,7 +67,7 @@ def InferOpBlobDevicesAsDict(op):
 def InferOpBlobDevices(op):
     """The devices of an operator's inputs and of its outputs, by its schema: two lists of DeviceOptions."""
     return tuple(
-        [_parse_device(raw) for raw in raws] for raws in C.infer_op_input_output_device(op.SerializeToString())
+        [_parse_device(raw) for raw in raws] for raws in C.infer_op_input_output_device(op)
     )
 
 

@@ -51,7 +51,7 @@ class IR:
         self.input_usages = defaultdict(lambda: defaultdict(list))  # blob -> version -> operators that read it
         self.frontier = defaultdict(int)  # blob -> current version
         self.gradient_frontier = {}  # blob -> version that its current gradient belongs to
-        self.gradient_generators = defaultdict(lambda: defaultdict(list))  # blob -> version -> where gradients come from
+        self.gradient_generators = defaultdict(lambda: defaultdict(list))  # blob -> version -> its gradients' sources
         self.out_version_history = defaultdict(list)
         self.in_version_history = defaultdict(list)
         for op in operators:
@@ -130,12 +130,9 @@ class IR:
     # --- who generates which gradient ---
 
     def AppendSparseGenerators(self, sparse_generators):
-        """Record generators of indices and values, joined per gradient: {blob: {version: [SparseGradGenMeta]}}."""
+        """Record where sparse gradients come from: {blob: {version: [SparseGradGenMeta]}}."""
         for blob, versions in sparse_generators.items():
             for version, metas in versions.items():
-                indices, values = [m for m in metas if m.grad_op_indices], [m for m in metas if m.grad_op_values]
-                if indices and values:
-                    metas = [indices[0]._replace(grad_op_values=values[0].grad_op_values, idx_values=values[0].idx_values)]
                 self.gradient_generators[blob][version].extend(metas)
 
     def BuildGradientGenerators(self, fwd_op_idx, gradient_ops, g_output, g_input):
@@ -305,7 +302,8 @@ class IR:
     # --- the pass itself ---
 
     def _AppendAutoGradGenerator(self, y, grad, autograd_op):
-        self.gradient_generators[y][self.frontier[y]].append(GradGenMeta(autograd_op, 0, str(grad), autograd_op.device_option))
+        meta = GradGenMeta(autograd_op, 0, str(grad), autograd_op.device_option)
+        self.gradient_generators[y][self.frontier[y]].append(meta)
 
     def _GetInitGradients(self, ys):
         input_to_grad = {}
@@ -394,7 +392,7 @@ class GradientRegistry:
             elif g is not None:
                 w.dense = str(g)
             wrapped.append(w)
-        raw_ops, g_input = C.get_gradient_defs(op_def.SerializeToString(), wrapped)
+        raw_ops, g_input = C.get_gradient_defs(op_def, wrapped)
         gradient_ops = []
         for raw in raw_ops:
             op = caffe2_pb2.OperatorDef()

@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import scope, utils, workspace
+from caffe2lite.python import utils, workspace
 from caffe2lite.python._core import operators
 from caffe2lite.python._core.gradients import GradientRegistry, GradientSlice
 from caffe2lite.python._core.operators import (
@@ -331,7 +331,8 @@ class Net:
         if isinstance(array, bool):
             return self.ConstantFill([], blob_out or 1, dtype=DataType.BOOL, value=array)
         array = np.array(array, dtype=dtype)
-        fill = _CONST_FILLS.get(array.dtype.kind if array.dtype.kind in "SUb" else array.dtype.str[1:], "GivenTensorFill")
+        kind = array.dtype.kind
+        fill = _CONST_FILLS.get(kind if kind in "SUb" else array.dtype.str[1:], "GivenTensorFill")
         return self._CreateAndAddToSelf(fill, [], blob_out or 1, shape=array.shape, values=array.flatten().tolist())
 
     def LogInfo(self, *msg_or_blobs):
