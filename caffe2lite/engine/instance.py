@@ -64,6 +64,10 @@ class Output:
             self.safe = view
         return view
 
+    def replaces(self, array: Any) -> bool:
+        """Whether the output will stand in the place of this input: the operator works in place on it."""
+        return self.blob.value is array
+
     def overlaps(self) -> bool:
         """Whether the output is, under another name, the memory of an input: then it is written by a copy."""
         blob = self.blob

@@ -9,6 +9,7 @@ from caffe2lite.ops.dtypes import dtype_of
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
+from caffe2lite.proto.caffe2_pb2 import Argument
 
 _FLOATS = ("float32", "float64", "float16")
 _BOUNDS = {"int8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31, "int64": 1 << 63}

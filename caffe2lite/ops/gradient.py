@@ -32,6 +32,11 @@ def FORBID_GRADIENT(g: Forward) -> list[Any]:
     raise ValueError(f"operator {g.op.type} must not be differentiated: no gradient is to pass through it")
 
 
+def NO_GRADIENT_YET(g: Forward) -> list[Any]:
+    """Caffe2 never wrote the gradient of this operator; asking for it is an error."""
+    raise ValueError(f"operator {g.op.type} should have a gradient, but Caffe2 has none for it")
+
+
 class Forward:
     """The operator whose gradient is wanted, and what its maker says about it."""
 

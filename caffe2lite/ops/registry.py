@@ -79,7 +79,7 @@ class Operator:
     def __call__(self, xp: Any, *inputs: Any, **args: Any) -> Any:
         """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
         if self.takes_out and "out" not in args:
-            new = lambda shape, dtype: xp.empty(shape, dtype)
+            new = _NewArray(xp)
             count = len(self.outputs)
             args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
         return self.kernels["", None](xp, *inputs, **args)
@@ -110,6 +110,20 @@ class Operator:
                 if found is not None:
                     return engine, found
         raise LookupError(f"{self.name} has no kernel for device type {device}")
+
+
+class _NewArray:
+    """Allocator of an output that is no blob."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.xp.empty(shape, dtype)
+
+    def replaces(self, array: Any) -> bool:
+        """Whether the output will stand in the place of this input."""
+        return False
 
 
 def operator(
