@@ -29,7 +29,7 @@ def scratch(xp: Any, shape: tuple[int, ...], dtype: Any, slot: int = 0) -> Any:
     count = 1
     for d in shape:
         count *= d
-    if count > 64 * BLOCK:  # too large to keep
+    if count > 256 * BLOCK:  # too large to keep
         return np.empty(shape, dtype)
     flat = _buffers.flat.get((slot, dtype))
     if flat is None or flat.size < count:

@@ -1,0 +1,54 @@
+"""Im2Col and Col2Im: the columns of a convolution as tensors."""
+
+from __future__ import annotations
+
+from caffe2lite.ops import _columns, _windows
+from caffe2lite.ops._windows import WINDOW_ARGS
+from caffe2lite.ops.gradient import single
+from caffe2lite.ops.registry import operator
+
+
+def _window(args):
+    window = _windows.parse(args)
+    if len(window.kernel) != 2:
+        raise ValueError("kernel sizes must be positive: give kernel, or kernel_h and kernel_w")
+    return window
+
+
+def _blocks(shape, place):
+    return [_columns.Block(n, n + 1, 0, place.out[0]) for n in range(shape[0])]
+
+
+@operator("Y", args=WINDOW_ARGS, types="float32", gradient=single("Col2Im", "GO0 I0 -> GI0"))
+def Im2Col(xp, X, *, out, **args):
+    """Y (N, C × kernel, height, width of the result): what is under the window; NHWC: channels last."""
+    window = _window(args)
+    batch, channels, size = _windows.split_shape(X.shape, window, "the input")
+    place = _windows.place(window, size)
+    depth = channels * place.kernel[0] * place.kernel[1]
+    Y = out(_windows.join_shape(batch, depth, place.out, window), X.dtype)
+    x = _windows.channels_first(X, window)
+    for block in _blocks(X.shape, place):
+        view = _columns._windows(xp, _columns._padded(xp, x, place, block), place, block)  # C, kh, kw, 1, oh, ow
+        if window.channels_last:
+            Y[block.first] = view[:, :, :, 0].transpose(3, 4, 1, 2, 0).reshape(*place.out, depth)
+        else:
+            Y[block.first] = view[:, :, :, 0].reshape(depth, *place.out)
+    return Y
+
+
+@operator("Y", args=WINDOW_ARGS, types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"))
+def Col2Im(xp, X, Z, *, out, **args):
+    """Y, of the shape of Z: each column is added back to the pixels that Im2Col took it from."""
+    window = _window(args)
+    batch, channels, size = _windows.split_shape(Z.shape, window, "the image")
+    place = _windows.place(window, size)
+    Y = out(Z.shape, X.dtype)
+    Y[...] = 0
+    y = _windows.channels_first(Y, window)
+    for block in _blocks(Z.shape, place):
+        col = X[block.first]
+        if window.channels_last:
+            col = col.reshape(*place.out, *place.kernel, channels).transpose(4, 2, 3, 0, 1)
+        _columns.fold(xp, xp.ascontiguousarray(col), y, place, block)
+    return Y
