@@ -156,6 +156,15 @@ def _along(size: int, reach: int, stride: int, head: int, tail: int, legacy: int
     return head, tail, (size + head + tail - reach) // stride + 1
 
 
+def first_dimensions(window: Window, n: int) -> Window:
+    """The window for images of `n` dimensions: `kernel` alone means two, of which a pool of one takes the first."""
+    have = len(window.kernel)
+    if have <= n:
+        return window
+    pads = window.pads[:n] + window.pads[have : have + n]
+    return window._replace(kernel=window.kernel[:n], stride=window.stride[:n], dilation=window.dilation[:n], pads=pads)
+
+
 def split_shape(shape: tuple[int, ...], window: Window, what: str) -> tuple[int, int, tuple[int, ...]]:
     """(batch, channels, image size) of a tensor's shape."""
     if len(shape) < 3:
