@@ -104,7 +104,7 @@ class Blob:
 
     def adopt(self, array: Any, device: Device = HOST) -> None:
         """Make an array that nobody else holds the tensor; copies where it is a view or not contiguous."""
-        if array.base is None and array.flags.c_contiguous and array.flags.writeable:
+        if array.base is None and array.flags.c_contiguous and getattr(array.flags, "writeable", True):
             self.storage = array.reshape(-1)
             self.device = device
             self.value = array

@@ -175,6 +175,8 @@ class Instance:
                     f"input blob {blob.name!r} is on {devices.of(value).name}, but {record.name} reads it on the CPU "
                     f"here: copy it first (CopyGPUToCPU), or give the operator the blob's device"
                 )
+        elif record.peer == "any" and not isinstance(value, np.ndarray):
+            return
         elif not (device.reads(value) if record.peer else device.owns(value)):
             raise devices.DeviceError(
                 f"input blob {blob.name!r} is on {devices.of(value).name}, and {record.name} runs on {device.name}, "

@@ -37,7 +37,7 @@ for _name, _inplace, _gradient, _doc in (
     ("StopGradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
     ("EnsureDense", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
 ):
-    operator("Y", name=_name, inplace=_inplace, peer=True, infer=like(0), gradient=_gradient, doc=_doc)(_copy).bind(
+    operator("Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=_doc)(_copy).bind(
         _copy_again
     )
 

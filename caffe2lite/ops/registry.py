@@ -60,7 +60,7 @@ class Operator:
     output_counts: frozenset[int]
     stateful: bool
     blocking: bool
-    peer: bool
+    peer: bool | str
     takes_out: bool
     gradient: Maker | None
     infer: Callable[..., Any] | None
@@ -139,7 +139,7 @@ def operator(
     anywhere: str = "",
     stateful: bool = False,
     blocking: bool = False,
-    peer: bool = False,
+    peer: bool | str = False,
     num_inputs: tuple[int, int] | set[int] | None = None,
     num_outputs: tuple[int, int] | set[int] | None = None,
     args: Mapping[str, arguments.Arg] | None = None,
@@ -159,7 +159,7 @@ def operator(
     host        inputs that are in host memory even when the operator runs on a GPU
     anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
     blocking    waits for other operators; must not hold up a thread that these need
-    peer        may read its inputs from another GPU
+    peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
     num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
     gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
                 it has none (gradient operators, mostly), and asking is an error too
