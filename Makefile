@@ -1,0 +1,34 @@
+# make demo   from nothing to a trained, checkpointed and resumed model: a private environment, the install, the job
+# make test   the test-suite, in the same private environment
+# make lint   ruff and mypy
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test lint clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The package is installed as a user installs it, so that the tests see what a user gets.
+$(VENV)/.installed: $(BIN)/python pyproject.toml $(shell find caffe2lite compat -name '*.py' -o -name '*.json')
+	$(BIN)/pip install --quiet --upgrade '.[test]'
+	touch $@
+
+$(VENV)/.linters: $(VENV)/.installed
+	$(BIN)/pip install --quiet '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed
+	$(BIN)/pytest -q
+
+lint: $(VENV)/.linters
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo-out

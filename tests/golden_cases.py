@@ -1,0 +1,145 @@
+"""Recorded cases of the genuine engine: operators with their inputs and outputs, and gradient makers.
+
+tests/golden/*/TYPE.zip holds case_NNN/ with op.pb, in_K.blob, out_K.blob (BlobProto) and meta.json; gradient cases have
+g_output.json, grads/K.pb and g_input.json.  A case with an `engine_error` is one that genuine refuses.
+"""
+
+import functools
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+
+from caffe2lite.engine import serialize
+from caffe2lite.engine.blob import Blob
+from caffe2lite.engine.gradients import gradient_defs
+from caffe2lite.engine.workspace import Workspace
+from caffe2lite.ops import registry
+from caffe2lite.proto import caffe2_pb2
+
+GOLDEN = pathlib.Path(__file__).parent / "golden"
+
+
+@functools.cache
+def exceptions():
+    """{"TYPE/case_NNN": why this case differs here}."""
+    table = {}
+    for line in (GOLDEN / "exceptions.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, reason = line.split(None, 1)
+            table[name] = reason
+    return table
+
+
+def types(part):
+    """Operator types that have cases in a part of the recordings."""
+    return sorted(p.stem for p in (GOLDEN / part).glob("*.zip"))
+
+
+def cases(part, kind):
+    """(name, {file: bytes}) of every case of a type."""
+    with zipfile.ZipFile(GOLDEN / part / f"{kind}.zip") as z:
+        names = sorted({n.split("/")[0] for n in z.namelist() if "/" in n})
+        for name in names:
+            if f"{kind}/{name}" not in exceptions():
+                yield name, {n[len(name) + 1 :]: z.read(n) for n in z.namelist() if n.startswith(name + "/")}
+
+
+def load(files, gpu=False):
+    """(workspace with the inputs, OperatorDef) of a case, on an (emulated) GPU where asked."""
+    op = caffe2_pb2.OperatorDef.FromString(files["op.pb"])
+    record = registry.get(op.type)
+    workspace = Workspace()
+    if gpu:
+        op.device_option.device_type, op.device_option.device_id = caffe2_pb2.CUDA, 0
+    for k, name in enumerate(op.input):
+        content = files.get(f"in_{k}.blob")
+        if content is None or workspace.get_blob(name) is not None:
+            continue
+        if gpu:
+            operand = record.inputs[min(k, len(record.inputs) - 1)] if record.inputs else ""
+            proto = caffe2_pb2.BlobProto.FromString(content)
+            if proto.type == "Tensor" and operand not in record.host | record.anywhere:
+                proto.tensor.device_detail.device_type = caffe2_pb2.CUDA
+                proto.tensor.device_detail.device_id = 0
+            content = proto.SerializeToString()
+        serialize.read(workspace.create_blob(name), content)
+    return workspace, op
+
+
+def difference(workspace, name, content, values=True):
+    """What is wrong with the blob `name`, expected as in the BlobProto `content`; None where nothing is."""
+    expected = Blob(name)
+    serialize.read(expected, content)
+    blob = workspace.get_blob(name)
+    have = workspace.fetch(name)
+    if not expected.is_tensor:
+        if isinstance(expected.value, bytes):
+            return None if have == expected.value or not values else f"{have!r}, expected {expected.value!r}"
+        mine, theirs = (caffe2_pb2.BlobProto.FromString(serialize.blob_bytes(name, b)) for b in (blob, expected))
+        return None if mine == theirs or not values else f"{str(mine)[:200]}, expected {str(theirs)[:200]}"
+    want = expected.value
+    if not isinstance(have, np.ndarray):
+        return f"a {type(have).__name__} instead of a tensor"
+    if have.shape != want.shape or have.dtype != want.dtype:
+        return f"{have.dtype}{list(have.shape)}, expected {want.dtype}{list(want.shape)}"
+    if not values or not want.size:
+        return None
+    if want.dtype.kind == "f":
+        tolerance = 1e-2 if want.dtype == np.float16 else 1e-4
+        a, b = have.astype("d"), want.astype("d")
+        with np.errstate(all="ignore"):
+            same = np.isclose(a, b, rtol=tolerance, atol=tolerance / 10 if tolerance < 1e-2 else 1e-2, equal_nan=True)
+    else:
+        same = have == want
+    if same.all():
+        return None
+    at = tuple(np.argwhere(~same)[0].tolist())
+    return f"{int((~same).sum())} of {same.size} values differ; at {at}: {have[at]!r}, expected {want[at]!r}"
+
+
+def replay(files, gpu=False):
+    """What is wrong with a case of an operator; None where nothing is."""
+    meta = json.loads(files["meta.json"])
+    workspace, op = load(files, gpu)
+    refused = meta.get("engine_error")
+    try:
+        good = workspace.run_operator(op)
+    except Exception as e:
+        return None if refused else f"{type(e).__name__}: {e}"
+    if refused:
+        return f"no exception; genuine raises {refused[:120]}"
+    if not good:
+        return "the operator stopped"
+    for k, name in enumerate(op.output):
+        content = files.get(f"out_{k}.blob")
+        if content is not None:
+            found = difference(workspace, name, content, values=not meta.get("random"))
+            if found:
+                return f"output {k} ({name}): {found}"
+    return None
+
+
+def replay_gradient(files):
+    """What is wrong with a case of a gradient maker; None where nothing is."""
+    op = caffe2_pb2.OperatorDef.FromString(files["op.pb"])
+    g_output = [tuple(g) if isinstance(g, list) else g for g in json.loads(files["g_output.json"])]
+    refused = json.loads(files.get("meta.json", b"{}")).get("engine_error")
+    try:
+        made, g_input = gradient_defs(op, g_output)
+    except Exception as e:
+        return None if refused else f"{type(e).__name__}: {e}"
+    if refused:
+        return f"no exception; genuine raises {refused[:120]}"
+    want = [caffe2_pb2.OperatorDef.FromString(files[f"grads/{i}.pb"]) for i in range(sum(n.startswith("grads/") for n in files))]
+    if [_plain(o) for o in made] != [_plain(o) for o in want]:
+        return f"{[_plain(o) for o in made]}, expected {[_plain(o) for o in want]}"
+    have = [list(g) if isinstance(g, tuple) else g for g in g_input]
+    expected = json.loads(files["g_input.json"])
+    return None if have == expected else f"gradients {have}, expected {expected}"
+
+
+def _plain(op):
+    args = {a.name: a.SerializeToString(deterministic=True) for a in op.arg}
+    return op.type, list(op.input), list(op.output), args
