@@ -46,7 +46,13 @@ def _bounds(dims: tuple[int, ...], low: Any, high: Any, least: Any, most: Any) -
 
 
 @operator(
-    "Y", gradient=NO_GRADIENT, stateful=True, anywhere="X low high", num_inputs={0, 1, 3}, infer=infer_fill("float32")
+    "Y",
+    gradient=NO_GRADIENT,
+    stateful=True,
+    inplace={0: 0},
+    anywhere="X low high",
+    num_inputs={0, 1, 3},
+    infer=infer_fill("float32"),
 )
 def UniformFill(
     ctx,
@@ -98,7 +104,7 @@ def UniformIntFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, anywhere="X", infer=infer_fill("int32"))
+@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("int32"))
 def UniqueUniformFill(
     ctx,
     X=None,
@@ -154,7 +160,7 @@ def GaussianFill(
     return _gaussian(ctx, out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32"), mean, std)
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
 def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = uniform values of [-s, s), s = sqrt(3 / fan in), for weights that are outputs by inputs."""
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
@@ -164,7 +170,7 @@ def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (
     return _uniform(ctx, Y, -scale, scale)
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
 def MSRAFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = normal values of standard deviation sqrt(2 / fan out), for weights that are outputs by inputs."""
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")

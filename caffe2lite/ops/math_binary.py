@@ -109,12 +109,12 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
     )(kernel)
 
 
-for _name, _to_A, _to_B, _doc in (
+for _name, _toward_a, _toward_b, _doc in (
     ("AddGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: dC, "dA = dC, dB = dC, summed where repeated."),
     ("SubGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: -dC, "dA = dC, dB = -dC, summed where repeated."),
     ("MulGradient", lambda xp, dC, A, B: dC * B, lambda xp, dC, A, B: dC * A, "dA = dC * B, dB = dC * A, summed."),
 ):
-    binary_gradient(_name, _to_A, _to_B, _doc)
+    binary_gradient(_name, _toward_a, _toward_b, _doc)
 
 
 @operator(
@@ -193,7 +193,7 @@ def Pow(
     X,
     E=None,
     *,
-    exponent: float = None,
+    exponent: float | None = None,
     broadcast: bool = False,
     axis: int = -1,
     axis_str: str = "",

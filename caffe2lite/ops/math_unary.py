@@ -125,24 +125,24 @@ def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: 
     )(kernel)
 
 
-_dY_FIRST, _dY_SECOND = {0: 0}, {1: 0}
+_FIRST, _SECOND = {0: 0}, {1: 0}
 
 for _name, _order, _slope, _inplace in (
     ("AbsGradient", "X dY", lambda xp, X: xp.where(X == 0, 0, xp.where(X > 0, 1, -1)), ()),
     ("AcosGradient", "X dY", lambda xp, X: -1 / xp.sqrt(1 - X * X), ()),
     ("AsinGradient", "X dY", lambda xp, X: 1 / xp.sqrt(1 - X * X), ()),
     ("AtanGradient", "X dY", lambda xp, X: 1 / (1 + X * X), ()),
-    ("CbrtGradient", "dY Y", lambda xp, Y: 1 / (3 * Y * Y), _dY_FIRST),
+    ("CbrtGradient", "dY Y", lambda xp, Y: 1 / (3 * Y * Y), _FIRST),
     ("CosGradient", "X dY", lambda xp, X: -xp.sin(X), ()),
     ("CoshGradient", "dY X", lambda xp, X: xp.sinh(X), ()),
     ("ErfGradient", "X dY", lambda xp, X: xp.exp(-X * X) * (2 / math.sqrt(math.pi)), ()),
     ("Log1pGradient", "X dY", lambda xp, X: 1 / (1 + X), ()),
-    ("ReciprocalGradient", "Y dY", lambda xp, Y: -Y * Y, _dY_SECOND),
-    ("RsqrtGradient", "dY Y", lambda xp, Y: Y * Y * Y * -0.5, _dY_FIRST),
+    ("ReciprocalGradient", "Y dY", lambda xp, Y: -Y * Y, _SECOND),
+    ("RsqrtGradient", "dY Y", lambda xp, Y: Y * Y * Y * -0.5, _FIRST),
     ("SinGradient", "X dY", lambda xp, X: xp.cos(X), ()),
     ("SinhGradient", "dY X", lambda xp, X: (xp.exp(X) + xp.exp(-X)) / 2, ()),
     ("TanGradient", "X dY", lambda xp, X: xp.cos(X) ** -2.0, ()),
-    ("TanhGradient", "Y dY", lambda xp, Y: 1 - Y * Y, _dY_SECOND),
+    ("TanhGradient", "Y dY", lambda xp, Y: 1 - Y * Y, _SECOND),
 ):
     unary_gradient(_name, _order, _slope, _inplace)
 
