@@ -6,11 +6,19 @@ blob which changes shape from run to run allocates once.  Two blobs share memory
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from caffe2lite.devices import HOST, Device
+
+
+class Content(NamedTuple):
+    """What was in a blob, on its way to another."""
+
+    value: Any
+    storage: Any
+    device: Device
 
 
 class Blob:
@@ -20,7 +28,7 @@ class Blob:
     storage  the flat array that a tensor is a view of; None for other objects
     """
 
-    __slots__ = ("_views", "device", "name", "storage", "tokens", "value")
+    __slots__ = ("_parent", "_part", "_views", "device", "name", "storage", "tokens", "value")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,6 +37,8 @@ class Blob:
         self.device: Device = HOST
         self._views: dict[Any, Any] = {}
         self.tokens: list[list[bool]] = []
+        self._part: Any = None
+        self._parent: Any = None
 
     @property
     def is_tensor(self) -> bool:
@@ -132,11 +142,33 @@ class Blob:
         self.changed()
         return self.value
 
-    def take(self) -> Any:
-        """The tensor or object, which leaves the blob uninitialised."""
-        value = self.value
+    def take(self) -> Content:
+        """Move the content out, which leaves the blob uninitialised."""
+        content = Content(self.value, self.storage, self.device)
         self.reset()
-        return value
+        return content
+
+    def put(self, content: Content) -> None:
+        """Move a content in that was taken from another blob."""
+        self.value, self.storage, self.device = content
+        self._views = {} if self.storage is None else {self.value.shape: self.value}
+        self.changed()
+
+    def view(self, other: Blob, begin: int, shape: tuple[int, ...]) -> Any:
+        """Become a name for a part of the other blob's tensor: `begin` is the first element."""
+        count = 1
+        for d in shape:
+            count *= d
+        part = other.value.reshape(-1)[begin : begin + count]
+        if self.storage is not None and self._part == (id(other.value), begin, shape):
+            return self.value
+        self.storage, self.device = part, other.device
+        self.value = part.reshape(shape)
+        self._views = {shape: self.value}
+        self._part = (id(other.value), begin, shape)
+        self._parent = other.value  # so that no other array gets its id
+        self.changed()
+        return self.value
 
     def reset(self) -> None:
         """Back to uninitialised."""

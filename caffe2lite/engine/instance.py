@@ -45,6 +45,20 @@ class Context:
         return self.state._rng
 
 
+    def net(self, definition: Any, workspace: Workspace | None = None) -> Any:
+        """A net that the kernel runs, compiled in the workspace of the operator or in the given one."""
+        from caffe2lite.engine.net import make_net
+
+        return make_net(definition, workspace or self.workspace)
+
+    def child_workspace(self, forwarded: dict[str, str] | None = None) -> Workspace:
+        """A workspace under the operator's; `forwarded` gives blobs of the operator's a second name there."""
+        from caffe2lite.engine.workspace import Workspace
+
+        mine = self.workspace
+        return Workspace(parent=mine, forwarded={n: (mine, theirs) for n, theirs in (forwarded or {}).items()})
+
+
 class Output:
     """Allocator of one output: `out(shape, dtype)` is the array to write into."""
 

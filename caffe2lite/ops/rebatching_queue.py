@@ -1,0 +1,98 @@
+"""Queues of single elements, which come out in batches of another size than they went in."""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+import numpy as np
+
+from caffe2lite.ops.objects import Object
+from caffe2lite.ops.registry import MANY, operator
+from caffe2lite.ops.signals import StopNet
+
+
+class RebatchingQueue(Object):
+    """A queue of at most `capacity` elements, each one tensor for each of `components`."""
+
+    type_name = "std::unique_ptr<caffe2::RebatchingQueue>"
+
+    def __init__(self, capacity: int, components: int) -> None:
+        self.capacity, self.components = capacity, components
+        self._elements: collections.deque = collections.deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, element) -> bool:
+        """Add an element, waiting for room; False where the queue is closed."""
+        with self._changed:
+            while len(self._elements) >= self.capacity and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return False
+            self._elements.append(element)
+            self._changed.notify_all()
+        return True
+
+    def get(self, count: int):
+        """Up to `count` elements: fewer only at the end of a closed queue."""
+        found = []
+        with self._changed:
+            while len(found) < count:
+                while not self._elements and not self._closed:
+                    self._changed.wait()
+                if not self._elements:
+                    break
+                found.append(self._elements.popleft())
+                self._changed.notify_all()
+        return found
+
+    def close(self) -> None:
+        """No more elements come in."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+@operator("queue", stateful=True)
+def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
+    """A new queue of at most `capacity` elements of `num_blobs` tensors."""
+    if capacity < 1 or num_blobs < 1:
+        raise ValueError(f"a queue needs a positive capacity and number of blobs, got {capacity} and {num_blobs}")
+    return RebatchingQueue(capacity, num_blobs)
+
+
+@operator("", stateful=True, blocking=True, num_inputs=(2, MANY))
+def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
+    """Put one element, or with `enqueue_batch` each row of the tensors, into the queue."""
+    if len(tensors) != queue.components:
+        raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(tensors)}")
+    if not enqueue_batch:
+        if not queue.put([np.array(t) for t in tensors]):
+            raise StopNet("the queue is closed")
+        return
+    rows = {t.shape[0] if t.ndim else -1 for t in tensors}
+    if len(rows) != 1 or -1 in rows:
+        raise ValueError(f"tensors of a batch must have one number of rows, got {[list(t.shape) for t in tensors]}")
+    for row in range(rows.pop()):
+        if not queue.put([np.array(t[row]) for t in tensors]):
+            raise StopNet("the queue is closed")
+
+
+@operator("tensors*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY))
+def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
+    """Take `num_elements` elements out, stacked along a new first axis where there can be several."""
+    if len(ctx.outputs) != queue.components:
+        raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(ctx.outputs)}")
+    found = queue.get(num_elements)
+    if not found:
+        raise StopNet("the queue is closed and empty")
+    for i, blob in enumerate(ctx.outputs):
+        column = [element[i] for element in found]
+        blob.assign(np.stack(column) if num_elements > 1 else column[0])
+
+
+@operator("", stateful=True, num_inputs=(1, 1))
+def CloseRebatchingQueue(ctx, queue):
+    """Close the queue: what is in it can still be read."""
+    queue.close()
