@@ -132,7 +132,10 @@ def replay_gradient(files):
         return None if refused else f"{type(e).__name__}: {e}"
     if refused:
         return f"no exception; genuine raises {refused[:120]}"
-    want = [caffe2_pb2.OperatorDef.FromString(files[f"grads/{i}.pb"]) for i in range(sum(n.startswith("grads/") for n in files))]
+    want = [
+        caffe2_pb2.OperatorDef.FromString(files[f"grads/{i}.pb"])
+        for i in range(sum(n.startswith("grads/") for n in files))
+    ]
     if [_plain(o) for o in made] != [_plain(o) for o in want]:
         return f"{[_plain(o) for o in made]}, expected {[_plain(o) for o in want]}"
     have = [list(g) if isinstance(g, tuple) else g for g in g_input]

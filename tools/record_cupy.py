@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Record which names CuPy has, for the emulated GPUs to be as strict (caffe2lite/devices/cupy_names.json).
 
-    pip install cupy-cuda12x        # imports without a GPU
-    python tools/record_cupy.py
+pip install cupy-cuda12x        # imports without a GPU
+python tools/record_cupy.py
 """
 
 import inspect

@@ -100,7 +100,9 @@ class MiniDB(DB):
         else:
             folder = os.path.dirname(os.path.abspath(source))
             try:
-                handle, self._beside = tempfile.mkstemp(prefix=os.path.basename(source) + ".", suffix=".tmp", dir=folder)
+                handle, self._beside = tempfile.mkstemp(
+                    prefix=os.path.basename(source) + ".", suffix=".tmp", dir=folder
+                )
             except OSError as e:
                 raise DBError(f"{source}: cannot be written: {e.strerror}") from None
             mask = os.umask(0)

@@ -138,7 +138,21 @@ def _in_place(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and_",
+    "or_",
+    "xor",
+    "lshift",
+    "rshift",
+):
     _bare = _name.rstrip("_")
     setattr(EmulatedArray, f"__{_bare}__", _forward(_name))
     setattr(EmulatedArray, f"__r{_bare}__", _backward(_name))

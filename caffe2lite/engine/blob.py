@@ -99,12 +99,7 @@ class Blob:
     def assign(self, array: Any, device: Device = HOST) -> None:
         """Put a copy of the array's values in, into the present storage where they fit."""
         view = self.value
-        if (
-            self.storage is None
-            or view.shape != array.shape
-            or view.dtype != array.dtype
-            or self.device is not device
-        ):
+        if self.storage is None or view.shape != array.shape or view.dtype != array.dtype or self.device is not device:
             view = self.resize(array.shape, array.dtype, device)
         device.copy(view, array)
 

@@ -53,7 +53,11 @@ def operator_line(op: Any, inputs: Any = None) -> str:
     else:
         left = ", ".join(f"{n}: {describe(v)}" for n, v in zip(op.input, inputs))
     name = f" {op.name!r}" if op.name else ""
-    device = f" on device {op.device_option.device_type}:{op.device_option.device_id}" if op.device_option.device_type else ""
+    device = (
+        f" on device {op.device_option.device_type}:{op.device_option.device_id}"
+        if op.device_option.device_type
+        else ""
+    )
     return f"{op.type}{name}({left}) -> {', '.join(op.output)}{device}"
 
 

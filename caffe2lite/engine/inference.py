@@ -99,4 +99,13 @@ def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:
     return [option(inputs, i) for i in range(len(op.input))], [option(outputs, i) for i in range(len(op.output))]
 
 
-__all__ = ["data_type", "infer_net", "infer_operator", "operand_devices", "operator_cost", "spec_of", "to_shapes", "workspace_specs"]
+__all__ = [
+    "data_type",
+    "infer_net",
+    "infer_operator",
+    "operand_devices",
+    "operator_cost",
+    "spec_of",
+    "to_shapes",
+    "workspace_specs",
+]

@@ -287,7 +287,9 @@ def check_schema(record: registry.Operator, op: Any) -> None:
         ("outputs", len(op.output), record.min_outputs, record.max_outputs, record.output_counts),
     ):
         if not least <= have <= most or (counts and have not in counts):
-            wanted = str(least) if least == most else f"at least {least}" if most == registry.MANY else f"{least} to {most}"
+            wanted = (
+                str(least) if least == most else f"at least {least}" if most == registry.MANY else f"{least} to {most}"
+            )
             if counts:
                 wanted = " or ".join(map(str, sorted(counts)))
             names = ", ".join(record.inputs if what == "inputs" else record.outputs)

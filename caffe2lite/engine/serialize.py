@@ -103,7 +103,9 @@ def _object_bytes(name: str, value: Any) -> bytes:
         raise EngineError(f"blob {name!r} is uninitialised: there is nothing to serialise")
     kind = getattr(value, "blob_type", None)
     if kind is None or not isinstance(value, Object):
-        raise EngineError(f"blob {name!r} cannot be serialised: it holds {getattr(value, 'type_name', type(value).__name__)}")
+        raise EngineError(
+            f"blob {name!r} cannot be serialised: it holds {getattr(value, 'type_name', type(value).__name__)}"
+        )
     proto = caffe2_pb2.BlobProto(name=name, type=kind)
     value.write(proto)
     return proto.SerializeToString()

@@ -181,9 +181,7 @@ def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) ->
     return made.reshape(group, dY.shape[1] // group, -1)
 
 
-def convolve_gradient(
-    xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None, place: Place, group: int
-) -> None:
+def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None, place: Place, group: int) -> None:
     """Gradients of `convolve`: fills dW (M, C / group, kernel…, contiguous) and, unless None, dX."""
     batch, channels = X.shape[:2]
     taps = _count(place.kernel)
@@ -195,7 +193,9 @@ def convolve_gradient(
     direct = direct and X.flags.c_contiguous and _count(place.out) >= _SMALL
     if dX is not None and direct:
         xp.matmul(
-            backward, dY.reshape(batch, group, dY.shape[1] // group, -1), out=dX.reshape(batch, group, channels // group, -1)
+            backward,
+            dY.reshape(batch, group, dY.shape[1] // group, -1),
+            out=dX.reshape(batch, group, channels // group, -1),
         )
     elif dX is not None:
         dX[...] = 0

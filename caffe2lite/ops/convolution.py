@@ -35,7 +35,9 @@ def check_filter(window, channels, W, b, outputs: int):
     if outputs % window.group:
         raise ValueError(f"{outputs} output channels cannot be divided among {window.group} groups")
     if b is not None and (b.ndim != 1 or b.shape[0] != outputs):
-        raise ValueError(f"the bias has the shape {list(b.shape)}; it must have one value for each of {outputs} channels")
+        raise ValueError(
+            f"the bias has the shape {list(b.shape)}; it must have one value for each of {outputs} channels"
+        )
 
 
 def _prepare(X, W, b, args):

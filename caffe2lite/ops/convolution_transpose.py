@@ -37,9 +37,7 @@ def _prepare(shape, filter_shape, args):
     if channels % window.group:
         raise ValueError(f"{channels} input channels cannot be divided among {window.group} groups")
     made = filter_shape[-1 if window.channels_last else 1] * window.group
-    out = tuple(
-        (size[i] - 1) * stride[i] + kernel[i] + adj[i] - heads[i] - tails[i] for i in range(n)
-    )
+    out = tuple((size[i] - 1) * stride[i] + kernel[i] + adj[i] - heads[i] - tails[i] for i in range(n))
     if any(o < 1 for o in out):
         raise ValueError(f"the output would have the size {list(out)}: the padding is too large")
     # `adj` adds pixels at the far end that no window reaches; the positions stay those of the input.
@@ -73,7 +71,9 @@ def ConvTranspose(xp, X, filter, bias=None, *, out, **args):
     """Y spreads each pixel of X by the filter.  X (N, M, …), filter (M, C / group, kernel…), Y (N, C, …)."""
     window, place, batch, made = _prepare(X.shape, filter.shape, args)
     if bias is not None and bias.shape != (made,):
-        raise ValueError(f"the bias has the shape {list(bias.shape)}; it must have one value for each of {made} channels")
+        raise ValueError(
+            f"the bias has the shape {list(bias.shape)}; it must have one value for each of {made} channels"
+        )
     Y = out(_windows.join_shape(batch, made, place.size, window), X.dtype)
     if Y.size:
         W = xp.ascontiguousarray(_windows.channels_first(filter, window))

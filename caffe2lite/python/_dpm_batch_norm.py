@@ -1,4 +1,5 @@
 """Batch normalization over all devices: the statistics of every device's share are summed before they are used."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,5 @@
 """Which blob of a data parallel model is whose: names without their device, groups of one blob a device, devices."""
+
 from __future__ import annotations
 
 import collections

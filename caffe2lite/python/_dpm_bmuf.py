@@ -3,6 +3,7 @@
 With the average a of the local models, the global model g, the velocity v, the learning rate r and the momentum m:
 v = m * v + r * (a - g), then g = g + v, and with Nesterov's momentum g = g + v - m * (v - previous v).
 """
+
 from __future__ import annotations
 
 

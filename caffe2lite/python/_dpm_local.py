@@ -1,4 +1,5 @@
 """Sums and copies between the devices of one machine."""
+
 from __future__ import annotations
 
 import numpy as np

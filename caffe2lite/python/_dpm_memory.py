@@ -1,4 +1,5 @@
 """Data parallel models that share parameters, reuse gradients' memory or free activations early."""
+
 from __future__ import annotations
 
 import logging

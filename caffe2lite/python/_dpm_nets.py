@@ -1,4 +1,5 @@
 """What is read from, or made of, the nets of a data parallel model; and how one is set up."""
+
 from __future__ import annotations
 
 import copy

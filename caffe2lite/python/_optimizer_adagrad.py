@@ -1,4 +1,5 @@
 """Adagrad with its many options, and its relatives."""
+
 from __future__ import annotations
 
 import logging
@@ -199,9 +200,7 @@ class AdagradOptimizer(_Ema, Optimizer):
             return [empty, updated]
         if not sparse:
             return [mask]
-        changed = init.ConstantFill(
-            [], f"{param}_mask_changed_blob", value=False, dtype=core.DataType.BOOL, shape=[1]
-        )
+        changed = init.ConstantFill([], f"{param}_mask_changed_blob", value=False, dtype=core.DataType.BOOL, shape=[1])
         return [mask, changed]
 
     def _update_sparse(self, net, param, grad, history, lr, iteration, mask, counters, weight_decay):

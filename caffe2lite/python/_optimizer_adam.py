@@ -1,4 +1,5 @@
 """Adam, Adadelta, YellowFin, and the follow-the-regularized-leader optimizers."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core, utils

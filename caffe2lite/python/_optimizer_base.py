@@ -1,4 +1,5 @@
 """What every optimizer has: its learning rate, its multipliers and the blobs it keeps."""
+
 from __future__ import annotations
 
 import collections
@@ -139,9 +140,7 @@ class Optimizer:
         if net.BlobIsDefined(learning_rate_blob):
             lr = net.GetBlobRef(learning_rate_blob)
         else:
-            lr = net.LearningRate(
-                [iteration], learning_rate_blob, base_lr=-base_learning_rate, policy=policy, **kwargs
-            )
+            lr = net.LearningRate([iteration], learning_rate_blob, base_lr=-base_learning_rate, policy=policy, **kwargs)
         if self._lr_multiplier is not None:
             multiplier = net.CopyFromCPUInput(self._lr_multiplier, self.make_unique_blob_name("lr_multiplier"))
             lr = net.Mul([lr, multiplier], self.make_unique_blob_name("scaled_lr"), broadcast=1)

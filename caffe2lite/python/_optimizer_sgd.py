@@ -1,4 +1,5 @@
 """Gradient descent, plain or with momentum, also for half precision; weight decay."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core

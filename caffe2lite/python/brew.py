@@ -3,6 +3,7 @@
 A helper takes, from weak to strong, the model's own `arg_scope`, the defaults of `brew.arg_scope(...)`, and what its
 call says.  `brew.Register(f)` adds a helper.
 """
+
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,5 @@
 """`CNNModelHelper`, the older way to build convnets: layers as methods, options for all of them in the constructor."""
+
 from __future__ import annotations
 
 import logging

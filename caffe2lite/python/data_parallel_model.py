@@ -3,6 +3,7 @@
 Blobs of device d are named "gpu_d/…" (or "cpu_d/…"); `rendezvous` says how the machines (shards) find each other:
 {"kv_handler": store blob, "num_shards": n, "shard_id": i, "engine": "GLOO" | "MPI" | "NCCL", …}.
 """
+
 from __future__ import annotations
 
 import copy
@@ -76,6 +77,7 @@ log.setLevel(logging.INFO)
 
 _DEFAULT_TIMEOUT_SEC = 30
 _DEFAULT_BARRIER_NET_TIMEOUT_SEC = 300
+
 
 def Parallelize_GPU(*args, **kwargs):
     """`Parallelize` on GPUs."""
@@ -293,9 +295,7 @@ def Parallelize_BMUF(
     _ForEachDevice(devices, lambda _: param_update_builder_fun(model), **on_every_device)
 
     def sync(net):
-        _SyncAllParams(
-            devices, model, model.param_init_net, net, rendezvous, names, max_concurrent_distributed_ops
-        )
+        _SyncAllParams(devices, model, model.param_init_net, net, rendezvous, names, max_concurrent_distributed_ops)
 
     params = [model._device_grouped_blobs[name][master_device] for name in names]
     if warmup_iterations is not None:
@@ -438,15 +438,11 @@ def _check_checkpoint_net(model, wanted):
             f"net {name!r} is gone, as after ResetWorkspace, and so are its common worlds: build the model anew "
             "(Parallelize, RunInitNet), then call FinalizeAfterCheckpoint"
         )
-    warnings.warn(
-        f"net {name!r} is gone, as after ResetWorkspace: it is created again", RuntimeWarning, stacklevel=3
-    )
+    warnings.warn(f"net {name!r} is gone, as after ResetWorkspace: it is created again", RuntimeWarning, stacklevel=3)
     workspace.CreateNet(model._checkpoint_net)
 
 
-def _SyncAllParams(
-    devices, model, init_net, net, rendezvous, unique_param_names, max_concurrent_distributed_ops=4
-):
+def _SyncAllParams(devices, model, init_net, net, rendezvous, unique_param_names, max_concurrent_distributed_ops=4):
     """Adds to `net` what gives every device the first device's blobs (of shard 0, where there are several)."""
     if num_shards(rendezvous) <= 1:
         _SyncAllParamsSingleHost(devices, model, net, unique_param_names)
@@ -481,9 +477,7 @@ def AddBlobSync(model, blobs, net=None):
     """Adds to `net` (default: the training net) the synchronisation of blobs, given without the device's scope."""
     for blob in blobs:
         assert not blob.startswith(model._device_prefix), f"Provide unprefixed blob name: {blob}"
-        model._device_grouped_blobs[blob] = {
-            d: core.BlobReference(prefix_of(model, d) + blob) for d in model._devices
-        }
+        model._device_grouped_blobs[blob] = {d: core.BlobReference(prefix_of(model, d) + blob) for d in model._devices}
     net = model.net if net is None else net
     _SyncAllParams(model._devices, model, model.param_init_net, net, model._rendezvous, set(blobs))
 
@@ -532,9 +526,7 @@ class CollectivesConcurrencyControl:
         slot = self.counter % self.max_concurrent_context
         self.counter += 1
         if len(self.common_worlds) < self.max_concurrent_context:
-            world = _CreateOrCloneCommonWorld(
-                self.param_init_net, f"{self.name}_{slot}_cw", rendezvous=self.rendezvous
-            )
+            world = _CreateOrCloneCommonWorld(self.param_init_net, f"{self.name}_{slot}_cw", rendezvous=self.rendezvous)
             self.common_worlds.append(world)
             self.control_inputs.append(control_output_blob)
             return world, None

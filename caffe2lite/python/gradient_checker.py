@@ -137,9 +137,7 @@ class GradientChecker:
         self._workspace_name = workspace_name
         self._input_device_options = {} if input_device_options is None else input_device_options
 
-    def GetLossAndGrad(
-        self, op, grad_ops, inputs, input_names, input_to_check, grad_name, outputs_with_grads
-    ):
+    def GetLossAndGrad(self, op, grad_ops, inputs, input_names, input_to_check, grad_name, outputs_with_grads):
         """(loss, gradient of the input to check) at what the inputs hold now."""
         for name, value in zip(input_names, inputs):
             workspace.FeedBlob(name, value, self._input_device_options.get(name, self._device_option))
@@ -179,9 +177,7 @@ class GradientChecker:
         else:
             grad_name = op.input[input_to_check] + "_grad"
         outer_options = self._input_device_options
-        self._input_device_options = (
-            input_device_options or outer_options or core.InferOpBlobDevicesAsDict(op)[0]
-        )
+        self._input_device_options = input_device_options or outer_options or core.InferOpBlobDevicesAsDict(op)[0]
         inputs = list(inputs)
         original = inputs[input_to_check]
         try:

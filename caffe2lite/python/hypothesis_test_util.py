@@ -158,9 +158,7 @@ def segmented_tensor(
     empty = st.booleans() if allow_empty else st.just(False)
     shapes = st.tuples(empty, _shapes(min_dim, max_dim, kwargs)).map(lambda pair: [0] * pair[0] + pair[1])
     return shapes.flatmap(
-        lambda shape: st.tuples(
-            arrays(shape, dtype, elements), segment_generator(shape[0], is_sorted=is_sorted)
-        )
+        lambda shape: st.tuples(arrays(shape, dtype, elements), segment_generator(shape[0], is_sorted=is_sorted))
     )
 
 
@@ -215,8 +213,7 @@ _gpu_do_list = _cuda_do_list + _hip_do_list
 _device_options_no_hip = [cpu_do, *_cuda_do_list]
 device_options = [cpu_do, *_gpu_do_list]
 expanded_device_options = device_options + [
-    caffe2_pb2.DeviceOption(device_type=workspace.GpuDeviceType, device_id=i)
-    for i in range(workspace.NumGpuDevices())
+    caffe2_pb2.DeviceOption(device_type=workspace.GpuDeviceType, device_id=i) for i in range(workspace.NumGpuDevices())
 ]
 
 

@@ -1,4 +1,5 @@
 """`ModelHelper`: a training net, the net that initialises its parameters, and the list of them."""
+
 from __future__ import annotations
 
 import collections

@@ -100,9 +100,7 @@ def GetPydotGraph(operators_or_net, name=None, rankdir="LR", op_node_producer=No
     return graph
 
 
-def GetPydotGraphMinimal(
-    operators_or_net, name=None, rankdir="LR", minimal_dependency=False, op_node_producer=None
-):
+def GetPydotGraphMinimal(operators_or_net, name=None, rankdir="LR", minimal_dependency=False, op_node_producer=None):
     """A pydot graph of operators only; with `minimal_dependency` an edge that a longer path implies is left out."""
     _need_pydot()
     operators, name = _rectify_operator_and_name(operators_or_net, name)
@@ -217,8 +215,9 @@ def main():
     graphs = utils.GetContentFromProtoString(
         content,
         {
-            caffe2_pb2.PlanDef: lambda plan: {plan.name: GetPlanGraph(plan)}
-            | {net.name: draw_net(net) for net in plan.network},
+            caffe2_pb2.PlanDef: lambda plan: (
+                {plan.name: GetPlanGraph(plan)} | {net.name: draw_net(net) for net in plan.network}
+            ),
             caffe2_pb2.NetDef: lambda net: {net.name: draw_net(net)},
         },
     )

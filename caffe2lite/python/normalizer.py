@@ -1,4 +1,5 @@
 """Normalizers that layers of a `LayerModelHelper` apply to their output."""
+
 from __future__ import annotations
 
 

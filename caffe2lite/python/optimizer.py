@@ -4,6 +4,7 @@ Of the `build_*` functions, `max_gradient_norm` clips the gradients by their glo
 `set_lr_injection` scale the learning rate of a running net.  Further keywords go to the optimizer, or, as `stepsize`
 and `gamma`, to the policy of its operator LearningRate.
 """
+
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2
@@ -69,9 +70,7 @@ def _build(
 
     lr_multiplier = None
     if max_gradient_norm is not None:
-        lr_multiplier = _calc_norm_ratio(
-            model, params, "norm_clipped_grad_update", param_to_device, max_gradient_norm
-        )
+        lr_multiplier = _calc_norm_ratio(model, params, "norm_clipped_grad_update", param_to_device, max_gradient_norm)
     if allow_lr_injection:
         injection = _LEARNING_RATE_INJECTION
         if not model.net.BlobIsDefined(injection):
@@ -153,9 +152,7 @@ def build_wngrad(
     return _build(model, optimizer, max_gradient_norm=max_gradient_norm, allow_lr_injection=allow_lr_injection)
 
 
-def build_storm(
-    model, base_learning_rate, parameters=None, max_gradient_norm=None, allow_lr_injection=False, **kwargs
-):
+def build_storm(model, base_learning_rate, parameters=None, max_gradient_norm=None, allow_lr_injection=False, **kwargs):
     """STORM; `parameters` is there for older scripts: all are updated."""
     optimizer = StormOptimizer(lr=base_learning_rate, **kwargs)
     return _build(model, optimizer, max_gradient_norm=max_gradient_norm, allow_lr_injection=allow_lr_injection)

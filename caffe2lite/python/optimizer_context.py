@@ -1,4 +1,5 @@
 """The optimizers that parameters made in a `with` block take, by tag."""
+
 from __future__ import annotations
 
 from caffe2lite.python import context

@@ -1,4 +1,5 @@
 """Test bodies for optimizers, for a TestCase that says `build_optimizer(model)` and `check_optimizer(opt)`."""
+
 from __future__ import annotations
 
 import unittest

@@ -1,4 +1,5 @@
 """The regularizers that parameters made in a `with` block take, by name."""
+
 from __future__ import annotations
 
 from caffe2lite.python import context

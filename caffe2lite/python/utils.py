@@ -282,4 +282,3 @@ def NHWC2NCHW(tensor):
 def NCHW2NHWC(tensor):
     """Move axis 1 (channels) to the end."""
     return np.moveaxis(tensor, 1, -1)
-

@@ -175,15 +175,11 @@ def clone_partial(net, name, inputs, outputs, remap_funcs):
     used = get_op_ids_in_path(ssa, versions, input_names, outputs)
     producing = get_op_ids_in_path(ssa, versions, [], input_names)
     if set(used) & set(producing):
-        raise AssertionError(
-            "Cannot partially clone net: some of the ops required would generate the given input."
-        )
+        raise AssertionError("Cannot partially clone net: some of the ops required would generate the given input.")
     sub_ssa = [ssa[i] for i in used]
     undefined = get_undefined_blobs(sub_ssa) - input_names.keys()
     prefix = name + "/" if name else ""
-    mapping = {
-        blob: input_names.get(blob, blob if blob in undefined else prefix + blob) for blob in versions
-    }
+    mapping = {blob: input_names.get(blob, blob if blob in undefined else prefix + blob) for blob in versions}
     clone = net.Clone(name, mapping, used, remap_funcs)
     read = dict.fromkeys(blob for blobs, _ in sub_ssa for blob, _ in blobs)
     new_outputs = [mapping[str(blob)] for blob in outputs]

@@ -66,9 +66,7 @@ def InferOpBlobDevicesAsDict(op):
 
 def InferOpBlobDevices(op):
     """The devices of an operator's inputs and of its outputs, by its schema: two lists of DeviceOptions."""
-    return tuple(
-        [_parse_device(raw) for raw in raws] for raws in C.infer_op_input_output_device(op)
-    )
+    return tuple([_parse_device(raw) for raw in raws] for raws in C.infer_op_input_output_device(op))
 
 
 def _parse_device(raw):

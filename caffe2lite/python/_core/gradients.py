@@ -270,9 +270,7 @@ class IR:
     def _VerifyGradientGenerators(self, generator):
         """Whether these gradients have to be summed; raises RuntimeError if they cannot be."""
         if len({type(g) for g in generator}) > 1:
-            raise RuntimeError(
-                "Automatic aggregation of a mix of sparse and dense gradients is not supported yet"
-            )
+            raise RuntimeError("Automatic aggregation of a mix of sparse and dense gradients is not supported yet")
         if len(generator) < 2:
             return False
         first = generator[0].device_option

@@ -298,9 +298,7 @@ def _build(f):
     return function(*args, **kwargs)
 
 
-def CreatePythonOperator(
-    f, inputs, outputs, grad_f=None, pass_workspace=False, python_func_type=None, *args, **kwargs
-):
+def CreatePythonOperator(f, inputs, outputs, grad_f=None, pass_workspace=False, python_func_type=None, *args, **kwargs):
     """An operator that calls `f(inputs, outputs)` (and the workspace with `pass_workspace`).
 
     `f` may be a tuple (function, args, kwargs) whose call yields it; `python_func_type(f)` yields an object with

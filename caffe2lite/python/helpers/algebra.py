@@ -1,4 +1,5 @@
 """Matrix products, sums, transpositions."""
+
 from __future__ import annotations
 
 

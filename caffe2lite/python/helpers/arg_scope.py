@@ -1,4 +1,5 @@
 """Default arguments of helpers for a `with` block."""
+
 from __future__ import annotations
 
 import contextlib

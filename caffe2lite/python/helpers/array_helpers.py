@@ -1,4 +1,5 @@
 """Concatenation."""
+
 from __future__ import annotations
 
 

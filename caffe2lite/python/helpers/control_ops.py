@@ -1,4 +1,5 @@
 """Conditions and loops between models."""
+
 from __future__ import annotations
 
 from caffe2lite.python.control_ops_util import add_if_op, add_while_op

@@ -1,4 +1,5 @@
 """Convolutions."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core

@@ -1,4 +1,5 @@
 """Batches from a database."""
+
 from __future__ import annotations
 
 

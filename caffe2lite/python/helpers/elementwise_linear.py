@@ -1,4 +1,5 @@
 """Scale and shift of each feature."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core

@@ -1,4 +1,5 @@
 """Fully connected layers."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core

@@ -1,4 +1,5 @@
 """Activations."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core

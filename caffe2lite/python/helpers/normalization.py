@@ -1,4 +1,5 @@
 """Normalizations and softmax."""
+
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2

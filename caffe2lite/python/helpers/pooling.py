@@ -1,4 +1,5 @@
 """Pooling."""
+
 from __future__ import annotations
 
 

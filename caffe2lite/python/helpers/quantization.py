@@ -1,4 +1,5 @@
 """Quantized tables."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """Images and videos from a database."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """Iteration counter, accuracy, weight decay."""
+
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2

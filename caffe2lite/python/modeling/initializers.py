@@ -1,4 +1,5 @@
 """Ways to make a parameter: by a fill operator, from outside, or with a copy in half precision."""
+
 from __future__ import annotations
 
 from caffe2lite.python.core import BlobReference, DataType, ScopedBlobReference

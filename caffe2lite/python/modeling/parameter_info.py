@@ -1,4 +1,5 @@
 """What a model knows about each of its parameters."""
+
 from __future__ import annotations
 
 import math

@@ -1,4 +1,5 @@
 """Scopes that share parameters: a name made under one scope is taken from another."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,5 @@
 """Residual networks: ResNet and ResNeXt of 18 to 200 layers, and the small ResNet for 32 x 32 images."""
+
 from __future__ import annotations
 
 import logging
@@ -48,9 +49,7 @@ class ResNetBuilder:
 
     def add_spatial_bn(self, num_filters):
         """Adds batch normalization."""
-        self.prev_blob = self._spatial_bn(
-            self.prev_blob, f"comp_{self.comp_count}_spatbn_{self.comp_idx}", num_filters
-        )
+        self.prev_blob = self._spatial_bn(self.prev_blob, f"comp_{self.comp_count}_spatbn_{self.comp_idx}", num_filters)
         return self.prev_blob
 
     def _spatial_bn(self, blob_in, blob_out, num_filters, constants=None):
@@ -95,9 +94,7 @@ class ResNetBuilder:
             )  # fmt: skip
             if spatial_batch_norm:
                 shortcut = self._spatial_bn(shortcut, f"{name}_spatbn", out_filters, shortcut_bn)
-        self.prev_blob = brew.sum(
-            self.model, [shortcut, self.prev_blob], f"comp_{self.comp_count}_sum_{self.comp_idx}"
-        )
+        self.prev_blob = brew.sum(self.model, [shortcut, self.prev_blob], f"comp_{self.comp_count}_sum_{self.comp_idx}")
         self.comp_idx += 1
         self.add_relu()
         self.comp_count += 1
@@ -161,7 +158,9 @@ def create_resnext(
             )
         inner *= 2
 
-    pooled = brew.average_pool(model, builder.prev_blob, "final_avg", kernel=final_avg_kernel, stride=1, global_pooling=True)
+    pooled = brew.average_pool(
+        model, builder.prev_blob, "final_avg", kernel=final_avg_kernel, stride=1, global_pooling=True
+    )
     last = brew.fc(model, pooled, f"last_out_L{num_labels}", filters[-1], num_labels)
     if no_loss:
         return last

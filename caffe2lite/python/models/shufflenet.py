@@ -1,4 +1,5 @@
 """ShuffleNet V2: light convolutions on half of the channels, then a shuffle."""
+
 from __future__ import annotations
 
 from caffe2lite.python import brew
@@ -76,15 +77,11 @@ class ShuffleNetV2Builder:
 
     def _join(self, prefix, right, left):
         joined = brew.concat(self.model, [right, left], f"{prefix}_concat")
-        self.prev_blob = self.model.net.ChannelShuffle(
-            joined, f"{prefix}_ch_shuffle", group=self.num_groups, kernel=1
-        )
+        self.prev_blob = self.model.net.ChannelShuffle(joined, f"{prefix}_ch_shuffle", group=self.num_groups, kernel=1)
         return self.prev_blob
 
     def _spatial_bn(self, blob_in, blob_out, channels):
-        return brew.spatial_bn(
-            self.model, blob_in, blob_out, channels, epsilon=self.bn_epsilon, is_test=self.is_test
-        )
+        return brew.spatial_bn(self.model, blob_in, blob_out, channels, epsilon=self.bn_epsilon, is_test=self.is_test)
 
     def add_detection_unit(self, prev_blob, prefix, in_channels, out_channels, kernel=3, pad=1):
         """A convolution of each channel by itself, which widens what each place sees."""
@@ -96,9 +93,7 @@ class ShuffleNetV2Builder:
 
     def add_conv1x1_bn(self, prev_blob, blob, in_channels, out_channels):
         """1x1 convolution, batch normalization, ReLU."""
-        conv = brew.conv(
-            self.model, prev_blob, blob, in_channels, out_channels, kernel=1, weight_init=("MSRAFill", {})
-        )
+        conv = brew.conv(self.model, prev_blob, blob, in_channels, out_channels, kernel=1, weight_init=("MSRAFill", {}))
         normalized = self._spatial_bn(conv, f"{blob}_bn", out_channels)
         return brew.relu(self.model, normalized, normalized)
 
