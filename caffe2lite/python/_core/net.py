@@ -80,7 +80,7 @@ class Net:
             name = proto.name
         else:
             name = name_or_proto
-            if not isinstance(name, str):
+            if name is not None and not isinstance(name, str):
                 raise TypeError(f"A net is made from a name or a NetDef, not from {type(name).__name__}: {name!r}")
             self._net = caffe2_pb2.NetDef()
         self._net.name = Net._get_next_net_name(name)

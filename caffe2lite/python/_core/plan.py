@@ -287,7 +287,8 @@ def to_execution_step(step_or_nets, default_name=None):
     if isinstance(step_or_nets, ExecutionStep):
         return step_or_nets
     if isinstance(step_or_nets, NetBuilder):
-        return execution_step(step_or_nets.name or default_name, step_or_nets.get())
+        builder = step_or_nets
+        return execution_step(default_name or builder.name, builder.get(), should_stop_blob=builder._stop_blob)
     return execution_step(default_name, step_or_nets)
 
 
