@@ -5,6 +5,7 @@ Functions are found by a token that the operator carries; nothing is ever read f
 
 from __future__ import annotations
 
+import collections
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,20 +19,27 @@ from caffe2lite.engine.errors import StopNet, UserCodeError
 from caffe2lite.engine.serialize import NUMPY_TYPES
 from caffe2lite.ops.registry import operator
 
-_functions: dict[str, tuple[Callable[..., Any], bool]] = {}
-_gradients: dict[str, Callable[..., Any]] = {}
+_functions: dict[str, tuple[Any, bool]] = {}
+_gradients: dict[str, Any] = {}
+_uses: collections.Counter[str] = collections.Counter()  # how often a name was registered
 _lock = threading.Lock()
 
 
-def register(function: Callable[..., Any], pass_workspace: bool, name: str = "") -> str:
-    """Keep a function for operators of type Python; the token that finds it."""
+def register(function: Any, pass_workspace: bool, name: str = "") -> str:
+    """Keep a function for operators of type Python; the token that finds it.
+
+    A tuple (function, args, kwargs) is called once for each operator of a net: the result is that operator's function.
+    """
+    named = function[0] if isinstance(function, tuple) else function
+    base = name + getattr(named, "__name__", type(named).__name__)
     with _lock:
-        token = f"{name}:{getattr(function, '__module__', '')}:{getattr(function, '__name__', 'f')}:{len(_functions)}"
+        _uses[base] += 1
+        token = base if _uses[base] == 1 else f"{base}:{_uses[base] - 1}"
         _functions[token] = (function, pass_workspace)
     return token
 
 
-def register_gradient(token: str, function: Callable[..., Any]) -> None:
+def register_gradient(token: str, function: Any) -> None:
     """Keep the function that computes the gradient of the one behind `token`."""
     if token not in _functions:
         raise ValueError(f"no Python operator is registered under {token!r}")
@@ -82,11 +90,13 @@ class TensorCPU:
         return feeding.fetch(self._blob)
 
 
-def _call(ctx: Any, function: Callable[..., Any], pass_workspace: bool) -> None:
+def _call(ctx: Any, function: Any, pass_workspace: bool) -> None:
     inputs = [TensorCPU(b) for b in ctx.inputs]
     outputs = [TensorCPU(b) for b in ctx.outputs]
     more = [ctx.workspace.handle()] if pass_workspace else []
     try:
+        if isinstance(function, tuple):
+            function = _built(ctx.state, *function)
         function(inputs, outputs, *more)
     except StopNet:
         raise
@@ -95,6 +105,13 @@ def _call(ctx: Any, function: Callable[..., Any], pass_workspace: bool) -> None:
     for blob, tensor in zip(ctx.outputs, outputs):
         if blob.value is None:
             tensor.reshape((0,))
+
+
+def _built(state: Any, build: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+    """The function of one operator, which a tuple builds when it first runs."""
+    if not hasattr(state, "function"):
+        state.function = build(*args, **kwargs)
+    return state.function
 
 
 def _lookup(table: dict[str, Any], token: str, what: str) -> Any:

@@ -84,7 +84,7 @@ def fill_argument(argument, key, value):
     """Write `key` and `value` into the Argument message `argument`."""
     argument.name = key
     kind = type(value)
-    if kind is int or kind is bool:
+    if kind is int:
         argument.i = value
         return
     if kind is float:
@@ -99,7 +99,7 @@ def fill_argument(argument, key, value):
     elif isinstance(value, bytes):
         argument.s = value
     elif isinstance(value, int):
-        argument.i = value
+        argument.i = int(value)  # a bool, to protobuf, is no int
     elif isinstance(value, float):
         argument.f = value
     elif isinstance(value, caffe2_pb2.NetDef):

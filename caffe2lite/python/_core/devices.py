@@ -23,15 +23,15 @@ def DeviceOption(
     """A caffe2_pb2.DeviceOption; `cuda_gpu_id` is the old name of `device_id`."""
     option = caffe2_pb2.DeviceOption()
     option.device_type = device_type
-    option.device_id = device_id if cuda_gpu_id is None else cuda_gpu_id
+    option.device_id = int(device_id if cuda_gpu_id is None else cuda_gpu_id)
     if node_name is not None:
         option.node_name = node_name
     if random_seed is not None:
-        option.random_seed = random_seed
+        option.random_seed = int(random_seed)
     if numa_node_id is not None:
         if device_type != caffe2_pb2.CPU:
             raise AssertionError("numa_node_id is for CPU devices")
-        option.numa_node_id = numa_node_id
+        option.numa_node_id = int(numa_node_id)
     if extra_info is not None:
         option.extra_info.extend(extra_info)
     return option

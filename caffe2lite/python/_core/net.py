@@ -381,7 +381,10 @@ class Net:
         tensor = str(tensor)
         if tensor not in new_producer.input:
             raise AssertionError(f"new producer {new_producer.type} is not taking in {tensor}")
-        self.insert_op_at_idx(new_producer, 1 + max(self._place_of_producer(blob) for blob in new_producer.input))
+        places = {blob: i for i, op in reversed(list(enumerate(self._net.op))) for blob in op.output}
+        if tensor not in places and not self.is_external_input(tensor):
+            raise AssertionError(f"{tensor} is neither an external input of net {self.Name()} nor computed by it")
+        self.insert_op_at_idx(new_producer, 1 + max(places.get(blob, -1) for blob in new_producer.input))
         new_tensor = new_producer.output[0]
         outputs = self._net.external_output
         for i, blob in enumerate(outputs):
@@ -393,14 +396,6 @@ class Net:
                 remap_input(op, {tensor: new_tensor})
                 changed += 1
         return changed
-
-    def _place_of_producer(self, blob):
-        if self.is_external_input(blob):
-            return -1
-        for i, op in enumerate(self._net.op):
-            if blob in op.output:
-                return i
-        raise AssertionError(f"input {blob} is neither an external input of net {self.Name()} nor computed by it")
 
     def PopulateProtoWithFileName(self):
         """Name every operator after the line of the script that added it: file:line:function."""

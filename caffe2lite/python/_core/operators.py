@@ -276,26 +276,17 @@ def CreateOperator(
 
 
 def _RegisterPythonImpl(f, grad_f=None, python_func_type=None, pass_workspace=False):
-    """Register a Python function (or a tuple that builds one) and its gradient; returns the operator's token."""
+    """Register a Python function (or a tuple that builds one per operator) and its gradient; returns the token."""
     if python_func_type:
         func = python_func_type(f)
         f, grad_f = func.forward, func.backward
-    else:
-        f = _build(f)
-        grad_f = _build(grad_f)
+    for part in (f, grad_f):
+        if isinstance(part, tuple) and len(part) != 3:
+            raise AssertionError(f"Expected builder tuple (func, args, kwargs), got {part!r}")
     token = C.register_python_op(f, pass_workspace, "")
     if grad_f:
         C.register_python_gradient_op(token, grad_f)
     return token
-
-
-def _build(f):
-    if not isinstance(f, tuple):
-        return f
-    if len(f) != 3:
-        raise AssertionError("Expected builder tuple (func, args, kwargs)")
-    function, args, kwargs = f
-    return function(*args, **kwargs)
 
 
 def CreatePythonOperator(f, inputs, outputs, grad_f=None, pass_workspace=False, python_func_type=None, *args, **kwargs):

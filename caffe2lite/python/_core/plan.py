@@ -46,7 +46,7 @@ class ExecutionStep:
                 if _add_net_to_dict(self._net_dict, net):
                     self._step.network.append(get_net_name(net))
         if num_iter is not None:
-            self._step.num_iter = num_iter
+            self._step.num_iter = int(num_iter)
 
     def get_net(self, name):
         """The net called `name` of this step."""
@@ -89,22 +89,22 @@ class ExecutionStep:
     def SetIter(self, num_iter):
         """Run this many times."""
         self._assert_can_mutate()
-        self._step.num_iter = num_iter
+        self._step.num_iter = int(num_iter)
 
     def SetCreateWorkspace(self, create_workspace):
         """Run in a workspace of its own, child of the current one."""
         self._assert_can_mutate()
-        self._step.create_workspace = create_workspace
+        self._step.create_workspace = bool(create_workspace)
 
     def SetNumConcurrentInstances(self, num_concurrent_instances):
         """Run so many copies side by side."""
         self._assert_can_mutate()
-        self._step.num_concurrent_instances = num_concurrent_instances
+        self._step.num_concurrent_instances = int(num_concurrent_instances)
 
     def SetOnlyOnce(self, only_once):
         """Run at most once, however often the step around it does."""
         self._assert_can_mutate()
-        self._step.only_once = only_once
+        self._step.only_once = bool(only_once)
 
     def SetShouldStopBlob(self, should_stop_blob):
         """End the loop once this bool blob is true."""
@@ -116,14 +116,14 @@ class ExecutionStep:
     def RunEveryMillis(self, interval):
         """Run again and again, `interval` milliseconds apart, while the other substeps run."""
         self._assert_can_mutate()
-        self._step.run_every_ms = interval
+        self._step.run_every_ms = int(interval)
 
     def SetReportNet(self, report_net, report_interval):
         """Run `report_net` every `report_interval` seconds meanwhile."""
         self._assert_can_mutate()
         _add_net_to_dict(self._net_dict, report_net)
         self._step.report_net = get_net_name(report_net)
-        self._step.report_interval = report_interval
+        self._step.report_interval = int(report_interval)
 
     def AddSubstep(self, substep):
         """Append a step; returns self."""
@@ -149,7 +149,7 @@ class ExecutionStep:
         self._assert_can_mutate()
         if self.HasNets():
             raise AssertionError("Cannot have both network and substeps.")
-        self._step.concurrent_substeps = concurrent_substeps
+        self._step.concurrent_substeps = bool(concurrent_substeps)
 
     def AddNet(self, net):
         """Append a net; returns self."""
