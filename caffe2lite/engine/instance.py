@@ -44,7 +44,6 @@ class Context:
             self.state._rng = self.device.random(seed)
         return self.state._rng
 
-
     def net(self, definition: Any, workspace: Workspace | None = None) -> Any:
         """A net that the kernel runs, compiled in the workspace of the operator or in the given one."""
         from caffe2lite.engine.net import make_net

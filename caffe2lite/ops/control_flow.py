@@ -136,7 +136,9 @@ def _keep_values(workspace, bindings) -> None:
             copy.hold(blob.value)
 
 
-@operator("Ys*", peer="any", num_inputs=(1, MANY), num_outputs=(1, MANY), inplace=[(i, i) for i in range(32)], stateful=True)
+@operator(
+    "Ys*", peer="any", num_inputs=(1, MANY), num_outputs=(1, MANY), inplace=[(i, i) for i in range(32)], stateful=True
+)
 def AsyncNetBarrier(ctx, *Xs, cross_device: int = 0, out):
     """Ys = Xs: a place in the graph that the operators before it must reach first."""
     if len(Xs) != len(ctx.outputs):

@@ -39,17 +39,13 @@ def _sum(xp, data, indices, lengths, out, weights=None):
     return reduce_rows(xp, xp.add, data, starts, counts, _result(out, lengths, data), indices, weights), counts
 
 
-@operator(
-    "Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0")
-)
+@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
 def LengthsSum(xp, data, lengths, *, out):
     """Y[k] = sum of the rows of segment k of the data."""
     return _sum(xp, data, None, lengths, out)[0]
 
 
-@operator(
-    "Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0")
-)
+@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
 def LengthsMean(xp, data, lengths, *, out):
     """Y[k] = mean of the rows of segment k; 0 for one without rows."""
     result, counts = _sum(xp, data, None, lengths, out)
@@ -68,9 +64,7 @@ def LengthsMax(xp, data, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
 
-@operator(
-    "dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"}
-)
+@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"})
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """The gradient goes to every row that is the maximum of its segment."""
     _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)

@@ -204,9 +204,7 @@ def _record_bytes(value) -> bytes:
 
 
 @operator("reader", stateful=True)
-def CreateBlobsQueueDB(
-    ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0
-):
+def CreateBlobsQueueDB(ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
     """A reader whose records are the queue's: blobs of the given indices are key and value."""
     for what, index in (("key_blob_index", key_blob_index), ("value_blob_index", value_blob_index)):
         if index >= queue.fields:

@@ -223,7 +223,9 @@ def RecurrentNetworkGradient(
     sequence = values[0].value
     steps = sequence.shape[0]
     operands = list(ctx.op.input[given:])
-    external = _external_gradients(ctx, shared, outputs_with_grads, operands[forward_inputs:], alias_src, alias_dst, alias_offset)
+    external = _external_gradients(
+        ctx, shared, outputs_with_grads, operands[forward_inputs:], alias_src, alias_dst, alias_offset
+    )
     states = {}
     for name in recurrent_states:
         whole = shared.need_blob(name).value

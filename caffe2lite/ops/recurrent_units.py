@@ -44,15 +44,15 @@ def _check(H_prev, X, gates):
 
 
 def _lstm_gates(xp, X, D, forget_bias):
-    i, f, o = (_sigmoid(xp, X[..., k * D : (k + 1) * D] + b) for k, b in ((0, 0), (1, X.dtype.type(forget_bias)), (2, 0)))
+    i, f, o = (
+        _sigmoid(xp, X[..., k * D : (k + 1) * D] + b) for k, b in ((0, 0), (1, X.dtype.type(forget_bias)), (2, 0))
+    )
     return i, f, o, xp.tanh(X[..., 3 * D :])
 
 
 def _lstm_gradient(g):
     shared = list(g.op.input)
-    return g.single(
-        "LSTMUnitGradient", [*shared, g.O(0), g.O(1), g.GO(0), g.GO(1)], [g.GI(0), g.GI(1), g.GI(2)]
-    )
+    return g.single("LSTMUnitGradient", [*shared, g.O(0), g.O(1), g.GO(0), g.GO(1)], [g.GI(0), g.GI(1), g.GI(2)])
 
 
 @operator(
@@ -86,7 +86,15 @@ def LSTMUnit(
 
 @operator("dH_prev dC_prev dX", num_inputs=(8, 9), types={"H_prev": "float32", "X": "=H_prev"}, host="timestep")
 def LSTMUnitGradient(
-    xp, H_prev, C_prev, X, *rest, forget_bias: float = 0.0, sequence_lengths: bool = True, drop_states: bool = False, out
+    xp,
+    H_prev,
+    C_prev,
+    X,
+    *rest,
+    forget_bias: float = 0.0,
+    sequence_lengths: bool = True,
+    drop_states: bool = False,
+    out,
 ):
     """Gradients by the previous states and the gates."""
     lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)

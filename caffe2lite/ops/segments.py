@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from caffe2lite.ops import _segments
 from caffe2lite.ops._segments import (
     check_ids,
     check_indices,
