@@ -61,7 +61,7 @@ def add_if_op(if_net, cond_blob, lexical_scope, then_net, else_net=None):
         f"{kind}_net": _do_net(f"do_{kind}_net", net, inputs, outputs, scope).Proto()
         for (kind, net), (inputs, outputs), scope in zip(branches, externals, scopes)
     }
-    inputs = dict.fromkeys(blob for read, _ in externals for blob in read if blob != str(cond_blob))
+    inputs = dict.fromkeys(blob for read, _ in externals for blob in read)
     outputs = dict.fromkeys(blob for _, written in externals for blob in written)
     written = [*map(core.BlobReference, outputs), *scopes]
     if_net.If([cond_blob, *map(core.BlobReference, inputs), *scopes], written, **nets)

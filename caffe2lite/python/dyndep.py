@@ -13,8 +13,8 @@ _IMPORTED_DYNDEPS = set()
 def InitOpsLibrary(name, trigger_lazy=True):
     """Load a library of operators.
 
-    Names of Caffe2's own libraries (`@/caffe2/caffe2/distributed:…`, `libcaffe2_detectron_ops_gpu.so`) need no file: what
-    they hold is built in. A Python file is run: it registers operators by itself. Other libraries cannot be loaded.
+    Names of Caffe2's own libraries (`@/caffe2/caffe2/distributed:…`) need no file: what they hold is
+    built in. A Python file is run: it registers operators by itself. Other libraries cannot be loaded.
     """
     if name.startswith("@") or not os.path.exists(name):
         # Caffe2 also ignores a file that is not there: the operators may have been linked in.
@@ -33,7 +33,7 @@ def _init_impl(path, trigger_lazy=True):
     if extension == ".py":
         spec = importlib.util.spec_from_file_location(stem, path)
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    elif "caffe2" not in stem:
+    elif not stem.startswith("libcaffe2"):
         raise OSError(
             f"{path} is a compiled library of operators for Caffe2's C++ engine, which caffe2lite cannot load: "
             "write its operators in Python and load that file"

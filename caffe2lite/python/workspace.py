@@ -149,9 +149,7 @@ def StringifyProto(obj):
 
 def _definition(obj):
     """What the engine reads a definition from: bytes or a message, without a copy."""
-    if isinstance(obj, (bytes, Message)):
-        return obj
-    return obj.Proto() if hasattr(obj, "Proto") else StringifyProto(obj)
+    return obj.Proto() if hasattr(obj, "Proto") else obj
 
 
 # --- nets, operators, plans ------------------------------------------------------------------------------------------
