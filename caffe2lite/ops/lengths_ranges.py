@@ -64,7 +64,7 @@ def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
 def LengthsToShape(xp, X, *, out):
     """[n, n, …] becomes the shape (number of segments, n)."""
     _vector(X)
-    if not X.size or bool((X != X[0]).any()):
+    if not X.size or bool((X[0] != X).any()):
         raise ValueError("all lengths must be the same, for rows to make a matrix")
     Y = out((2,), "int32")
     Y[0], Y[1] = X.shape[0], X[0]
@@ -265,7 +265,11 @@ def _check_ranges(starts, counts, size):
 
 
 @operator(
-    "OUTPUTS*", num_inputs=(2, 3), num_outputs=(1, 2**31 - 1), types={"RANGES": _INT, "KEY": "int64"}, gradient=NO_GRADIENT
+    "OUTPUTS*",
+    num_inputs=(2, 3),
+    num_outputs=(1, 2**31 - 1),
+    types={"RANGES": _INT, "KEY": "int64"},
+    gradient=NO_GRADIENT,
 )
 def GatherRangesToDense(
     xp, DATA, RANGES, KEY=None, *, lengths: list[int], min_observation: int = 10000,

@@ -225,7 +225,9 @@ def UnpackRNNSequence(xp, values, lengths, *, out):
 def VariableLengthSequencePadding(xp, X, lengths, *, out):
     """X (steps, segments, …) with zeros past the end of each segment."""
     if X.ndim != 3 or lengths.shape != (X.shape[1],):
-        raise ValueError(f"expected [steps, segments, D] and a length a segment, got {list(X.shape)}, {list(lengths.shape)}")
+        raise ValueError(
+            f"expected [steps, segments, D] and a length a segment, got {list(X.shape)}, {list(lengths.shape)}"
+        )
     Y = out(X.shape, X.dtype)
     if Y is not X:
         Y[...] = X

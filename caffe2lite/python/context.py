@@ -17,9 +17,7 @@ def _stack_of(cls):
 
 def _get_managed_classes(obj):
     """The classes under which `obj` becomes current: its own and those it derives from."""
-    return [
-        cls for cls in type(obj).__mro__ if issubclass(cls, Managed) and cls not in (Managed, DefaultManaged)
-    ]
+    return [cls for cls in type(obj).__mro__ if issubclass(cls, Managed) and cls not in (Managed, DefaultManaged)]
 
 
 class Managed:

@@ -1,4 +1,5 @@
 """Simple model parallelism on top of data parallelism: activations that move to other GPUs, to balance memory."""
+
 from __future__ import annotations
 
 import logging

@@ -7,6 +7,7 @@
 
 A function returns one array an input, of any number of examples: they are put together to batches.
 """
+
 from __future__ import annotations
 
 import logging

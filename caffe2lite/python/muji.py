@@ -1,4 +1,5 @@
 """Sums over several GPUs, written out as copies and additions that go where the GPUs can reach each other."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -21,9 +22,7 @@ def Allreduce(net, blobs, reduced_affix="_reduced", gpu_indices=None):
     """Adds the sum of `blobs`, blob i on GPU gpu_indices[i] (default i); returns the sums BLOB_reduced, one a GPU."""
     gpu_indices = list(range(len(blobs))) if gpu_indices is None else gpu_indices
     if len(gpu_indices) != len(blobs):
-        raise RuntimeError(
-            f"gpu_indices length and blobs length mismatch: {len(gpu_indices)} vs {len(blobs)}"
-        )
+        raise RuntimeError(f"gpu_indices length and blobs length mismatch: {len(gpu_indices)} vs {len(blobs)}")
     return _way_of(gpu_indices)(net, blobs, reduced_affix, gpu_indices)
 
 

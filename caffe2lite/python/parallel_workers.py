@@ -1,10 +1,11 @@
 """Python functions that run over and over on threads while a net trains.
 
-    coordinator = init_workers(my_function, worker_name="train")   # my_function(worker_id)
-    coordinator.start()
-    …
-    coordinator.stop()
+coordinator = init_workers(my_function, worker_name="train")   # my_function(worker_id)
+coordinator.start()
+…
+coordinator.stop()
 """
+
 from __future__ import annotations
 
 import atexit

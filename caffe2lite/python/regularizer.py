@@ -1,4 +1,5 @@
 """Regularizers: a term added to the loss, or a change made to the parameter after its update."""
+
 from __future__ import annotations
 
 import numpy as np

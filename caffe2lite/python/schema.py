@@ -78,9 +78,7 @@ class Field:
 
     def field_names(self):
         """Paths of the columns."""
-        return [
-            _join_field_name(name, below) for name, child in self._members() for below in child.field_names()
-        ]
+        return [_join_field_name(name, below) for name, child in self._members() for below in child.field_names()]
 
     def field_types(self):
         """NumPy types of the columns."""
@@ -407,9 +405,7 @@ class Scalar(Field):
         return [self]
 
     def clone(self, keep_blobs=True):
-        return Scalar(
-            dtype=self._original_dtype, blob=self._blob if keep_blobs else None, metadata=self._metadata
-        )
+        return Scalar(dtype=self._original_dtype, blob=self._blob if keep_blobs else None, metadata=self._metadata)
 
     def get(self):
         """The blob or array; AssertionError where there is none."""
@@ -437,9 +433,7 @@ class Scalar(Field):
         if self._metadata is None or self._metadata.categorical_limit is None:
             return
         if self.dtype is not None and not np.issubdtype(self.dtype.base, np.integer):
-            raise AssertionError(
-                f"`categorical_limit` can be specified only in integral fields but got {self.dtype}"
-            )
+            raise AssertionError(f"`categorical_limit` can be specified only in integral fields but got {self.dtype}")
 
     def set_value(self, blob, throw_on_type_mismatch=False, unsafe=False):
         """Replace the blob; with `throw_on_type_mismatch` an array of another type is an AssertionError."""
@@ -527,9 +521,7 @@ def Map(keys, values, keys_name="keys", values_name="values", lengths_blob=None)
     return List(Struct((keys_name, keys), (values_name, values)), lengths_blob=lengths_blob)
 
 
-def MapWithEvicted(
-    keys, values, keys_name="keys", values_name="values", lengths_blob=None, evicted_values=None
-):
+def MapWithEvicted(keys, values, keys_name="keys", values_name="values", lengths_blob=None, evicted_values=None):
     """A ListWithEvicted of (key, value) Structs."""
     return ListWithEvicted(
         Struct((keys_name, keys), (values_name, values)), lengths_blob=lengths_blob, evicted_values=evicted_values
@@ -712,9 +704,7 @@ def is_schema_subset(schema, original_schema):
     return set(schema.field_names()) <= set(original_schema.field_names())
 
 
-def equal_schemas(
-    schema, original_schema, check_field_names=True, check_field_types=True, check_field_metas=False
-):
+def equal_schemas(schema, original_schema, check_field_names=True, check_field_types=True, check_field_metas=False):
     """Whether the columns of two fields agree."""
     if not isinstance(schema, Field) or not isinstance(original_schema, Field):
         raise AssertionError(f"expected two fields, got {schema!r} and {original_schema!r}")

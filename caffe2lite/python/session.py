@@ -47,9 +47,7 @@ class Session:
         if isinstance(runnable, TaskGroup):
             if workspace_type:
                 if runnable.workspace_type() not in (None, workspace_type):
-                    raise AssertionError(
-                        f"Require {workspace_type} but already have {runnable.workspace_type()}"
-                    )
+                    raise AssertionError(f"Require {workspace_type} but already have {runnable.workspace_type()}")
                 runnable._workspace_type = workspace_type
             return runnable
         group = TaskGroup(workspace_type=workspace_type or WorkspaceType.GLOBAL)

@@ -1,4 +1,5 @@
 """Histograms of blobs while a net runs."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -37,9 +38,7 @@ class ComputeHistogramForBlobs(NetModifier):
                 lower_bound=self._lower_bound,
                 upper_bound=self._upper_bound,
             )
-            counts = net.Cast(
-                accumulated if self._accumulate else current, new("_cast_hist"), to=core.DataType.FLOAT
-            )
+            counts = net.Cast(accumulated if self._accumulate else current, new("_cast_hist"), to=core.DataType.FLOAT)
             shares = net.NormalizeL1(counts, new(self._field_name_suffix))
             field = f"{blob}{self._field_name_suffix}" if modify_output_record else None
             log_and_output(net, shares, self._logging_frequency, field, (np.float32, (self._num_buckets + 2,)))

@@ -1,4 +1,5 @@
 """Norms of blobs while a net runs."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Summaries of blobs while a net runs."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,9 +20,7 @@ class ComputeStatisticsForBlobs(NetModifier):
         for name in self._blobs:
             blob = defined_blob(net, name)
             values = net.Cast(blob, to=core.DataType.FLOAT)
-            summary = net.Summarize(
-                values, net.NextScopedBlob(prefix=blob + self._field_name_suffix), to_file=0
-            )
+            summary = net.Summarize(values, net.NextScopedBlob(prefix=blob + self._field_name_suffix), to_file=0)
             field = f"{blob}{self._field_name_suffix}" if modify_output_record else None
             log_and_output(net, summary, self._logging_frequency, field, (np.float64, (1,)))
 

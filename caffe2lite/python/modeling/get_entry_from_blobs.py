@@ -1,4 +1,5 @@
 """Single entries of blobs while a net runs."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Gradients kept small, each by itself."""
+
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2

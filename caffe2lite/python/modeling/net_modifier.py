@@ -1,4 +1,5 @@
 """Changes to a finished net, given as objects that are called with it."""
+
 from __future__ import annotations
 
 import abc

@@ -1,4 +1,5 @@
 """Shared bodies of tests that a net computes the same after its blobs share memory."""
+
 from __future__ import annotations
 
 import numpy as np

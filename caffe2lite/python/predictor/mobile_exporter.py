@@ -1,4 +1,5 @@
 """A trained net as two NetDefs, as `workspace.Predictor` takes: `init_net` holds the parameters."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 The database holds a MetaNetDef, with the nets and the names of parameters, inputs and outputs, and the parameters.
 """
+
 from __future__ import annotations
 
 import collections

@@ -1,4 +1,5 @@
 """Reading and writing a MetaNetDef, and the nets that prediction needs."""
+
 from __future__ import annotations
 
 from caffe2lite.python import core, scope

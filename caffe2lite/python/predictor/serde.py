@@ -1,4 +1,5 @@
 """Messages as bytes."""
+
 from __future__ import annotations
 
 
