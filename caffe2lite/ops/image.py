@@ -340,62 +340,6 @@ def _nchw(args):
 # ---- channels ----------------------------------------------------------------------------------------------------------
 
 
-def _along_channels(values, order):
-    return values.reshape(1, -1, 1, 1) if order == "NCHW" else values
-
-
-def _affine_gradient(g):
-    if g.arg("is_learnable", 0):
-        return g.single("AffineChannelGradient", [g.GO(0), g.I(0), g.I(1)], [g.GI(0), g.GI(1), g.GI(2)])
-    return g.single("AffineChannelGradient", [g.GO(0), g.I(1)], [g.GI(0)])
-
-
-@operator("Y", inplace={0: 0}, types={"X": "float32", "scale": "float32", "bias": "float32"}, infer=like(0), gradient=_affine_gradient)
-def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool = False, out):
-    """Y = scale * X + bias, channel by channel."""
-    _check_channels(X, scale, order)
-    _check_channels(X, bias, order)
-    Y = out(X.shape, X.dtype)
-    if is_learnable and Y is X:
-        raise ValueError("with is_learnable the gradient needs X: AffineChannel cannot work in place")
-    shape = _channel_shape(X, order)
-    xp.multiply(X, scale.reshape(shape), out=Y)
-    return xp.add(Y, bias.reshape(shape), out=Y)
-
-
-def _channel_shape(X, order):
-    _check_order(order)
-    return (1, -1) + (1,) * (X.ndim - 2) if order == "NCHW" else (1,) * (X.ndim - 1) + (-1,)
-
-
-def _check_channels(X, values, order):
-    _check_order(order)
-    if X.ndim < 2:
-        raise ValueError(f"the input must have channels, got shape {list(X.shape)}")
-    channels = X.shape[1 if order == "NCHW" else -1]
-    if values.ndim != 1 or values.shape[0] != channels:
-        raise ValueError(f"there must be one value for each of {channels} channels, got shape {list(values.shape)}")
-
-
-@operator("dX dscale? dbias?", num_inputs=(2, 3), inplace={0: 0}, types={"dY": "float32"})
-def AffineChannelGradient(xp, dY, X_or_scale, scale=None, *, order: str = "NCHW", is_learnable: bool = False, out):
-    """Gradients by X, and with is_learnable by scale and bias (then X is the second input)."""
-    if is_learnable and (scale is None or len(out) < 3):
-        raise ValueError("with is_learnable there are three inputs (dY, X, scale) and three outputs")
-    factor = scale if is_learnable else X_or_scale
-    _check_channels(dY, factor, order)
-    made = []
-    if is_learnable:
-        axes = tuple(i for i in range(dY.ndim) if i != (1 if order == "NCHW" else dY.ndim - 1))
-        dscale, dbias = out[1](factor.shape, dY.dtype), out[2](factor.shape, dY.dtype)
-        xp.sum(dY * X_or_scale, axis=axes, out=dscale)
-        xp.sum(dY, axis=axes, out=dbias)
-        made = [dscale, dbias]
-    dX = out[0](dY.shape, dY.dtype)
-    xp.multiply(dY, factor.reshape(_channel_shape(dY, order)), out=dX)
-    return (dX, *made)
-
-
 def _shuffle(xp, X, group, order, out, back):
     _check_order(order)
     if X.ndim < 2:
