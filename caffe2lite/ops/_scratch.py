@@ -37,6 +37,20 @@ def scratch(xp: Any, shape: tuple[int, ...], dtype: Any, slot: int = 0) -> Any:
     return flat[:count].reshape(shape)
 
 
+ZEROS = 1 << 17  # elements
+_zeros: dict[Any, np.ndarray] = {}
+
+
+def zeros(dtype: Any, count: int) -> np.ndarray:
+    """A read-only vector of up to ZEROS zeros: NumPy's minimum and maximum are several times faster with it than with 0."""
+    flat = _zeros.get(dtype)
+    if flat is None:
+        flat = np.zeros(ZEROS, dtype)
+        flat.flags.writeable = False
+        _zeros[dtype] = flat
+    return flat[:count]
+
+
 def blocks(xp: Any, size: int, block: int = BLOCK) -> Iterator[slice]:
     """Slices that cover `size` elements, small on the CPU; on a GPU one for all."""
     if xp is not np:

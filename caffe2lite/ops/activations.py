@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import math
 
-from caffe2lite.ops._scratch import scratch
+import numpy as np
+
+from caffe2lite.ops._scratch import BLOCK, ZEROS, blocks, scratch, zeros
 from caffe2lite.ops._special import erf
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
@@ -25,19 +27,45 @@ _FROM_X = {"X": "float32", "dY": "=X"}
 )
 def Relu(xp, X, *, out):
     """Y = max(X, 0), element by element."""
-    return xp.maximum(X, X.dtype.type(0), out=out(X.shape, X.dtype))
+    Y = out(X.shape, X.dtype)
+    if xp is not np:
+        return xp.maximum(X, X.dtype.type(0), out=Y)
+    for step in _relu_steps(X, Y):
+        step()
+    return Y
+
+
+def _relu_steps(X, Y):
+    x, y = X.reshape(-1), Y.reshape(-1)
+    for part in blocks(np, x.size, ZEROS):
+        piece = x[part]
+        yield functools.partial(np.maximum, piece, zeros(X.dtype, piece.size), out=y[part])
 
 
 @Relu.bind
 def _relu_again(xp, inputs, outputs, args):
-    (X,), (Y,) = inputs, outputs
-    return functools.partial(xp.maximum, X, xp.zeros((), X.dtype), out=Y)
+    steps = list(_relu_steps(inputs[0], outputs[0]))
+    if len(steps) == 1:
+        return steps[0]
+
+    def run():
+        for step in steps:
+            step()
+
+    return run
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
 def ReluGradient(xp, Y, dY, *, out):
     """dX = dY where Y > 0, else 0."""
-    return xp.multiply(dY, xp.greater(Y, 0, out=scratch(xp, Y.shape, "bool")), out=out(Y.shape, Y.dtype))
+    dX = out(Y.shape, Y.dtype)
+    if dY.shape != Y.shape:
+        raise ValueError(f"Y and dY must have one shape, found {list(Y.shape)} and {list(dY.shape)}")
+    y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
+    for part in blocks(xp, y.size, 4 * BLOCK):
+        mask = xp.greater(y[part], 0, out=scratch(xp, (part.stop - part.start,), "bool"))
+        xp.multiply(dy[part], mask, out=dx[part])
+    return dX
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SigmoidGradient", "O0 GO0 -> GI0"))
