@@ -179,7 +179,9 @@ def _deform(X, offset, filter, args):
     if offset.shape != wanted:
         raise ValueError(f"the offsets have the shape {list(offset.shape)}; expected {list(wanted)}")
     if channels % groups or filter.ndim != 4 or filter.shape[1] * window.group != channels:
-        raise ValueError(f"{channels} channels do not fit {groups} deformable groups and a filter of {list(filter.shape)}")
+        raise ValueError(
+            f"{channels} channels do not fit {groups} deformable groups and a filter of {list(filter.shape)}"
+        )
     return window, place, groups
 
 
@@ -276,7 +278,7 @@ def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, out, **ar
         if dX is not None:
             places = plane + (row * X.shape[3] + column)[:, :, None]
             share = dcol * weight[:, :, None].astype(X.dtype)
-            dX.reshape(-1)[...] += xp.bincount(
-                places.reshape(-1), weights=share.reshape(-1), minlength=dX.size
-            ).astype(X.dtype)
+            dX.reshape(-1)[...] += xp.bincount(places.reshape(-1), weights=share.reshape(-1), minlength=dX.size).astype(
+                X.dtype
+            )
     return tuple(made)

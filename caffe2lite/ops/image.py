@@ -71,10 +71,13 @@ def _nearest(xp, size, scale, count=None):
     return xp.minimum(source, size - 1)
 
 
-@operator("Y", types={"X": "float32", "scales": "float32"}, host="scales", gradient=lambda g: _resize_gradient(g, "ResizeNearestGradient"))
-def ResizeNearest(
-    xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
-):
+@operator(
+    "Y",
+    types={"X": "float32", "scales": "float32"},
+    host="scales",
+    gradient=lambda g: _resize_gradient(g, "ResizeNearestGradient"),
+)
+def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out):
     """The image in another size, each pixel the nearest one: height and width times their scales, rounded down."""
     _positive(height_scale, width_scale)
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
@@ -99,7 +102,9 @@ def ResizeNearestGradient(
     dy, shape = _first(dY, order), _first(X, order).shape
     rows, columns = _nearest(xp, shape[2], height_scale), _nearest(xp, shape[3], width_scale)
     if dy.shape[2:] != (rows.shape[0], columns.shape[0]):
-        raise ValueError(f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels")
+        raise ValueError(
+            f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels"
+        )
     dX = out(X.shape, dY.dtype)
     _apply(xp, dy, _first(dX, order), _chosen(xp, rows, shape[2]).T, _chosen(xp, columns, shape[3]).T)
     return dX
@@ -137,9 +142,7 @@ def ResizeNearest3DGradient(
     scales = (temporal_scale, height_scale, width_scale)
     t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
     dX = out(X.shape, dY.dtype)
-    planes = xp.matmul(
-        xp.matmul(_chosen(xp, h, X.shape[3]).T, dY), _chosen(xp, w, X.shape[4])
-    )  # (N, C, out T, H, W)
+    planes = xp.matmul(xp.matmul(_chosen(xp, h, X.shape[3]).T, dY), _chosen(xp, w, X.shape[4]))  # (N, C, out T, H, W)
     flat = planes.reshape(*planes.shape[:3], -1)
     dX[...] = xp.matmul(_chosen(xp, t, X.shape[2]).T, flat).reshape(X.shape)
     return dX
@@ -159,7 +162,12 @@ def _bilinear(xp, size, scale):
     return _chosen(xp, low, size) * (1 - share)[:, None] + _chosen(xp, high, size) * share[:, None]
 
 
-@operator("Y", types={"X": "float32", "scales": "float32"}, host="scales", gradient=lambda g: _resize_gradient(g, "UpsampleBilinearGradient"))
+@operator(
+    "Y",
+    types={"X": "float32", "scales": "float32"},
+    host="scales",
+    gradient=lambda g: _resize_gradient(g, "UpsampleBilinearGradient"),
+)
 def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """The image in another size by bilinear interpolation.  X (N, C, H, W)."""
     _positive(height_scale, width_scale)
@@ -180,7 +188,9 @@ def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0
     _four(dY, "the gradient")
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
     if dY.shape[2:] != (rows.shape[0], columns.shape[0]):
-        raise ValueError(f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels")
+        raise ValueError(
+            f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels"
+        )
     dX = out(X.shape, dY.dtype)
     _apply(xp, dY, dX, rows.T, columns.T)
     return dX
@@ -391,7 +401,10 @@ def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
 def _rmac(height, width, scales, overlap):
     """[x1, y1, x2, y2] of the regions of Tolias, Sicre and Jégou, Particular object retrieval, 2016."""
     short, long = min(height, width), max(height, width)
-    best = min(range(2, 8), key=lambda steps: abs((short * short - short * ((long - short) / (steps - 1))) / (short * short) - overlap))
+    best = min(
+        range(2, 8),
+        key=lambda steps: abs((short * short - short * ((long - short) / (steps - 1))) / (short * short) - overlap),
+    )
     more_h = best - 1 if height > width else 0
     more_w = best - 1 if width > height else 0
     regions = []

@@ -38,7 +38,12 @@ for _name, _type, _form, _doc in (
     ("FloatToFused8BitRowwiseQuantized", "float32", EIGHT, "8 bits a value, then scale and bias as floats."),
     ("HalfFloatToFused8BitRowwiseQuantized", "float16", EIGHT, "8 bits a value, then scale and bias as floats."),
     ("FloatToFused8BitRowwiseQuantizedHalfScaleBias", "float32", EIGHT_HALF, "8 bits, scale and bias as half floats."),
-    ("HalfFloatToFused8BitRowwiseQuantizedHalfScaleBias", "float16", EIGHT_HALF, "8 bits, scale and bias as half floats."),
+    (
+        "HalfFloatToFused8BitRowwiseQuantizedHalfScaleBias",
+        "float16",
+        EIGHT_HALF,
+        "8 bits, scale and bias as half floats.",
+    ),
     ("FloatToFused4BitRowwiseQuantized", "float32", FOUR, "4 bits a value, then scale and bias as half floats."),
     ("HalfToFused4BitRowwiseQuantized", "float16", FOUR, "4 bits a value, then scale and bias as half floats."),
     ("FloatToFused2BitRowwiseQuantized", "float32", TWO, "2 bits a value, then scale and bias as half floats."),
@@ -49,7 +54,12 @@ for _name, _type, _form, _doc in (
     ("HalfToFused2BitFakeRowwiseQuantized", "float16", TWO_FAKE, "2 bits of a byte a value, then scale and bias."),
 ):
     _record = operator(
-        "output", name=_name, types=_type, infer=_infer_packed(_form), gradient=NO_GRADIENT, doc=f"Quantise rows: {_doc}"
+        "output",
+        name=_name,
+        types=_type,
+        infer=_infer_packed(_form),
+        gradient=NO_GRADIENT,
+        doc=f"Quantise rows: {_doc}",
     )(_quantiser(_form))
     if _form.bits < 8:
         _record.engine("GREEDY")(_quantiser(_form, search=True))
@@ -390,11 +400,19 @@ def _decode_gradient(g):
 _CODES = "uint8 uint16 int32"
 
 
-@operator("decoded*", num_inputs=(2, 2**31 - 1), num_outputs=(1, 2**31 - 1), types={"codebook": "float32", "codes": _CODES}, gradient=_decode_gradient)
+@operator(
+    "decoded*",
+    num_inputs=(2, 2**31 - 1),
+    num_outputs=(1, 2**31 - 1),
+    types={"codebook": "float32", "codes": _CODES},
+    gradient=_decode_gradient,
+)
 def QuantDecode(xp, codebook, *codes, out):
     """For each tensor of codes the values of the code book."""
     if len(out) != len(codes) or codebook.ndim != 1:
-        raise ValueError(f"{len(codes)} tensors of codes are given for {len(out)} outputs and a code book of {list(codebook.shape)}")
+        raise ValueError(
+            f"{len(codes)} tensors of codes are given for {len(out)} outputs and a code book of {list(codebook.shape)}"
+        )
     made = []
     for code, target in zip(codes, out):
         check_indices(code.reshape(-1), codebook.shape[0])
@@ -414,5 +432,7 @@ def QuantDecodeGradient(xp, codebook, *rest, out):
     half = len(rest) // 2
     for code, gradient in zip(rest[:half], rest[half:]):
         _segments.check_indices(code.reshape(-1), codebook.shape[0])
-        total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype("float32")
+        total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype(
+            "float32"
+        )
     return total

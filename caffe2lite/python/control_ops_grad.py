@@ -204,9 +204,7 @@ def gen_if_gradient(op, g_output):
         raise AssertionError("Expected then subnet in If op")
     parts = {name: _backward(subnet, given) for name, subnet in branches.items() if subnet is not None}
     inputs = op.input[1:]
-    merged = {
-        blob: grad_map[blob] for _, grad_map in parts.values() for blob in inputs if blob in grad_map
-    }
+    merged = {blob: grad_map[blob] for _, grad_map in parts.values() for blob in inputs if blob in grad_map}
     if not any(ops for ops, _ in parts.values()):
         return grad_ops, [None, *(merged.get(blob) for blob in inputs)]
 

@@ -42,9 +42,7 @@ class PatchVisualizer:
         nrows = int(np.ceil(patches.shape[0] / ncols))
         height, width = patches.shape[1:3]
         down, right = height + self.gap, width + self.gap
-        canvas = np.zeros(
-            (down * nrows - self.gap, right * ncols - self.gap, *patches.shape[3:]), dtype=patches.dtype
-        )
+        canvas = np.zeros((down * nrows - self.gap, right * ncols - self.gap, *patches.shape[3:]), dtype=patches.dtype)
         canvas += bg_func(patches).astype(patches.dtype)
         for i, patch in enumerate(patches):
             row, column = divmod(i, ncols)
