@@ -116,7 +116,7 @@ class Instance:
         self.head = self.context if record.stateful else self.device.xp
         self.kwargs = dict(self.args)
         if record.takes_out:
-            self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 else self.outs
+            self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
         self.known: list[Any] | None = None  # the arrays that the last checks were made for
         self.made: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
