@@ -103,7 +103,10 @@ def overlaps_rotated(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray
     found = np.zeros(len(boxes))
     reach = math.hypot(float(box[2]), float(box[3])) / 2
     for i, other in enumerate(boxes):
-        if math.hypot(float(box[0] - other[0]), float(box[1] - other[1])) > reach + math.hypot(*map(float, other[2:4])) / 2:
+        if (
+            math.hypot(float(box[0] - other[0]), float(box[1] - other[1]))
+            > reach + math.hypot(*map(float, other[2:4])) / 2
+        ):
             continue
         theirs = _corners(other)
         points = list(mine)

@@ -8,6 +8,7 @@ from caffe2lite.ops import _boxes
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 
+
 def _host(xp, array):
     """Selection runs on the CPU: what it decides on is small."""
     return array if xp is np else xp.asnumpy(array) if hasattr(xp, "asnumpy") else array.get()
@@ -62,8 +63,8 @@ def _large_enough(boxes, least, height, width, one):
 
 
 def _proposals(
-    xp, scores, bbox_deltas, im_info, anchors, *, spatial_scale: float = 1.0 / 16, pre_nms_topN: int = 6000,  # noqa: N803
-    post_nms_topN: int = 300, nms_thresh: float = 0.7, min_size: float = 16.0, angle_bound_on: bool = True,  # noqa: N803
+    xp, scores, bbox_deltas, im_info, anchors, *, spatial_scale: float = 1.0 / 16, pre_nms_topN: int = 6000,
+    post_nms_topN: int = 300, nms_thresh: float = 0.7, min_size: float = 16.0, angle_bound_on: bool = True,
     angle_bound_lo: int = -90, angle_bound_hi: int = 90, clip_angle_thresh: float = 1.0, legacy_plus_one: bool = True,
     correct_transform_coords: bool = False, out,
 ):  # fmt: skip
@@ -100,7 +101,11 @@ for _name in ("GenerateProposals", "GenerateProposalsCPP"):
     )(_proposals)
 
 
-@operator("box_out roi_batch_splits?", types={"rois": "float32", "deltas": "float32", "im_info": "float32"}, gradient=FORBID_GRADIENT)
+@operator(
+    "box_out roi_batch_splits?",
+    types={"rois": "float32", "deltas": "float32", "im_info": "float32"},
+    gradient=FORBID_GRADIENT,
+)
 def BBoxTransform(
     xp, rois, deltas, im_info, *, weights: list[float] = (1.0, 1.0, 1.0, 1.0), apply_scale: bool = True,
     rotated: bool = False, angle_bound_on: bool = True, angle_bound_lo: int = -90, angle_bound_hi: int = 90,
@@ -249,7 +254,9 @@ def _collect(inputs, low, high, most):
     """The best rois of all levels: (n, 5), by falling score."""
     levels = high - low + 1
     if len(inputs) != 2 * levels:
-        raise ValueError(f"levels {low} to {high} need {levels} tensors of rois and as many of scores, got {len(inputs)}")
+        raise ValueError(
+            f"levels {low} to {high} need {levels} tensors of rois and as many of scores, got {len(inputs)}"
+        )
     rois = np.concatenate([r.reshape(-1, 5) for r in inputs[:levels]])
     scores = np.concatenate([s.reshape(-1) for s in inputs[levels:]])
     if len(rois) != len(scores):
@@ -277,7 +284,7 @@ def _distribute(rois, low, high, scale, level, one):
 @operator("rois rois_fpn* rois_idx_restore", num_inputs=(2, MANY), num_outputs=(3, MANY), gradient=FORBID_GRADIENT)
 def CollectAndDistributeFpnRpnProposals(
     xp, *inputs, roi_canonical_scale: int = 224, roi_canonical_level: int = 4, roi_max_level: int = 5,
-    roi_min_level: int = 2, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000,  # noqa: N803
+    roi_min_level: int = 2, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000,
     legacy_plus_one: bool = True, out,
 ):  # fmt: skip
     """The best rois of all levels, and the same by the level of their size with the permutation that restores them."""
@@ -286,19 +293,34 @@ def CollectAndDistributeFpnRpnProposals(
         rois, roi_min_level, roi_max_level, roi_canonical_scale, roi_canonical_level, int(legacy_plus_one)
     )
     if len(out) != len(parts) + 2:
-        raise ValueError(f"levels {roi_min_level} to {roi_max_level} make {len(parts) + 2} outputs, and {len(out)} are named")
+        raise ValueError(
+            f"levels {roi_min_level} to {roi_max_level} make {len(parts) + 2} outputs, and {len(out)} are named"
+        )
     return tuple(xp.asarray(m) for m in [rois.astype("float32"), *parts, restore])
 
 
 @operator("rois", num_inputs=(2, MANY), gradient=FORBID_GRADIENT)
 def CollectRpnProposals(
-    xp, *inputs, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000, out  # noqa: N803
+    xp,
+    *inputs,
+    rpn_max_level: int = 6,
+    rpn_min_level: int = 2,
+    rpn_post_nms_topN: int = 2000,
+    out,
 ):
     """The best rois of all levels, by falling score."""
-    return xp.asarray(_collect([_host(xp, i) for i in inputs], rpn_min_level, rpn_max_level, rpn_post_nms_topN).astype("float32"))
+    return xp.asarray(
+        _collect([_host(xp, i) for i in inputs], rpn_min_level, rpn_max_level, rpn_post_nms_topN).astype("float32")
+    )
 
 
-@operator("rois_fpn* rois_idx_restore", num_inputs=(1, 1), num_outputs=(2, MANY), types={"rois": "float32"}, gradient=FORBID_GRADIENT)
+@operator(
+    "rois_fpn* rois_idx_restore",
+    num_inputs=(1, 1),
+    num_outputs=(2, MANY),
+    types={"rois": "float32"},
+    gradient=FORBID_GRADIENT,
+)
 def DistributeFpnProposals(
     xp, rois, *, roi_canonical_scale: int = 224, roi_canonical_level: int = 4, roi_max_level: int = 5,
     roi_min_level: int = 2, legacy_plus_one: bool = True, out,
@@ -310,7 +332,9 @@ def DistributeFpnProposals(
         _host(xp, rois), roi_min_level, roi_max_level, roi_canonical_scale, roi_canonical_level, int(legacy_plus_one)
     )
     if len(out) != len(parts) + 1:
-        raise ValueError(f"levels {roi_min_level} to {roi_max_level} make {len(parts) + 1} outputs, and {len(out)} are named")
+        raise ValueError(
+            f"levels {roi_min_level} to {roi_max_level} make {len(parts) + 1} outputs, and {len(out)} are named"
+        )
     return tuple(xp.asarray(m) for m in [*parts, restore])
 
 
@@ -325,7 +349,9 @@ def DistributeFpnProposals(
 def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = False, out):
     """(x, y, score, probability) of each keypoint: the peak of its heat map, refined by a parabola, within the box."""
     if heatmaps.ndim != 4 or boxes.ndim != 2 or boxes.shape[0] != heatmaps.shape[0] or boxes.shape[1] < 4:
-        raise ValueError(f"expected heat maps [R, K, H, W] and boxes [R, 4], got {list(heatmaps.shape)}, {list(boxes.shape)}")
+        raise ValueError(
+            f"expected heat maps [R, K, H, W] and boxes [R, 4], got {list(heatmaps.shape)}, {list(boxes.shape)}"
+        )
     maps, rois = _host(xp, heatmaps).astype("float64"), _host(xp, boxes)
     count, kinds, height, width = maps.shape
     made = np.zeros((count, 4, kinds), "float32")
@@ -365,4 +391,3 @@ def _mirror(i, size):
     if size == 1:
         return 0
     return 1 if i < 0 else size - 2 if i >= size else i
-

@@ -195,7 +195,17 @@ def SigmoidFocalLoss(
 
 @operator("dX", types={"X": "float32", "labels": "int32", "fg_num": "float32", "dloss": "float32"}, infer=like(0))
 def SigmoidFocalLossGradient(
-    xp, X, labels, fg_num, dloss, *, scale: float = 1.0, gamma: float = 2.0, alpha: float = 0.25, num_classes: int = 80, out
+    xp,
+    X,
+    labels,
+    fg_num,
+    dloss,
+    *,
+    scale: float = 1.0,
+    gamma: float = 2.0,
+    alpha: float = 0.25,
+    num_classes: int = 80,
+    out,
 ):
     """The gradient by the logits."""
     x, positive, negative = _focal_terms(xp, X, labels, fg_num, num_classes, alpha)
@@ -236,7 +246,11 @@ def SoftmaxFocalLoss(
     return _scalar(out[0], loss.sum() * scale), P
 
 
-@operator("dX", types={"X": "float32", "labels": "int32", "fg_num": "float32", "P": "float32", "dloss": "float32"}, infer=like(0))
+@operator(
+    "dX",
+    types={"X": "float32", "labels": "int32", "fg_num": "float32", "P": "float32", "dloss": "float32"},
+    infer=like(0),
+)
 def SoftmaxFocalLossGradient(
     xp, X, labels, fg_num, P, dloss, *, scale: float = 1.0, gamma: float = 2.0, alpha: float = 0.25,
     num_classes: int = 81, out,
@@ -308,7 +322,9 @@ def SampleAsGradient(xp, X, L, dY, *, out):
     return d
 
 
-@operator("C", types={"A": "float32 int32"}, anywhere="B", gradient=single("SpatialNarrowAsGradient", "I0 I1 GO0 -> GI0"))
+@operator(
+    "C", types={"A": "float32 int32"}, anywhere="B", gradient=single("SpatialNarrowAsGradient", "I0 I1 GO0 -> GI0")
+)
 def SpatialNarrowAs(xp, A, B, *, out):
     """The top left part of A that is as high and wide as B."""
     if A.ndim not in (3, 4) or B.ndim != 4 or A.shape[-2] < B.shape[2] or A.shape[-1] < B.shape[3]:
@@ -360,15 +376,18 @@ def UpsampleNearestGradient(xp, X, dY, *, scale: int = 2, out):
 def _ps_bins(box, spatial_scale, group):
     """(rows, columns) of each of group × group parts of a roi, in whole pixels."""
 
-
     x1, y1 = (math.floor(float(v) + 0.5) * spatial_scale for v in box[:2])
     x2, y2 = ((math.floor(float(v) + 0.5) + 1.0) * spatial_scale for v in box[2:4])
     w, h = max(x2 - x1, 0.1) / group, max(y2 - y1, 0.1) / group
-    edges = lambda start, step: [(math.floor(i * step + start), math.ceil((i + 1) * step + start)) for i in range(group)]
+    edges = lambda start, step: [
+        (math.floor(i * step + start), math.ceil((i + 1) * step + start)) for i in range(group)
+    ]
     return edges(y1, h), edges(x1, w)
 
 
-@operator("Y mapping", types={"X": "float32", "rois": "float32"}, gradient=single("PSRoIPoolGradient", "I0 I1 O1 GO0 -> GI0"))
+@operator(
+    "Y mapping", types={"X": "float32", "rois": "float32"}, gradient=single("PSRoIPoolGradient", "I0 I1 O1 GO0 -> GI0")
+)
 def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
     """The mean of each part of a roi, each part in channels of its own (Dai et al., R-FCN, 2016)."""
     _check(X, rois, (5,))
@@ -406,14 +425,20 @@ def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, g
     return d
 
 
-@operator("Y argmaxes", types={"X": "float32", "rois": "float32"}, gradient=single("RoIPoolFGradient", "I0 I1 O1 GO0 -> GI0"))
+@operator(
+    "Y argmaxes", types={"X": "float32", "rois": "float32"}, gradient=single("RoIPoolFGradient", "I0 I1 O1 GO0 -> GI0")
+)
 def RoIPoolF(xp, X, rois, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out):
     """As RoIPool for training."""
-    return RoIPool.kernels["", None](xp, X, rois, pooled_h=pooled_h, pooled_w=pooled_w, spatial_scale=spatial_scale, out=out)
+    return RoIPool.kernels["", None](
+        xp, X, rois, pooled_h=pooled_h, pooled_w=pooled_w, spatial_scale=spatial_scale, out=out
+    )
 
 
 @operator("dX", types={"X": "float32", "rois": "float32", "argmaxes": "int32", "dY": "float32"})
-def RoIPoolFGradient(xp, X, rois, argmaxes, dY, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out):
+def RoIPoolFGradient(
+    xp, X, rois, argmaxes, dY, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out
+):
     """As RoIPoolGradient."""
     return RoIPoolGradient.kernels["", None](xp, X, rois, argmaxes, dY, pooled_h=pooled_h, pooled_w=pooled_w, out=out)
 
@@ -439,6 +464,3 @@ def AffineNd(xp, X, scale, bias, *, out):
 def AffineNdGradient(xp, scale, dY, *, out):
     """dX = scale * dY."""
     return xp.multiply(dY, _along_channels(dY, scale), out=out(dY.shape, dY.dtype))
-
-
-

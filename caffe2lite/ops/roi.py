@@ -75,7 +75,12 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
     return _side(y1, h, pooled_h, shape[0], sampling_ratio), _side(x1, w, pooled_w, shape[1], sampling_ratio)
 
 
-@operator("Y", types={"X": "float32", "RoIs": "float32"}, infer=_infer, gradient=single("RoIAlignGradient", "I0 I1 GO0 -> GI0"))
+@operator(
+    "Y",
+    types={"X": "float32", "RoIs": "float32"},
+    infer=_infer,
+    gradient=single("RoIAlignGradient", "I0 I1 GO0 -> GI0"),
+)
 def RoIAlign(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
@@ -83,7 +88,12 @@ def RoIAlign(
     """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi (He et al., Mask R-CNN, 2017)."""
     _check(X, RoIs, (4, 5), order)
     x = X if order == "NCHW" else X.transpose(0, 3, 1, 2)
-    Y = out(_infer({"order": order, "pooled_h": pooled_h, "pooled_w": pooled_w}, [Spec(X.shape), Spec(RoIs.shape)])[0].shape, X.dtype)
+    Y = out(
+        _infer({"order": order, "pooled_h": pooled_h, "pooled_w": pooled_w}, [Spec(X.shape), Spec(RoIs.shape)])[
+            0
+        ].shape,
+        X.dtype,
+    )
     y = Y if order == "NCHW" else Y.transpose(0, 3, 1, 2)
     for r, roi in enumerate(_on_host(RoIs)):
         image, box = _image(roi, 4, x.shape[0])
@@ -108,7 +118,9 @@ def RoIAlignGradient(
         )  # fmt: skip
         return dX
     if dY.shape != (RoIs.shape[0], X.shape[1], pooled_h, pooled_w):
-        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {[RoIs.shape[0], X.shape[1], pooled_h, pooled_w]}")
+        raise ValueError(
+            f"the gradient has the shape {list(dY.shape)}; expected {[RoIs.shape[0], X.shape[1], pooled_h, pooled_w]}"
+        )
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     for r, roi in enumerate(_on_host(RoIs)):
@@ -150,7 +162,12 @@ def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_rat
     return pixels, weights.astype(np.float32)
 
 
-@operator("Y", types={"X": "float32", "RoIs": "float32"}, infer=_infer, gradient=single("RoIAlignRotatedGradient", "I0 I1 GO0 -> GI0"))
+@operator(
+    "Y",
+    types={"X": "float32", "RoIs": "float32"},
+    infer=_infer,
+    gradient=single("RoIAlignRotatedGradient", "I0 I1 GO0 -> GI0"),
+)
 def RoIAlignRotated(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
@@ -158,7 +175,12 @@ def RoIAlignRotated(
     """RoIAlign for rois (image, x, y, w, h, degrees) (Ma et al., Rotation Region Proposals, 2018)."""
     _check(X, RoIs, (5, 6), order)
     x = X if order == "NCHW" else X.transpose(0, 3, 1, 2)
-    Y = out(_infer({"order": order, "pooled_h": pooled_h, "pooled_w": pooled_w}, [Spec(X.shape), Spec(RoIs.shape)])[0].shape, X.dtype)
+    Y = out(
+        _infer({"order": order, "pooled_h": pooled_h, "pooled_w": pooled_w}, [Spec(X.shape), Spec(RoIs.shape)])[
+            0
+        ].shape,
+        X.dtype,
+    )
     y = Y if order == "NCHW" else Y.transpose(0, 3, 1, 2)
     for r, roi in enumerate(_on_host(RoIs)):
         image, box = _image(roi, 5, x.shape[0])
@@ -228,7 +250,9 @@ def RoIPool(
     if order != "NCHW":
         raise ValueError("RoIPool takes the order NCHW only")
     if len(out) != (1 if is_test else 2):
-        raise ValueError(f"with is_test={int(bool(is_test))} there {'is one output' if is_test else 'are two outputs'}, {len(out)} are named")
+        raise ValueError(
+            f"with is_test={int(bool(is_test))} there {'is one output' if is_test else 'are two outputs'}, {len(out)} are named"
+        )
     shape = (rois.shape[0], X.shape[1], pooled_h, pooled_w)
     Y = out[0](shape, X.dtype)
     argmax = None if is_test else out[1](shape, "int32")
@@ -252,7 +276,17 @@ def RoIPool(
 
 @operator("dX", types={"X": "float32", "rois": "float32", "argmaxes": "int32", "dY": "float32"})
 def RoIPoolGradient(
-    xp, X, rois, argmaxes, dY, *, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out
+    xp,
+    X,
+    rois,
+    argmaxes,
+    dY,
+    *,
+    order: str = "NCHW",
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    spatial_scale: float = 1.0,
+    out,
 ):
     """The gradient goes to the pixel that each maximum was."""
     _check(X, rois, (5,), order)
@@ -267,10 +301,14 @@ def RoIPoolGradient(
         there = at >= 0
         places = (xp.arange(channels).reshape(-1, 1) * size + xp.maximum(at, 0)).reshape(-1)
         weights = xp.where(there, dY[r].reshape(channels, -1), 0).reshape(-1)
-        dX[image] += xp.bincount(places, weights=weights, minlength=channels * size).reshape(X.shape[1:]).astype(dX.dtype)
+        dX[image] += (
+            xp.bincount(places, weights=weights, minlength=channels * size).reshape(X.shape[1:]).astype(dX.dtype)
+        )
     return dX
 
 
 @RoIPoolGradient.engine(device=CPU)
 def _no_kernel(xp, X, rois, argmaxes, dY, *, out):
-    raise ValueError("Caffe2 has no RoIPoolGradient for the CPU: run it on a GPU, which may be emulated, or use RoIAlign")
+    raise ValueError(
+        "Caffe2 has no RoIPoolGradient for the CPU: run it on a GPU, which may be emulated, or use RoIAlign"
+    )

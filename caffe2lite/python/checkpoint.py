@@ -232,9 +232,7 @@ class CheckpointManager(_ManagerBase):
         logger.info("Saving to %s", self._current_db_name)
 
         def add_op():
-            ops.Save(
-                self.blob_list(), [], db=self._current_db_name, db_type=self._db_type, absolute_path=True
-            )
+            ops.Save(self.blob_list(), [], db=self._current_db_name, db_type=self._db_type, absolute_path=True)
 
         return self._timed_task("checkpoint_save", add_op)
 
@@ -348,9 +346,7 @@ class JobRunner:
         if from_scratch:
             session.run(self.job.init_group)
         if manager:
-            session.run(
-                manager.init(self.job.nodes_to_checkpoint(), retrieve_from_epoch=self.resume_from_epoch)
-            )
+            session.run(manager.init(self.job.nodes_to_checkpoint(), retrieve_from_epoch=self.resume_from_epoch))
             if from_scratch:
                 self.save_checkpoints(0, session)
             else:
@@ -381,9 +377,7 @@ class JobRunner:
         """Load the named blobs of all nodes from their checkpoints; whether all of these exist."""
         if not self.checkpoint_manager:
             raise Exception("Checkpoint manager is None")
-        result = self.checkpoint_manager.load_blobs_locally(
-            self.job.nodes_to_checkpoint(), blob_names, epoch, session
-        )
+        result = self.checkpoint_manager.load_blobs_locally(self.job.nodes_to_checkpoint(), blob_names, epoch, session)
         self.checkpoint_manager.report_checkpoint_stats("checkpoint_partial_load")
         return result
 

@@ -21,9 +21,7 @@ class _DatasetReader(Reader):
 
     def setup_ex(self, init_net, exit_net):
         if self.cursor is None:
-            self.cursor = init_net.CreateTreeCursor(
-                [], init_net.NextScopedBlob(self.name), fields=self.dataset.fields
-            )
+            self.cursor = init_net.CreateTreeCursor([], init_net.NextScopedBlob(self.name), fields=self.dataset.fields)
 
     def _columns(self):
         if not self.cursor:
