@@ -1,0 +1,135 @@
+"""MPI_COMM_WORLD, however it was started, and its end.
+
+Started by a launcher (mpirun, srun) MPI finds the others itself.  Started by hand, processes meet in a store first.
+Once a collective has missed its deadline, the world is dead: a peer is gone, and MPI has no way to go on without it.
+Then nothing waits for MPI any more, not even the end of the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import threading
+from typing import Any
+
+from caffe2lite.distributed import handshake, pmi
+from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, Store
+
+_LAUNCHER_VARIABLES = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+_FINALIZE_SECONDS = 5.0
+
+
+class WorldError(RuntimeError):
+    """Processes that cannot talk to each other, or no longer."""
+
+
+class World:
+    """The processes of this run.  `rank_of[shard]` is the MPI rank of a shard."""
+
+    def __init__(self, mpi: Any, manager: pmi.Manager | None) -> None:
+        self.mpi = mpi
+        self.comm = mpi.COMM_WORLD
+        self.manager = manager
+        self.broken = ""  # why the world is dead
+        self.kept: list[Any] = []  # buffers of requests that never came to an end
+
+    def declare_dead(self, why: str) -> None:
+        """No collective may be started any more, and the process must not wait for MPI when it ends."""
+        self.broken = self.broken or why
+
+
+_world: World | None = None
+_lock = threading.Lock()
+
+
+def launched() -> bool:
+    """Whether this process was started by an MPI launcher."""
+    return any(v in os.environ for v in _LAUNCHER_VARIABLES)
+
+
+def get(store: Store | None, rank: int, size: int, timeout: float = DEFAULT_TIMEOUT) -> World:
+    """The world, which the first call starts: by the launcher, or over the store."""
+    global _world
+    with _lock:
+        if _world is None:
+            _world = _launched() if launched() else _by_hand(store, rank, size, timeout)
+        return _world
+
+
+def current() -> World | None:
+    """The world, None where there is none yet."""
+    return _world
+
+
+def _import_mpi(initialize: bool) -> Any:
+    try:
+        import mpi4py
+    except ImportError:
+        raise WorldError("several shards need MPI: pip install 'caffe2lite[mpi]'") from None
+    mpi4py.rc.initialize = initialize
+    mpi4py.rc.finalize = False
+    mpi4py.rc.threads = True
+    mpi4py.rc.thread_level = "multiple"
+    from mpi4py import MPI
+
+    return MPI
+
+
+def _launched() -> World:
+    MPI = _import_mpi(initialize=True)  # noqa: N806 - mpi4py's own name
+    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
+    world = World(MPI, None)
+    atexit.register(_end_launched, world)
+    return world
+
+
+def _end_launched(world: World) -> None:
+    if world.broken:
+        # MPI_Finalize would wait for the dead; the launcher ends the others when one leaves without it.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+    if not world.mpi.Is_finalized():
+        world.mpi.Finalize()
+
+
+def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World:
+    if store is None:
+        raise WorldError(
+            f"{size} shards have no way to meet: start them by mpirun or srun, or give the rendezvous a kv_handler "
+            f"(FileStoreHandlerCreate, RedisStoreHandlerCreate)"
+        )
+    MPI = _import_mpi(initialize=False)  # noqa: N806
+    session = handshake.meet(store, "caffe2lite", rank, size, timeout)
+    manager = pmi.Manager(store, session, rank, timeout)
+    manager.start()
+    os.environ.update(manager.environment)
+    library = ctypes.CDLL("libmpi.so.12")  # loaded by mpi4py; its own Init would keep the thread above from answering
+    provided = ctypes.c_int()
+    done: list[int] = []
+    starter = threading.Thread(
+        target=lambda: done.append(library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(provided))),
+        daemon=True,
+    )
+    starter.start()
+    starter.join(timeout)
+    for name in manager.environment:
+        os.environ.pop(name, None)
+    if not done or done[0] or manager.error:
+        atexit.register(manager.say_goodbye)
+        raise WorldError(f"MPI did not start within {timeout:g} s: {manager.error or 'a peer does not answer'}")
+    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
+    world = World(MPI, manager)
+    atexit.register(_end_by_hand, world, library)
+    return world
+
+
+def _end_by_hand(world: World, library: Any) -> None:
+    assert world.manager is not None
+    if not world.broken:
+        ender = threading.Thread(target=library.MPI_Finalize, daemon=True)  # a ctypes call lets the manager answer
+        ender.start()
+        ender.join(_FINALIZE_SECONDS)
+    world.manager.say_goodbye()

@@ -1,0 +1,234 @@
+"""Collectives between shards.  engine= GLOO, MPI and NCCL all name these operators.
+
+Several blobs in one operator are the blobs of this shard's devices: the first one takes part for all of them, and
+they get the same result.  All are written in place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caffe2lite.distributed import collective
+from caffe2lite.ops.objects import Object
+from caffe2lite.ops.registry import MANY, operator
+
+_IN_PLACE = [(i + 1, i) for i in range(64)]
+_DEFAULT_TIMEOUT_MS = 30_000
+
+
+class CommonWorldBlob(Object):
+    """A common world in a blob."""
+
+    type_name = "std::shared_ptr<gloo::Context>"
+
+    def __init__(self, world: collective.CommonWorld) -> None:
+        self.world = world
+
+
+@operator("comm_world", stateful=True, blocking=True, num_inputs=(0, 1), num_outputs=(1, 1))
+def CreateCommonWorld(
+    ctx, kv_handler=None, *, size: int = -1, rank: int = -1, timeout_ms: int = _DEFAULT_TIMEOUT_MS,
+    mpi_rendezvous: bool = False, transport: str = "", interface: str = "", status_blob: str = "",
+):  # fmt: skip
+    """A world of `size` shards, of which this one is `rank`; kv_handler is where shards meet that no launcher started."""
+    if size < 0 or rank < 0:
+        from caffe2lite.distributed import world
+
+        started = world.get(None, 0, 2, timeout_ms / 1000)
+        size, rank = started.comm.Get_size(), started.comm.Get_rank()
+    store = None if kv_handler is None else kv_handler.store
+    return CommonWorldBlob(collective.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000))
+
+
+@operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1))
+def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
+    """Another world of the same shards."""
+    return CommonWorldBlob(existing.world.clone(ctx.op.output[0]))
+
+
+@operator("common_world", stateful=True, num_inputs=(1, 1), num_outputs=(1, 1), mutates={0: 0})
+def DestroyCommonWorld(ctx, common_world):
+    """Close a world: nothing is sent over it any more."""
+    common_world.world.close()
+
+
+def _world(ctx) -> collective.CommonWorld:
+    held = ctx.inputs[0].value
+    if not isinstance(held, CommonWorldBlob):
+        raise ValueError(f"the first input must be a common world (CreateCommonWorld), {ctx.op.input[0]!r} is none")
+    return held.world
+
+
+def _agree(ctx, world, first, **more) -> None:
+    """In the first run of a net the ranks compare what they are about to do."""
+    if world.size == 1 or getattr(ctx.state, "agreed", False):
+        return
+    name = ctx.op.input[1].rsplit("/", 1)[-1] if len(ctx.op.input) > 1 else ""
+    kind = "" if first is None else f" {first.dtype}{list(first.shape)}"
+    extra = "".join(f" {k}={v}" for k, v in more.items())
+    world.compare(f"{ctx.op.type} {name}{kind}{extra}")
+    ctx.state.agreed = True
+
+
+def _on_host(ctx, i: int) -> tuple[np.ndarray, object]:
+    """(host array, the blob's device) of input i; on a real GPU the array is a copy."""
+    blob = ctx.inputs[i]
+    if not blob.is_tensor:
+        raise ValueError(f"blob {ctx.op.input[i]!r} must hold a tensor before it takes part")
+    if blob.value.dtype == object:
+        raise ValueError(f"blob {ctx.op.input[i]!r} holds strings, which cannot be sent")
+    return blob.device.to_host(blob.value), blob.device
+
+
+def _guarded(ctx, action) -> None:
+    """Run a collective; where it fails, no blob keeps half of it."""
+    try:
+        action()
+    except Exception:
+        for blob in ctx.outputs:
+            blob.reset()
+        raise
+
+
+def _share(ctx, host: np.ndarray, count: int) -> None:
+    """All blobs of this shard get the values."""
+    for i in range(1, count):
+        blob = ctx.inputs[i]
+        view = blob.value
+        if view.shape != host.shape or view.dtype != host.dtype:
+            raise ValueError(
+                f"blobs of one operator must be alike: {ctx.op.input[i]!r} is {view.dtype}{list(view.shape)}, "
+                f"{ctx.op.input[1]!r} is {host.dtype}{list(host.shape)}"
+            )
+        if blob.device.to_host(view) is not host:
+            blob.device.copy(view, host)
+
+
+@operator(
+    "X*", stateful=True, blocking=True, peer="any", anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_IN_PLACE
+)
+def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
+    """The first blob of shard `root` comes to all blobs of all shards."""
+    world = _world(ctx)
+    host, device = _on_host(ctx, 1)
+    _agree(ctx, world, host, root=root)
+    _guarded(ctx, lambda: world.broadcast(host, root))
+    _share(ctx, host, len(ctx.inputs))
+
+
+@operator(
+    "X*", stateful=True, blocking=True, peer="any", anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_IN_PLACE
+)
+def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
+    """The sum of all blobs of all shards comes to all of them."""
+    world = _world(ctx)
+    total = _local_sum(ctx)
+    _agree(ctx, world, total)
+    _guarded(ctx, lambda: world.allreduce(total))
+    _share(ctx, total, len(ctx.inputs))
+
+
+def _local_sum(ctx) -> np.ndarray:
+    """The sum of this shard's blobs, in the memory of the first one where that is the host's."""
+    total, _ = _on_host(ctx, 1)
+    for i in range(2, len(ctx.inputs)):
+        other, _ = _on_host(ctx, i)
+        if other.shape != total.shape or other.dtype != total.dtype:
+            raise ValueError(
+                f"blobs of one operator must be alike: {ctx.op.input[i]!r} is {other.dtype}{list(other.shape)}, "
+                f"{ctx.op.input[1]!r} is {total.dtype}{list(total.shape)}"
+            )
+        np.add(total, other, out=total)
+    return total
+
+
+@operator("Y", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 2), inplace={1: 0})
+def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
+    """The sum over all shards comes to shard `root`; the others' outputs are their own values."""
+    world = _world(ctx)
+    host, device = _on_host(ctx, 1)
+    _agree(ctx, world, host, root=root)
+    work = host.copy()
+    world.reduce(work, root)
+    Y = out(host.shape, host.dtype)
+    device.copy(Y, work)
+    return Y
+
+
+@operator("Y", stateful=True, blocking=True, anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, 1))
+def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
+    """The blobs of all shards, one after the other along axis 0."""
+    world = _world(ctx)
+    arrays = [_on_host(ctx, i)[0] for i in range(1, len(ctx.inputs))]
+    mine = np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+    _agree(ctx, world, mine)
+    rows = mine.shape[0] if mine.ndim else 1
+    result = np.empty((world.size * rows, *mine.shape[1:]), mine.dtype)
+    world.allgather(mine, result)
+    Y = out(result.shape, result.dtype)
+    ctx.device.copy(Y, result)
+    return Y
+
+
+@operator(
+    "X*", stateful=True, blocking=True, anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_IN_PLACE
+)
+def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
+    """The sum over all shards; each blob begins with this shard's part of it."""
+    world = _world(ctx)
+    total = _local_sum(ctx)
+    _agree(ctx, world, total)
+    if total.size % world.size:
+        raise ValueError(f"{total.size} elements cannot be divided among {world.size} shards")
+    _guarded(ctx, lambda: world.allreduce(total))
+    part = total.size // world.size
+    flat = total.reshape(-1)
+    flat[:part] = flat[world.rank * part : (world.rank + 1) * part].copy()
+    _share(ctx, total, len(ctx.inputs))
+
+
+@operator("", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(0, MANY))
+def Barrier(ctx, comm_world, *, timeout_ms: int = 0, status_blob: str = ""):
+    """Wait until all shards are here."""
+    world = _world(ctx)
+    _agree(ctx, world, None)
+    world.barrier()
+
+
+def _number(blob_value, default: int) -> int:
+    return default if blob_value is None else int(blob_value.reshape(-1)[0])
+
+
+@operator("", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 4), num_outputs=(0, 0))
+def SendTensor(ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False):
+    """Send a tensor to a shard; without raw_buffer its shape and type go before it."""
+    world = _world(ctx)
+    host, _ = _on_host(ctx, 1)
+    to, label = _number(dst_blob, dst), _number(tag_blob, tag)
+    if not 0 <= to < world.size:
+        raise ValueError(f"dst must be a rank within 0 to {world.size - 1}, got {to}")
+    if not raw_buffer:
+        head = np.array([host.dtype.num, host.ndim, *host.shape, *[0] * (14 - host.ndim)], np.int64)
+        world.send(head, to, label)
+    world.send(np.ascontiguousarray(host), to, label)
+
+
+@operator("Y src tag", stateful=True, blocking=True, num_inputs=(2, 4), num_outputs=(3, 3), mutates={1: 0}, host="src tag")
+def ReceiveTensor(ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False):
+    """Receive a tensor, and who has sent it under which tag."""
+    world = _world(ctx)
+    source, label = _number(src_blob, src), _number(tag_blob, tag)
+    blob = ctx.outputs[0]
+    if not raw_buffer:
+        head = np.empty(16, np.int64)
+        source, label = world.receive(head, source, label)
+        kinds = {np.dtype(k).num: np.dtype(k) for k in ("f4", "f8", "f2", "i4", "i8", "i1", "i2", "u1", "u2", "?")}
+        if int(head[0]) not in kinds or not 0 <= head[1] <= 14:
+            raise ValueError("what was received is no tensor's head: the sender must use the same raw_buffer")
+        blob.resize(tuple(int(d) for d in head[2 : 2 + int(head[1])]), kinds[int(head[0])], ctx.device)
+    host = blob.device.to_host(blob.value)
+    source, label = world.receive(host, source, label)
+    if blob.device.to_host(blob.value) is not host:
+        blob.device.copy(blob.value, host)
+    for output, number in ((ctx.outputs[1], source), (ctx.outputs[2], label)):
+        output.resize((1,), np.int32)[...] = number
