@@ -237,14 +237,12 @@ def BuildUniqueMutexIter(init_net, net, iter=None, iter_mutex=None, iter_val=0):
     iter = OPTIMIZER_ITERATION_NAME if iter is None else iter
     iter_mutex = ITERATION_MUTEX_NAME if iter_mutex is None else iter_mutex
     on_cpu = core.DeviceOption(caffe2_pb2.CPU, extra_info=["device_type_override:cpu"])
+    if init_net.BlobIsDefined(iter):  # the net that made it counts
+        return init_net.GetBlobRef(iter)
     with core.DeviceScope(on_cpu):
-        if not init_net.BlobIsDefined(iter):
-            iteration = init_net.ConstantFill([], iter, shape=[1], value=iter_val, dtype=core.DataType.INT64)
-            mutex = init_net.CreateMutex([], [iter_mutex])
-            net.AddExternalInput(mutex)
-        else:
-            iteration = core.BlobReference(iter)
-            mutex = core.BlobReference(iter_mutex)
+        iteration = init_net.ConstantFill([], iter, shape=[1], value=iter_val, dtype=core.DataType.INT64)
+        mutex = init_net.CreateMutex([], [iter_mutex])
+        net.AddExternalInput(mutex)
         net.AtomicIter([mutex, iteration], [iteration])
     return iteration
 
