@@ -15,6 +15,7 @@ from caffe2lite.engine import (
     graph,  # noqa: F401 - registers the net types
     gradients,
     inference,
+    memonger,
     observers,
     python_op,
     serialize,
@@ -338,6 +339,19 @@ def infer_op_input_output_device(op_def: Any) -> tuple[list[bytes], list[bytes]]
 def get_operator_cost(op_def: Any, input_names: Any = ()) -> tuple[int, int, int]:
     """(FLOPs, bytes written, bytes read) of an operator on the workspace's blobs."""
     return inference.operator_cost(message(caffe2_pb2.OperatorDef, op_def), _ws)
+
+
+def memonger_compute_blob_recycling_for_dag(
+    net: Any, heads: Any, op_indices: Any, shareable: Any, namescope: Any, dont_share: Any, shapes: Any
+) -> bytes:
+    """A NetDef in which the shareable blobs share storage (see engine.memonger)."""
+    parsed = message(caffe2_pb2.NetDef, net)
+    return memonger.share_blobs(parsed, op_indices, shareable, namescope, dont_share, shapes).SerializeToString()
+
+
+def memonger_optimize_inference_net(net: Any, static_blobs: Any) -> bytes:
+    """A NetDef that runs in order, in which all but the static blobs share storage."""
+    return memonger.share_in_order(message(caffe2_pb2.NetDef, net), static_blobs).SerializeToString()
 
 
 # ---- engines, observers, Python operators, databases ---------------------------------------------------------------

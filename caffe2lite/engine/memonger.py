@@ -1,0 +1,184 @@
+"""Sharing of blobs in a NetDef: an output takes over a blob that is no longer needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.schema import OpSchema
+from caffe2lite.proto import caffe2_pb2
+
+
+def _ancestors(net: Any) -> list[int]:
+    """For each operator the operators that have run before it in any order that keeps the net's meaning, as bits."""
+    before: list[int] = []
+    writer: dict[str, int] = {}
+    readers: dict[str, list[int]] = {}
+    for i, op in enumerate(net.op):
+        parents = {writer[b] for b in (*op.input, *op.control_input) if b in writer}
+        for blob in op.output:
+            parents.update(readers.get(blob, ()))
+            if blob in writer:
+                parents.add(writer[blob])
+        bits = 0
+        for parent in parents:
+            bits |= before[parent] | 1 << parent
+        before.append(bits)
+        for blob in op.input:
+            readers.setdefault(blob, []).append(i)
+        for blob in op.output:
+            writer[blob] = i
+            readers[blob] = []
+    return before
+
+
+def _nested(net: Any) -> set[str]:
+    """Blobs that nets in arguments mention, other than those of recurrent networks, which are renamed along."""
+    names: set[str] = set()
+    for op in net.op:
+        if op.type.startswith("RecurrentNetwork"):
+            continue
+        for argument in op.arg:
+            inner = [*argument.nets, *([argument.n] if argument.HasField("n") else [])]
+            for subnet in inner:
+                for inner_op in subnet.op:
+                    names.update(inner_op.input, inner_op.output)
+                names |= _nested(subnet)
+    return names
+
+
+def _check_enforced_inplace(net: Any) -> None:
+    for op in net.op:
+        schema = OpSchema.get(op.type)
+        if schema is None:
+            continue
+        for i, blob in enumerate(op.input):
+            for o, output in enumerate(op.output):
+                if blob != output and schema.inplace_enforced(i, o):
+                    raise EngineError(f"{op.type} works in place: its input {blob!r} and output {output!r} must be one blob")
+
+
+def _place(op: Any) -> tuple[int, int]:
+    """Where the outputs of an operator live."""
+    if op.type == "CopyGPUToCPU":
+        return 0, 0
+    return op.device_option.device_type, op.device_option.device_id
+
+
+def _text(name: Any) -> str:
+    return name.decode("utf-8") if isinstance(name, bytes) else str(name)
+
+
+def share_blobs(
+    net: Any,
+    op_indices: Iterable[int],
+    shareable: Iterable[Any],
+    namescope: Any = "",
+    dont_share: Iterable[Any] = (),
+    shapes: Mapping[Any, Any] | None = None,
+) -> Any:
+    """A copy of `net` in which outputs of the operators `op_indices` share blobs, safely even on parallel executors.
+
+    Only blobs in `shareable` take part. A blob is taken over once every operator that touches it is sure to have run;
+    of several, the one whose size comes nearest (with `shapes`), or that was shared most.
+    """
+    _check_enforced_inplace(net)
+    chosen = set(op_indices)
+    allowed = {_text(b) for b in shareable} - {_text(b) for b in dont_share} - _nested(net)
+    before = _ancestors(net)
+    touched: dict[str, int] = {}  # blob -> the operators that touch it, as bits
+    first: dict[str, int] = {}
+    for i, op in enumerate(net.op):
+        for blob in (*op.input, *op.output):
+            touched[blob] = touched.get(blob, 0) | 1 << i
+            first.setdefault(blob, i)
+        if i not in chosen:
+            allowed.difference_update(op.output)
+    sizes = {}
+    for name, dims in (shapes or {}).items():
+        size = 1
+        for d in dims:
+            size *= int(d)
+        sizes[_text(name)] = size
+
+    groups: list[dict[str, Any]] = []
+    group_of: dict[str, dict[str, Any]] = {}
+    for i in sorted(chosen):
+        op = net.op[i]
+        for blob in dict.fromkeys(op.output):
+            if blob not in allowed or first[blob] != i or blob in op.input:
+                continue
+            free = [g for g in groups if g["place"] == _place(op) and not g["bits"] & ~before[i]]
+            if free and sizes:
+                size = sizes.get(blob, 0)
+                group = min(free, key=lambda g: abs(g["size"] - size))
+            elif free:
+                group = max(free, key=lambda g: len(g["blobs"]))
+            else:
+                group = {"place": _place(op), "bits": 0, "size": 0, "blobs": []}
+                groups.append(group)
+            group["bits"] |= touched[blob]
+            group["size"] = max(group["size"], sizes.get(blob, 0))
+            group["blobs"].append(blob)
+            group_of[blob] = group
+
+    names: dict[str, str] = {}
+    shared = [g for g in groups if len(g["blobs"]) > 1]
+    for number, group in enumerate(shared):
+        names.update(dict.fromkeys(group["blobs"], f"{_text(namescope)}__m{number}_shared"))
+    return _renamed(net, names)
+
+
+def _renamed(net: Any, names: Mapping[str, str]) -> Any:
+    made = caffe2_pb2.NetDef()
+    made.CopyFrom(net)
+    _rename_operators(made, names)
+    return made
+
+
+def _rename(blobs: Any, names: Mapping[str, str]) -> None:
+    for i, blob in enumerate(blobs):
+        if blob in names:
+            blobs[i] = names[blob]
+
+
+def _rename_operators(net: Any, names: Mapping[str, str]) -> None:
+    for op in net.op:
+        if op.type.startswith("RecurrentNetwork"):
+            for argument in op.arg:
+                if argument.name in ("step_net", "backward_step_net") and argument.HasField("n"):
+                    _rename_operators(argument.n, names)
+                    _rename(argument.n.external_input, names)
+                    _rename(argument.n.external_output, names)
+        _rename(op.input, names)
+        _rename(op.output, names)
+
+
+def share_in_order(net: Any, static_blobs: Iterable[Any]) -> Any:
+    """A copy of `net`, which runs in order, in which all blobs but `static_blobs` share storage where they can."""
+    if net.type not in ("", "simple") or any(op.type == "RecurrentNetwork" for op in net.op):
+        return net
+    static = {_text(b) for b in static_blobs}
+    last: dict[str, int] = {}
+    first: dict[str, int] = {}
+    made_here: set[str] = set()
+    for i, op in enumerate(net.op):
+        for blob in op.input:
+            last[blob] = i
+            first.setdefault(blob, i)
+        for blob in op.output:
+            last[blob] = i
+            if blob not in first:
+                made_here.add(blob)
+            first.setdefault(blob, i)
+    shareable = made_here - static - set(net.external_output) - _nested(net)
+    names: dict[str, str] = {}
+    free: list[str] = []
+    for i, op in enumerate(net.op):
+        for blob in dict.fromkeys(op.output):
+            if first[blob] == i and blob in shareable and free:
+                names[blob] = free.pop()
+        done = dict.fromkeys(b for b in (*op.input, *op.output) if last[b] == i and b in shareable)
+        free.extend(names.get(b, b) for b in done)
+    return _renamed(net, names)
