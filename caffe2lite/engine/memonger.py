@@ -56,7 +56,9 @@ def _check_enforced_inplace(net: Any) -> None:
         for i, blob in enumerate(op.input):
             for o, output in enumerate(op.output):
                 if blob != output and schema.inplace_enforced(i, o):
-                    raise EngineError(f"{op.type} works in place: its input {blob!r} and output {output!r} must be one blob")
+                    raise EngineError(
+                        f"{op.type} works in place: its input {blob!r} and output {output!r} must be one blob"
+                    )
 
 
 def _place(op: Any) -> tuple[int, int]:
@@ -80,8 +82,9 @@ def share_blobs(
 ) -> Any:
     """A copy of `net` in which outputs of the operators `op_indices` share blobs, safely even on parallel executors.
 
-    Only blobs in `shareable` take part. A blob is taken over once every operator that touches it is sure to have run;
-    of several, the one whose size comes nearest (with `shapes`), or that was shared most.
+    Only blobs in `shareable` take part; those that other operators write can be taken over, and keep their name. A blob
+    is taken over once every operator that touches it is sure to have run; of several, the one whose size comes nearest
+    (with `shapes`), or that was shared most.
     """
     _check_enforced_inplace(net)
     chosen = set(op_indices)
@@ -93,8 +96,6 @@ def share_blobs(
         for blob in (*op.input, *op.output):
             touched[blob] = touched.get(blob, 0) | 1 << i
             first.setdefault(blob, i)
-        if i not in chosen:
-            allowed.difference_update(op.output)
     sizes = {}
     for name, dims in (shapes or {}).items():
         size = 1
@@ -103,9 +104,14 @@ def share_blobs(
         sizes[_text(name)] = size
 
     groups: list[dict[str, Any]] = []
-    group_of: dict[str, dict[str, Any]] = {}
-    for i in sorted(chosen):
-        op = net.op[i]
+    for i, op in enumerate(net.op):
+        if i not in chosen:
+            for blob in dict.fromkeys(op.output):
+                if blob in allowed and first[blob] == i:
+                    size = sizes.get(blob, 0)
+                    group = {"place": _place(op), "bits": touched[blob], "size": size, "blobs": [blob], "name": blob}
+                    groups.append(group)
+            continue
         for blob in dict.fromkeys(op.output):
             if blob not in allowed or first[blob] != i or blob in op.input:
                 continue
@@ -116,17 +122,20 @@ def share_blobs(
             elif free:
                 group = max(free, key=lambda g: len(g["blobs"]))
             else:
-                group = {"place": _place(op), "bits": 0, "size": 0, "blobs": []}
+                group = {"place": _place(op), "bits": 0, "size": 0, "blobs": [], "name": None}
                 groups.append(group)
             group["bits"] |= touched[blob]
             group["size"] = max(group["size"], sizes.get(blob, 0))
             group["blobs"].append(blob)
-            group_of[blob] = group
 
     names: dict[str, str] = {}
-    shared = [g for g in groups if len(g["blobs"]) > 1]
-    for number, group in enumerate(shared):
-        names.update(dict.fromkeys(group["blobs"], f"{_text(namescope)}__m{number}_shared"))
+    number = 0
+    for group in groups:
+        if len(group["blobs"]) > 1:
+            if group["name"] is None:
+                group["name"] = f"{_text(namescope)}__m{number}_shared"
+                number += 1
+            names.update(dict.fromkeys(group["blobs"], group["name"]))
     return _renamed(net, names)
 
 

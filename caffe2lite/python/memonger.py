@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import itertools
 import logging
 
 import numpy as np
@@ -64,8 +65,6 @@ def share_grad_blobs(
                 activations.append(blob)
     activations = set(activations[:-2]) if share_activations else set()
     op_indices = [i for i, op in enumerate(proto.op) if any(map(is_grad_blob, (*op.input, *op.output)))]
-    if share_activations:
-        op_indices = list(range(len(proto.op)))
     shareable = {
         blob for op in proto.op for blob in (*op.input, *op.output) if is_grad_blob(blob) or blob in activations
     }
@@ -137,7 +136,8 @@ def estimate_memory_usage(protos, shapes, types, devicescope):
 def release_blobs_when_used(netproto, dont_free_blobs, selector_fun=None):
     """A NetDef that frees each intermediate blob after its last use.
 
-    Blobs of Alias operators, external outputs, `dont_free_blobs` and those for which `selector_fun(blob)` is false stay.
+    Blobs of Alias operators, external outputs, `dont_free_blobs` and those for which `selector_fun(blob)` is false
+    stay.
     """
     netproto = copy.deepcopy(netproto)
     read, releasable, aliased = set(), set(), set()
@@ -184,18 +184,25 @@ def compute_interference_graph(ops):
 
 
 def topological_sort_traversal(g):
-    """The operators in an order that respects the graph."""
-    import networkx
-
-    return networkx.topological_sort(g)
+    """The operators in an order that respects the graph: the last of them and what it needs come as late as can be."""
+    order, seen = [], set()
+    for start in g:
+        pending = [(start, False)]
+        while pending:
+            node, done = pending.pop()
+            if done:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                pending.append((node, True))
+                pending.extend((child, False) for child in reversed(list(g.successors(node))) if child not in seen)
+    return order[::-1]
 
 
 def topological_sort_traversal_longest_path(g):
     """Such an order in which operators far from the end come first, so that blobs live shorter."""
-    import networkx
-
     distance = {}
-    for node in reversed(list(networkx.topological_sort(g))):
+    for node in reversed(topological_sort_traversal(g)):
         distance[node] = max((distance[child] + 1 for child in g.successors(node)), default=0)
     waiting = {node: len(list(g.predecessors(node))) for node in g}
     order = []
@@ -342,7 +349,7 @@ def compute_assignments(ranges, static_blobs, algo):
 def verify_assignments(assignments):
     """Raise AssertionError where two blobs of one assignment are needed at the same time."""
     for assignment in assignments:
-        for (name, before), (next_name, after) in zip(assignment, assignment[1:]):
+        for (name, before), (next_name, after) in itertools.pairwise(assignment):
             if before.used >= after.defined:
                 raise AssertionError(f"{next_name} is written before {name} was used last")
 
