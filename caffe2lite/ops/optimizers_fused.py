@@ -30,7 +30,7 @@ def _spread(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bo
     if rows.shape[1] != width:
         raise ValueError(f"rows of the gradient have {rows.shape[1]} values, those of the parameter {width}")
     if mean:
-        rows = rows / xp.maximum(lengths, 1).astype(grad.dtype)[:, None]
+        rows = rows / xp.asarray([[max(n, 1)] for n in counts], dtype=grad.dtype)
     return ids, xp.repeat(rows, counts, axis=0), param.reshape(param.shape[0], width)
 
 
@@ -93,7 +93,7 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         if weights.size != ids.size:
             raise ValueError(f"one weight for each of {ids.size} indices is needed, found {list(weights.shape)}")
         aux = out[2](weights.shape, weights.dtype)
-        place = xp.arange(ids.size) - xp.repeat(xp.cumsum(lengths) - lengths, lengths.tolist())
+        place = xp.asarray([k for n in lengths.tolist() for k in range(n)], dtype="int64")
         weights = weights.reshape(-1)[place]  # as Caffe2 does: each segment begins with the first weight again
         along = aux.reshape(-1)
         if not approximate:

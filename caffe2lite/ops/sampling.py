@@ -65,7 +65,7 @@ _SPARSE = {"X": "int64", "lengths": "int32"}
 def SparseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replacement_value: int = 0, out):
     """The values of each example, or with probability `ratio` one replacement for all of them."""
     _check(X, lengths, ratio)
-    drop = ctx.rng.random(lengths.size) < ratio
+    drop = ctx.device.to_host(ctx.rng.random(lengths.size)) < ratio
     counts = lengths.copy()
     counts[drop] = 1
     Y, L = out[0]((int(counts.sum()),), "int64"), out[1](lengths.shape, "int32")
