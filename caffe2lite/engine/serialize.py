@@ -179,6 +179,8 @@ def _count(name: str, dims: tuple[int, ...]) -> int:
 def _elements(name: str, tensor: Any, floats: np.ndarray, doubles: np.ndarray, size: int) -> np.ndarray:
     """The numbers of a TensorProto, of the type and number that it says."""
     kind = NUMPY_TYPES.get(tensor.data_type)
+    if tensor.data_type == _T.UNDEFINED and not size:  # a tensor that was made, but never written
+        return np.empty(0, np.float32)
     if kind is None:
         raise EngineError(f"blob {name!r} has the data type {tensor.data_type}, which no tensor here can have")
     if tensor.data_type == _T.FLOAT and tensor.data_format == _T.FMT_BFLOAT16:
