@@ -37,7 +37,10 @@ def _again(files):
     for turn in range(6):
         _restore(workspace, saved)
         if turn == 3 and first is not None:  # another array in the input for one run, which may fail
-            workspace.feed(first, np.zeros((1, 1, 1, 1, 1, 1), saved[first].dtype) if saved[first].dtype != object else saved[first])
+            workspace.feed(
+                first,
+                np.zeros((1, 1, 1, 1, 1, 1), saved[first].dtype) if saved[first].dtype != object else saved[first],
+            )
             try:
                 net.run()
             except Exception:

@@ -1,11 +1,11 @@
 """Communicators between devices, processes and machines.
 
-    stores.py       key-value stores in which processes find each other: a shared folder, Redis
-    handshake.py    agreeing on a fresh run over a store that may hold keys of dead ones
-    pmi.py          MPICH's questions at start-up answered from a store, so that no mpirun is needed
-    world.py        MPI_COMM_WORLD, however it was started, and its end
-    collective.py   common worlds: broadcast, sum, gather and the rest, each with a deadline
-    launch.py       `rendezvous()`: what Parallelize wants to know, from the environment of a launcher
+stores.py       key-value stores in which processes find each other: a shared folder, Redis
+handshake.py    agreeing on a fresh run over a store that may hold keys of dead ones
+pmi.py          MPICH's questions at start-up answered from a store, so that no mpirun is needed
+world.py        MPI_COMM_WORLD, however it was started, and its end
+collective.py   common worlds: broadcast, sum, gather and the rest, each with a deadline
+launch.py       `rendezvous()`: what Parallelize wants to know, from the environment of a launcher
 """
 
 from caffe2lite.distributed.launch import rendezvous

@@ -72,7 +72,9 @@ class CommonWorld:
 class MPIWorld(CommonWorld):
     """A common world of MPI processes."""
 
-    def __init__(self, name: str, rank: int, size: int, timeout: float, world: worlds.World, ranks: Sequence[int]) -> None:
+    def __init__(
+        self, name: str, rank: int, size: int, timeout: float, world: worlds.World, ranks: Sequence[int]
+    ) -> None:
         super().__init__(name, rank, size, timeout)
         self.world = world
         self.ranks = list(ranks)  # MPI ranks by shard id
@@ -90,7 +92,9 @@ class MPIWorld(CommonWorld):
 
     def _alive(self) -> None:
         if self.world.broken:
-            raise WorldError(f"common world {self.name!r}: no collective is possible any more, since {self.world.broken}")
+            raise WorldError(
+                f"common world {self.name!r}: no collective is possible any more, since {self.world.broken}"
+            )
         if self.closed:
             raise WorldError(f"common world {self.name!r} was destroyed")
 
@@ -151,9 +155,7 @@ class MPIWorld(CommonWorld):
         with self._lock:
             self._alive()
             work = _summable(array)
-            self._wait(
-                self.comm.Iallreduce(self.world.mpi.IN_PLACE, work), f"a sum of {array.nbytes:,} bytes", work
-            )
+            self._wait(self.comm.Iallreduce(self.world.mpi.IN_PLACE, work), f"a sum of {array.nbytes:,} bytes", work)
             if work is not array:
                 array[...] = work
 
@@ -250,6 +252,8 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
             told = np.empty(size, np.int64)
             first.allgather(np.array([rank]), told)
             if sorted(told) != list(range(size)):
-                raise WorldError(f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}")
+                raise WorldError(
+                    f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}"
+                )
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))
         return _shards

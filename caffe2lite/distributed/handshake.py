@@ -36,7 +36,9 @@ def meet(store: Store, prefix: str, rank: int, size: int, timeout: float) -> Ses
         ) from None
     sizes = [json.loads(m)[2] for m in members]
     if len(members) != size or set(sizes) != {size}:
-        raise RuntimeError(f"the shards disagree about their number: {dict(enumerate(sizes))}; this is rank {rank} of {size}")
+        raise RuntimeError(
+            f"the shards disagree about their number: {dict(enumerate(sizes))}; this is rank {rank} of {size}"
+        )
     return Session(name, [json.loads(m)[1] for m in members])
 
 

@@ -105,7 +105,14 @@ def _share(ctx, host: np.ndarray, count: int) -> None:
 
 
 @operator(
-    "X*", stateful=True, blocking=True, peer="any", anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_IN_PLACE
+    "X*",
+    stateful=True,
+    blocking=True,
+    peer="any",
+    anywhere="Xs",
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
+    mutates=_IN_PLACE,
 )
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The first blob of shard `root` comes to all blobs of all shards."""
@@ -117,7 +124,14 @@ def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_b
 
 
 @operator(
-    "X*", stateful=True, blocking=True, peer="any", anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_IN_PLACE
+    "X*",
+    stateful=True,
+    blocking=True,
+    peer="any",
+    anywhere="Xs",
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
+    mutates=_IN_PLACE,
 )
 def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The sum of all blobs of all shards comes to all of them."""
@@ -200,7 +214,9 @@ def _number(blob_value, default: int) -> int:
 
 
 @operator("", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 4), num_outputs=(0, 0))
-def SendTensor(ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False):
+def SendTensor(
+    ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
+):
     """Send a tensor to a shard; without raw_buffer its shape and type go before it."""
     world = _world(ctx)
     host, _ = _on_host(ctx, 1)
@@ -213,8 +229,12 @@ def SendTensor(ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -
     world.send(np.ascontiguousarray(host), to, label)
 
 
-@operator("Y src tag", stateful=True, blocking=True, num_inputs=(2, 4), num_outputs=(3, 3), mutates={1: 0}, host="src tag")
-def ReceiveTensor(ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False):
+@operator(
+    "Y src tag", stateful=True, blocking=True, num_inputs=(2, 4), num_outputs=(3, 3), mutates={1: 0}, host="src tag"
+)
+def ReceiveTensor(
+    ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False
+):
     """Receive a tensor, and who has sent it under which tag."""
     world = _world(ctx)
     source, label = _number(src_blob, src), _number(tag_blob, tag)

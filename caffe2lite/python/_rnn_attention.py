@@ -145,9 +145,7 @@ class AttentionCell(RNNCell):
         self.coverage_weights = self._projected_encoder_outputs(model, "coverage_weights")
         shape = model.net.Shape(self.encoder_outputs)
         steps = model.net.Slice(shape, starts=[0], ends=[1])
-        return model.net.ConstantFill(
-            steps, self.scope("initial_coverage"), value=0.0, input_as_shape=1
-        )
+        return model.net.ConstantFill(steps, self.scope("initial_coverage"), value=0.0, input_as_shape=1)
 
     def get_state_names(self):
         names = list(self.decoder_cell.get_state_names())

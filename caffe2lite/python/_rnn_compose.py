@@ -148,9 +148,7 @@ class MultiRNNCell(RNNCell):
                     break
                 output = cell._prepare_output(model, layer_states)
                 if i > 0 and i in self.residual_output_layers:
-                    output = brew.sum(
-                        model, [output, residual_input], self.scope(f"residual_output_{i}")
-                    )
+                    output = brew.sum(model, [output, residual_input], self.scope(f"residual_output_{i}"))
             layer_input = residual_input = output
         return new_states
 
@@ -179,9 +177,7 @@ class MultiRNNCell(RNNCell):
         return self._joined(model, outputs, "residual_output")
 
     def _prepare_output_sequence(self, model, states):
-        outputs = [
-            cell._prepare_output_sequence(model, part) for cell, part in self._layer_slices(states, 2)
-        ]
+        outputs = [cell._prepare_output_sequence(model, part) for cell, part in self._layer_slices(states, 2)]
         return self._joined(model, outputs, "residual_output_sequence")
 
 
@@ -195,9 +191,7 @@ class UnrolledCell(RNNCell):
     def apply_over_sequence(self, model, inputs, seq_lengths, initial_states, outputs_with_grads=None):
         inputs = self.cell.prepare_input(model, inputs)
         if self.T > 1:
-            steps = model.net.Split(
-                inputs, [f"{inputs}_timestep_{i}" for i in range(self.T)], axis=0
-            )
+            steps = model.net.Split(inputs, [f"{inputs}_timestep_{i}" for i in range(self.T)], axis=0)
         else:
             steps = [inputs]
         if initial_states is None:

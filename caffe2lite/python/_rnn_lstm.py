@@ -61,9 +61,7 @@ class _GatedCell(RNNCell):
         if extra_inputs is None:
             return hidden_prev, self.hidden_size
         blobs, sizes = zip(*extra_inputs)
-        joined = brew.concat(
-            model, [hidden_prev] + list(blobs), "gates_concatenated_input_t", axis=2
-        )
+        joined = brew.concat(model, [hidden_prev] + list(blobs), "gates_concatenated_input_t", axis=2)
         return joined, self.hidden_size + sum(sizes)
 
     def _gates(self, model, input_t, hidden_prev, extra_inputs):
@@ -85,9 +83,7 @@ class _GatedCell(RNNCell):
         """
         step_input, size = self._step_input(model, hidden_prev, extra_inputs)
         gates_size = 4 * self.hidden_size
-        prev_t = brew.fc(
-            model, step_input, "prev_t", dim_in=size, dim_out=gates_size, axis=2
-        )
+        prev_t = brew.fc(model, step_input, "prev_t", dim_in=size, dim_out=gates_size, axis=2)
         scales = {
             name: model.create_param(
                 name,
@@ -102,9 +98,7 @@ class _GatedCell(RNNCell):
             axis=2,
         )
         product = model.net.Mul([by_input, prev_t], "alpha_by_input_t_plus_beta_h_by_prev_t")
-        rest = model.net.ElementwiseLinear(
-            [input_t, scales["beta2"], scales["b"]], "beta_i_by_input_t_plus_b", axis=2
-        )
+        rest = model.net.ElementwiseLinear([input_t, scales["beta2"], scales["b"]], "beta_i_by_input_t_plus_b", axis=2)
         return brew.sum(model, [product, rest], "gates_t")
 
     def _normalized(self, model, gates_t):
@@ -169,9 +163,7 @@ class MILSTMCell(LSTMCell):
         return self._multiplicative_unit(model, states, gates_t, seq_lengths, timestep)
 
     def _multiplicative_unit(self, model, states, gates_t, seq_lengths, timestep):
-        states = self._unit(
-            model, states, gates_t, seq_lengths, timestep, ("hidden_t_intermediate", "cell_t")
-        )
+        states = self._unit(model, states, gates_t, seq_lengths, timestep, ("hidden_t_intermediate", "cell_t"))
         # Listed as Caffe2 lists them, the cell state first.
         model.net.AddExternalOutputs(*reversed(states))
         return states
@@ -210,9 +202,7 @@ class BasicRNNCell(RNNCell):
 
     def apply_override(self, model, input_t, seq_lengths, states, timestep, extra_inputs=None):
         (hidden_prev,) = states
-        gates_t = brew.fc(
-            model, hidden_prev, "gates_t", dim_in=self.hidden_size, dim_out=self.hidden_size, axis=2
-        )
+        gates_t = brew.fc(model, hidden_prev, "gates_t", dim_in=self.hidden_size, dim_out=self.hidden_size, axis=2)
         gates_t = brew.sum(model, [gates_t, input_t], gates_t)
         activate = {"relu": model.net.Relu, "tanh": model.net.Tanh}[self.activation]
         if seq_lengths is None:

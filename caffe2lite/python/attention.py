@@ -65,9 +65,7 @@ def _calc_weighted_context(model, encoder_outputs_transposed, encoder_output_dim
     return context
 
 
-def _weights_and_context(
-    model, logits, encoder_outputs_transposed, encoder_output_dim, scope, encoder_lengths
-):
+def _weights_and_context(model, logits, encoder_outputs_transposed, encoder_output_dim, scope, encoder_lengths):
     weights = _calc_attention_weights(model, logits, scope, encoder_lengths)
     context = _calc_weighted_context(model, encoder_outputs_transposed, encoder_output_dim, weights, scope)
     return context, weights
@@ -99,9 +97,7 @@ def apply_recurrent_attention(
         scope,
         "weighted_prev_attention_context",
     )
-    hidden = _project_hidden_state(
-        model, decoder_hidden_state_t, decoder_hidden_state_dim, encoder_output_dim, scope
-    )
+    hidden = _project_hidden_state(model, decoder_hidden_state_t, decoder_hidden_state_dim, encoder_output_dim, scope)
     summed = model.net.Add([previous, hidden], s(scope, "decoder_hidden_encoder_outputs_sum_tmp"))
     summed = model.net.Add(
         [weighted_encoder_outputs, summed], s(scope, "decoder_hidden_encoder_outputs_sum"), broadcast=1
@@ -124,9 +120,7 @@ def apply_regular_attention(
     encoder_lengths=None,
 ):
     """Attention that scores the sum of projections of the two sides."""
-    hidden = _project_hidden_state(
-        model, decoder_hidden_state_t, decoder_hidden_state_dim, encoder_output_dim, scope
-    )
+    hidden = _project_hidden_state(model, decoder_hidden_state_t, decoder_hidden_state_dim, encoder_output_dim, scope)
     summed = model.net.Add(
         [weighted_encoder_outputs, hidden],
         s(scope, "decoder_hidden_encoder_outputs_sum"),
@@ -159,13 +153,9 @@ def apply_dot_attention(
             dim_out=encoder_output_dim,
             axis=2,
         )
-    hidden = model.net.Squeeze(
-        decoder_hidden_state_t, s(scope, "squeezed_weighted_decoder_hidden_state"), dims=[0]
-    )
+    hidden = model.net.Squeeze(decoder_hidden_state_t, s(scope, "squeezed_weighted_decoder_hidden_state"), dims=[0])
     hidden = model.net.ExpandDims(hidden, hidden, dims=[2])
-    logits = model.net.BatchMatMul(
-        [encoder_outputs_transposed, hidden], s(scope, "attention_logits"), trans_a=1
-    )
+    logits = model.net.BatchMatMul([encoder_outputs_transposed, hidden], s(scope, "attention_logits"), trans_a=1)
     context, weights = _weights_and_context(
         model, logits, encoder_outputs_transposed, encoder_output_dim, scope, encoder_lengths
     )
@@ -185,17 +175,13 @@ def apply_soft_coverage_attention(
     coverage_weights,
 ):
     """Attention that looks at how much attention each step has had so far, its *coverage*."""
-    hidden = _project_hidden_state(
-        model, decoder_hidden_state_t, decoder_hidden_state_dim, encoder_output_dim, scope
-    )
+    hidden = _project_hidden_state(model, decoder_hidden_state_t, decoder_hidden_state_dim, encoder_output_dim, scope)
     summed = model.net.Add(
         [weighted_encoder_outputs, hidden], s(scope, "decoder_hidden_encoder_outputs_sum_tmp"), broadcast=1
     )
     coverage_2d = model.net.Squeeze(coverage_t_prev, s(scope, "coverage_t_prev_2d"), dims=[0])
     coverage = brew.transpose(model, coverage_2d, s(scope, "coverage_t_prev_transposed"))
-    scaled = model.net.Mul(
-        [coverage_weights, coverage], s(scope, "scaled_coverage_weights"), broadcast=1, axis=0
-    )
+    scaled = model.net.Mul([coverage_weights, coverage], s(scope, "scaled_coverage_weights"), broadcast=1, axis=0)
     summed = model.net.Add([summed, scaled], s(scope, "decoder_hidden_encoder_outputs_sum"))
     logits = _calc_attention_logits_from_sum_match(model, summed, encoder_output_dim, scope)
     context, weights = _weights_and_context(

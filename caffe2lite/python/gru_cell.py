@@ -66,9 +66,7 @@ class GRUCell(rnn_cell.RNNCell):
             output = self._gate(model, modified, "output_gate_t")
         update = net.Sum([update, update_input], update)
         output = net.Sum([output, output_input], "output_gate_t_summed")
-        gates, _ = net.Concat(
-            [reset, update, output], ["gates_t", "_gates_t_concat_dims"], axis=2
-        )
+        gates, _ = net.Concat([reset, update, output], ["gates_t", "_gates_t_concat_dims"], axis=2)
         # GRUUnit applies the activations of the update and output gates itself.
         hidden = net.GRUUnit(
             _unit_inputs(hidden_prev, [gates], seq_lengths, timestep),

@@ -258,9 +258,7 @@ def is_compatible(candidate_range, assignment, static_blobs):
 
 def compute_blob_assignments(assignments):
     """{blob: the blob whose storage it takes} of the assignments that hold several."""
-    return {
-        blob: assignment[-1][0] for assignment in assignments if len(assignment) > 1 for blob, _ in assignment
-    }
+    return {blob: assignment[-1][0] for assignment in assignments if len(assignment) > 1 for blob, _ in assignment}
 
 
 def _get_max_size(assignment):
@@ -391,9 +389,7 @@ def optimize_inference_fast(net, static_blobs):
     """A NetDef that runs in order, in which all blobs but `static_blobs` share storage where they can."""
     optimized = caffe2_pb2.NetDef()
     optimized.ParseFromString(
-        C.memonger_optimize_inference_net(
-            net.SerializeToString(), [str(blob).encode("utf-8") for blob in static_blobs]
-        )
+        C.memonger_optimize_inference_net(net.SerializeToString(), [str(blob).encode("utf-8") for blob in static_blobs])
     )
     return optimized
 

@@ -80,9 +80,7 @@ class _Backward:
         """
         arriving = {written + "_grad" for _, written in self._states}
         for op in ops:
-            fresh = [
-                (i, name) for i, name in enumerate(op.output) if name in arriving and name not in op.input
-            ]
+            fresh = [(i, name) for i, name in enumerate(op.output) if name in arriving and name not in op.input]
             if not fresh:
                 step.append(op)
                 continue
@@ -261,8 +259,6 @@ def retrieve_step_blobs(net, prefix="rnn"):
         count += 1
         fetched = f"{prefix}_{count}"
         step_workspaces = op.output[-1]
-        workspace.RunOperatorOnce(
-            _op("RecurrentNetworkBlobFetcher", [step_workspaces], fetched, prefix=prefix)
-        )
+        workspace.RunOperatorOnce(_op("RecurrentNetworkBlobFetcher", [step_workspaces], fetched, prefix=prefix))
         retrieved.extend(workspace.FetchBlob(fetched).tolist())
     return retrieved

@@ -138,9 +138,7 @@ def _LSTM(
     )
     results = results[hidden:]
     if return_params:
-        results = results + (
-            {"input": cells[-1].get_input_params(), "recurrent": cells[-1].get_recurrent_params()},
-        )
+        results = results + ({"input": cells[-1].get_input_params(), "recurrent": cells[-1].get_recurrent_params()},)
     return tuple(results)
 
 
@@ -236,9 +234,7 @@ def cudnn_LSTM(
             if isinstance(value, (list, tuple, dict)):
                 value = value[layer]
             if value is None:
-                value = model.param_init_net.UniformFill(
-                    [], f"lstm_init_{kind}_{name}_{layer}", shape=[size]
-                )
+                value = model.param_init_net.UniformFill([], f"lstm_init_{kind}_{name}_{layer}", shape=[size])
             of = dict(layer=layer, input_type=kind, param_type=name, **config)
             model.param_init_net.RecurrentParamSet([input_blob, weights, value], weights, **of)
             if return_params:
