@@ -234,3 +234,22 @@ def SelfBinningHistogram(
     guess = xp.where((values[guess + 1] <= x) & (guess < num_bins - 1), guess + 1, guess)
     counts[:num_bins] = xp.bincount(guess, minlength=num_bins)
     return values, counts
+
+
+@operator("value", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
+def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-3, out):
+    """The smallest value that at least the share `quantile` of all elements (or their absolute values) does not exceed."""
+    if quantile < 0:
+        raise ValueError(f"quantile must not be negative, found {quantile}")
+    if tol <= 0:
+        raise ValueError(f"tol must be above 0, found {tol}")
+    if any(X.dtype != Xs[0].dtype for X in Xs):
+        raise ValueError("all inputs must have one type")
+    x = xp.concatenate([X.reshape(-1) for X in Xs])
+    if not x.size:
+        raise ValueError("there are no values")
+    ordered = xp.sort(xp.absolute(x) if abs else x)
+    place = min(max(math.ceil(quantile * x.size) - 1, 0), x.size - 1)
+    Y = out((1,), x.dtype)
+    Y[...] = ordered[place]
+    return Y

@@ -270,3 +270,20 @@ def ElementwiseLinearGradient(xp, dY, X, w, *, axis: int = 1, out):
     dw[...] = (slope * rows).sum(axis=0)
     slope.sum(axis=0, out=db)
     return dX, dw, db
+
+
+@operator("Y", types={"indices": "int32"}, num_inputs=(2, 256))
+def ConcatBatchMatMulBatchGatherOp(xp, indices, *Xs, out):
+    """Y = for each sample, some of the dot products of all pairs of its feature vectors, by index into their square."""
+    first = Xs[0]
+    if first.ndim != 2 or any(X.shape != first.shape or X.dtype != first.dtype for X in Xs):
+        raise ValueError(f"all features must be matrices of one shape and type, found {[list(X.shape) for X in Xs]}")
+    count = len(Xs)
+    flat = indices.reshape(-1)
+    if flat.size and not (int(flat.min()) >= 0 and int(flat.max()) < count * count):
+        raise ValueError(f"an index is not from 0 to {count * count - 1}, the pairs of {count} features")
+    features = xp.stack(Xs, axis=1)
+    products = xp.matmul(features, features.swapaxes(1, 2)).reshape(len(first), count * count)
+    Y = out((len(first), flat.size), first.dtype)
+    Y[...] = products[:, flat]
+    return Y

@@ -136,3 +136,31 @@ def GetGPUMemoryUsage(ctx, *, out):
     Y = out((2, len(usage)), "int64")
     Y[...] = [usage, state.most]
     return Y
+
+
+# What an element of each type takes in a TensorProto, about; each chunk, and each string, takes 50 bytes more.
+_ESTIMATES = {"bool": 1, "uint8": 2, "int8": 2, "float16": 3, "int16": 3, "uint16": 3, "object": 50, "float32": 4,
+              "int32": 4, "float64": 8, "int64": 8}  # fmt: skip
+_CHUNK = 1_000_000  # elements
+
+
+def _estimate(name: str, value: Any) -> int:
+    """Bytes that the blob takes when it is serialised, as Caffe2 guesses them."""
+    if isinstance(value, bytes):
+        return len(value) + len(name) + 20
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or not value.size:
+        return 0
+    chunks = -(-value.size // _CHUNK)
+    return value.size * _ESTIMATES[str(dtype)] + chunks * (50 + len(name))
+
+
+@operator("names sizes", stateful=True, host="names sizes")
+def EstimateAllBlobSizes(ctx, *, include_shared: bool = True, options: bytes = b"", out):
+    """The names of all blobs of the workspace, the newest first, and how many bytes each takes when serialised."""
+    names = _names(ctx, include_shared)[::-1]
+    labels, sizes = out[0]((len(names),), "object"), out[1]((len(names),), "int64")
+    labels[...] = [n.encode() for n in names]
+    ctx.outputs[0].show(labels)
+    sizes[...] = [_estimate(n, ctx.workspace.get_blob(n).value) for n in names]
+    return labels, sizes
