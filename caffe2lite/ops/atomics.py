@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 
+from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 
@@ -36,7 +37,7 @@ class AtomicBool(Object):
         self.value = False
 
 
-@operator("mutex_ptr", stateful=True)
+@operator("mutex_ptr", stateful=True, gradient=FORBID_GRADIENT)
 def CreateMutex(ctx):
     """A new mutex."""
     return Mutex()
@@ -65,13 +66,13 @@ for _name, _type in (("AtomicFetchAdd", "int32"), ("AtomicFetchAdd64", "int64"))
     )(_fetch_add)
 
 
-@operator("atomic_bool", stateful=True)
+@operator("atomic_bool", stateful=True, gradient=FORBID_GRADIENT)
 def CreateAtomicBool(ctx):
     """A new flag, false."""
     return AtomicBool()
 
 
-@operator("", stateful=True, num_inputs=(2, 2))
+@operator("", stateful=True, num_inputs=(2, 2), gradient=FORBID_GRADIENT)
 def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
     """Set the flag where the condition is true."""
     if condition.dtype != np.bool_ or condition.size != 1:
@@ -80,7 +81,7 @@ def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
         atomic_bool.value = True
 
 
-@operator("value", stateful=True)
+@operator("value", stateful=True, gradient=FORBID_GRADIENT)
 def CheckAtomicBool(ctx, atomic_bool, *, out):
     """The flag as a bool tensor of one element."""
     value = out((1,), np.bool_)
@@ -88,7 +89,14 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
     return value
 
 
-@operator("Ys*", stateful=True, num_inputs=(3, MANY), num_outputs=(1, MANY), mutates=[(i + 1, i) for i in range(16)])
+@operator(
+    "Ys*",
+    stateful=True,
+    num_inputs=(3, MANY),
+    num_outputs=(1, MANY),
+    mutates=[(i + 1, i) for i in range(16)],
+    gradient=FORBID_GRADIENT,
+)
 def AtomicAppend(ctx, mutex, *tensors):
     """Append the second half of the tensors to the first half, along axis 0, under the mutex."""
     if len(tensors) % 2:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.distributed import collective
+from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 
@@ -25,7 +26,7 @@ class CommonWorldBlob(Object):
         self.world = world
 
 
-@operator("comm_world", stateful=True, blocking=True, num_inputs=(0, 1), num_outputs=(1, 1))
+@operator("comm_world", stateful=True, blocking=True, num_inputs=(0, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
 def CreateCommonWorld(
     ctx, kv_handler=None, *, size: int = -1, rank: int = -1, timeout_ms: int = _DEFAULT_TIMEOUT_MS,
     mpi_rendezvous: bool = False, transport: str = "", interface: str = "", status_blob: str = "",
@@ -40,13 +41,15 @@ def CreateCommonWorld(
     return CommonWorldBlob(collective.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000))
 
 
-@operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1))
+@operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     """Another world of the same shards."""
     return CommonWorldBlob(existing.world.clone(ctx.op.output[0]))
 
 
-@operator("common_world", stateful=True, num_inputs=(1, 1), num_outputs=(1, 1), mutates={0: 0})
+@operator(
+    "common_world", stateful=True, num_inputs=(1, 1), num_outputs=(1, 1), mutates={0: 0}, gradient=FORBID_GRADIENT
+)
 def DestroyCommonWorld(ctx, common_world):
     """Close a world: nothing is sent over it any more."""
     common_world.world.close()
@@ -113,6 +116,7 @@ def _share(ctx, host: np.ndarray, count: int) -> None:
     num_inputs=(2, MANY),
     num_outputs=(1, MANY),
     mutates=_IN_PLACE,
+    gradient=FORBID_GRADIENT,
 )
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The first blob of shard `root` comes to all blobs of all shards."""
@@ -132,6 +136,7 @@ def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_b
     num_inputs=(2, MANY),
     num_outputs=(1, MANY),
     mutates=_IN_PLACE,
+    gradient=FORBID_GRADIENT,
 )
 def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The sum of all blobs of all shards comes to all of them."""
@@ -156,7 +161,7 @@ def _local_sum(ctx) -> np.ndarray:
     return total
 
 
-@operator("Y", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 2), inplace={1: 0})
+@operator("Y", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 2), inplace={1: 0}, gradient=FORBID_GRADIENT)
 def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
     """The sum over all shards comes to shard `root`; the others' outputs are their own values."""
     world = _world(ctx)
@@ -169,7 +174,9 @@ def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
     return Y
 
 
-@operator("Y", stateful=True, blocking=True, anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, 1))
+@operator(
+    "Y", stateful=True, blocking=True, anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, 1), gradient=FORBID_GRADIENT
+)
 def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     """The blobs of all shards, one after the other along axis 0."""
     world = _world(ctx)
@@ -185,7 +192,14 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
 
 
 @operator(
-    "X*", stateful=True, blocking=True, anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_IN_PLACE
+    "X*",
+    stateful=True,
+    blocking=True,
+    anywhere="Xs",
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
+    mutates=_IN_PLACE,
+    gradient=FORBID_GRADIENT,
 )
 def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
     """The sum over all shards; each blob begins with this shard's part of it."""
@@ -201,7 +215,7 @@ def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = 
     _share(ctx, total, len(ctx.inputs))
 
 
-@operator("", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(0, MANY))
+@operator("", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(0, MANY), gradient=FORBID_GRADIENT)
 def Barrier(ctx, comm_world, *, timeout_ms: int = 0, status_blob: str = ""):
     """Wait until all shards are here."""
     world = _world(ctx)
@@ -213,7 +227,9 @@ def _number(blob_value, default: int) -> int:
     return default if blob_value is None else int(blob_value.reshape(-1)[0])
 
 
-@operator("", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 4), num_outputs=(0, 0))
+@operator(
+    "", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 4), num_outputs=(0, 0), gradient=FORBID_GRADIENT
+)
 def SendTensor(
     ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
 ):
@@ -230,7 +246,14 @@ def SendTensor(
 
 
 @operator(
-    "Y src tag", stateful=True, blocking=True, num_inputs=(2, 4), num_outputs=(3, 3), mutates={1: 0}, host="src tag"
+    "Y src tag",
+    stateful=True,
+    blocking=True,
+    num_inputs=(2, 4),
+    num_outputs=(3, 3),
+    mutates={1: 0},
+    host="src tag",
+    gradient=FORBID_GRADIENT,
 )
 def ReceiveTensor(
     ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 from caffe2lite.ops.signals import StopNet
@@ -56,13 +57,13 @@ class WorkspaceStack(Object):
         self.workspaces: list = []
 
 
-@operator("scope", stateful=True)
+@operator("scope", stateful=True, gradient=FORBID_GRADIENT)
 def CreateScope(ctx):
     """A new empty stack of workspaces."""
     return WorkspaceStack()
 
 
-@operator("has_scope", stateful=True)
+@operator("has_scope", stateful=True, gradient=FORBID_GRADIENT)
 def HasScope(ctx, scope, *, out):
     """Whether there are workspaces left on the stack."""
     answer = out((1,), np.bool_)
@@ -137,7 +138,13 @@ def _keep_values(workspace, bindings) -> None:
 
 
 @operator(
-    "Ys*", peer="any", num_inputs=(1, MANY), num_outputs=(1, MANY), inplace=[(i, i) for i in range(32)], stateful=True
+    "Ys*",
+    peer="any",
+    num_inputs=(1, MANY),
+    num_outputs=(1, MANY),
+    inplace=[(i, i) for i in range(32)],
+    stateful=True,
+    gradient=FORBID_GRADIENT,
 )
 def AsyncNetBarrier(ctx, *Xs, cross_device: int = 0, out):
     """Ys = Xs: a place in the graph that the operators before it must reach first."""

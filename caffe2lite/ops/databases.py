@@ -6,6 +6,7 @@ import threading
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
+from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import operator
 
@@ -50,7 +51,7 @@ class DBReader(Object):
         return self._db.new_cursor()
 
 
-@operator("reader", stateful=True)
+@operator("reader", stateful=True, gradient=NO_GRADIENT)
 def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, shard_id: int = 0):
     """Open a database for reading; of several shards, each reads every `num_shards`th record."""
     if not 0 <= shard_id < num_shards:

@@ -6,7 +6,7 @@ import numpy as np
 
 from caffe2lite.ops import _boxes
 from caffe2lite.ops.infer import Spec
-from caffe2lite.ops.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+from caffe2lite.ops.registry import FORBID_GRADIENT, MANY, operator
 
 
 def _host(xp, array):
@@ -96,7 +96,7 @@ for _name in ("GenerateProposals", "GenerateProposalsCPP"):
         "rois rois_probs",
         name=_name,
         types={"scores": "float32", "bbox_deltas": "float32", "im_info": "float32", "anchors": "float32"},
-        gradient=NO_GRADIENT,
+        gradient=FORBID_GRADIENT,
         doc="The best boxes of anchors moved by deltas: rois (n, 5 or 6: image, box) and their scores (n).",
     )(_proposals)
 
@@ -345,6 +345,7 @@ def DistributeFpnProposals(
     "keypoints",
     types={"heatmaps": "float32", "boxes": "float32"},
     infer=lambda args, inputs: [Spec((inputs[0].shape[0], 4, inputs[0].shape[1]))],
+    gradient=FORBID_GRADIENT,
 )
 def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = False, out):
     """(x, y, score, probability) of each keypoint: the peak of its heat map, refined by a parabola, within the box."""

@@ -6,9 +6,9 @@ import functools
 
 from caffe2lite.ops import _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
-from caffe2lite.ops.gradient import single
+from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like
-from caffe2lite.ops.registry import NO_GRADIENT, operator
+from caffe2lite.ops.registry import operator
 
 
 def _check_order(order):
@@ -420,7 +420,7 @@ def _rmac(height, width, scales, overlap):
     return regions
 
 
-@operator("regions", types="float32", gradient=NO_GRADIENT)
+@operator("regions", types="float32", gradient=FORBID_GRADIENT)
 def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
     """(batch index, x1, y1, x2, y2) of a fixed grid of square regions at several scales, for each image."""
     _four(X)

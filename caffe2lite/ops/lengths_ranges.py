@@ -28,7 +28,7 @@ def _owners(xp, lengths):
     return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
-@operator("segment_ids", types={"lengths": "int32"}, gradient=NO_GRADIENT)
+@operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
 def LengthsToSegmentIds(xp, lengths, *, out):
     """[1, 3, 0, 2] becomes [0, 1, 1, 1, 3, 3]."""
     _vector(lengths)
@@ -48,7 +48,7 @@ def LengthsToRanges(xp, lengths, *, out):
     return ranges
 
 
-@operator("offsets", types={"lengths": _INT}, gradient=NO_GRADIENT)
+@operator("offsets", types={"lengths": _INT}, gradient=None)
 def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
     """The first row of each segment, and with `include_last_offset` the number of all rows."""
     _one_dimension(lengths)
@@ -60,7 +60,7 @@ def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
     return offsets
 
 
-@operator("Y", types="int32", gradient=NO_GRADIENT)
+@operator("Y", types="int32", gradient=FORBID_GRADIENT)
 def LengthsToShape(xp, X, *, out):
     """[n, n, …] becomes the shape (number of segments, n)."""
     _vector(X)
@@ -71,7 +71,7 @@ def LengthsToShape(xp, X, *, out):
     return Y
 
 
-@operator("weights", types={"lengths": _INT}, gradient=NO_GRADIENT)
+@operator("weights", types={"lengths": _INT}, gradient=None)
 def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     """1 / length^power for each row."""
     _vector(lengths)
@@ -95,7 +95,7 @@ def _segment_count(segment_ids, data):
     return data.shape[0]
 
 
-@operator("lengths", types={"segment_ids": _INT}, gradient=NO_GRADIENT)
+@operator("lengths", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
 def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
     """[0, 0, 2] becomes [2, 0, 1]; as many as the second input has rows, where it is given."""
     count = _segment_count(segment_ids, data)
@@ -104,7 +104,7 @@ def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
     return lengths
 
 
-@operator("ranges", types={"segment_ids": _INT}, gradient=NO_GRADIENT)
+@operator("ranges", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
 def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
     """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]]."""
     count = _segment_count(segment_ids, data)

@@ -6,6 +6,7 @@ import os
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
+from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
 
@@ -36,7 +37,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], chunk_size: int) -> No
         db.close()
 
 
-@operator("", num_inputs=(0, 2**31 - 1), stateful=True)
+@operator("", num_inputs=(0, 2**31 - 1), stateful=True, gradient=FORBID_GRADIENT)
 def Save(
     ctx,
     *Xs,
@@ -56,7 +57,7 @@ def Save(
     _save(ctx, full_path(ctx, db, absolute_path), db_type, names, chunk_size)
 
 
-@operator("", num_inputs=(1, 2**31 - 1), stateful=True)
+@operator("", num_inputs=(1, 2**31 - 1), stateful=True, gradient=FORBID_GRADIENT)
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path with a place for the iteration, `model_%08d.db`."""
     if every <= 0:
@@ -70,7 +71,7 @@ def _infer_load(args, inputs):
     return []
 
 
-@operator("Ys*", num_inputs=(0, 2**31 - 1), stateful=True, infer=_infer_load)
+@operator("Ys*", num_inputs=(0, 2**31 - 1), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
 def Load(
     ctx,
     *readers,
@@ -162,7 +163,7 @@ class _Remaining:
             raise ValueError(f"not in the database: {', '.join(absent)} (allow_incomplete=1 passes over them)")
 
 
-@operator("exists", stateful=True, infer=lambda args, inputs: [Spec((), "bool")])
+@operator("exists", stateful=True, infer=lambda args, inputs: [Spec((), "bool")], gradient=FORBID_GRADIENT)
 def DBExists(ctx, *, db_name: str, db_type: str, absolute_path: int = 0, out):
     """Whether a database is there."""
     try:

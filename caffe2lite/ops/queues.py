@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.ops.signals import StopNet
@@ -75,7 +76,7 @@ class BlobsQueue(Object):
         return len(self._records)
 
 
-@operator("queue", stateful=True)
+@operator("queue", stateful=True, gradient=NO_GRADIENT)
 def CreateBlobsQueue(
     ctx, *, capacity: int = 1, num_blobs: int = 1, enforce_unique_name: int = 0, field_names: list[str] = ()
 ):
@@ -203,7 +204,7 @@ def _record_bytes(value) -> bytes:
     return value if isinstance(value, bytes) else bytes(value.reshape(-1)[0])
 
 
-@operator("reader", stateful=True)
+@operator("reader", stateful=True, gradient=FORBID_GRADIENT)
 def CreateBlobsQueueDB(ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
     """A reader whose records are the queue's: blobs of the given indices are key and value."""
     for what, index in (("key_blob_index", key_blob_index), ("value_blob_index", value_blob_index)):

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 
+from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 from caffe2lite.ops.signals import StopNet
@@ -54,7 +55,7 @@ class RebatchingQueue(Object):
             self._changed.notify_all()
 
 
-@operator("queue", stateful=True)
+@operator("queue", stateful=True, gradient=NO_GRADIENT)
 def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
     """A new queue of at most `capacity` elements of `num_blobs` tensors."""
     if capacity < 1 or num_blobs < 1:
@@ -62,7 +63,7 @@ def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
     return RebatchingQueue(capacity, num_blobs)
 
 
-@operator("", stateful=True, blocking=True, num_inputs=(2, MANY))
+@operator("", stateful=True, blocking=True, num_inputs=(2, MANY), gradient=NO_GRADIENT)
 def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
     """Put one element, or with `enqueue_batch` each row of the tensors, into the queue."""
     if len(tensors) != queue.components:
@@ -79,7 +80,7 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
             raise StopNet("the queue is closed")
 
 
-@operator("tensors*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY))
+@operator("tensors*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
     """Take `num_elements` elements out, stacked along a new first axis where there can be several."""
     if len(ctx.outputs) != queue.components:
@@ -92,7 +93,7 @@ def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
         blob.assign(np.stack(column) if num_elements > 1 else column[0])
 
 
-@operator("", stateful=True, num_inputs=(1, 1))
+@operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
 def CloseRebatchingQueue(ctx, queue):
     """Close the queue: what is in it can still be read."""
     queue.close()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from google.protobuf import text_format
 
+from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 from caffe2lite.ops.signals import StopNet
@@ -312,7 +313,7 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
         result[...] = part.reshape(initial.shape)
 
 
-@operator("blob_names", stateful=True, num_inputs=(1, 1))
+@operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
 def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
     """Copy what the steps have computed into blobs of the workspace, PREFIX_NAME_STEP; their names are the output."""
     names = []

@@ -6,7 +6,7 @@ import math
 
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import like
-from caffe2lite.ops.registry import NO_GRADIENT, operator
+from caffe2lite.ops.registry import operator
 
 _INT = "int32 int64"
 _PACKABLE = "float32 int32 int64 string"
@@ -359,7 +359,7 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
     return tuple(sums)
 
 
-@operator("out_lengths features*", num_inputs=(1, 2**31 - 1), types={"lengths": "int32"}, gradient=NO_GRADIENT)
+@operator("out_lengths features*", num_inputs=(1, 2**31 - 1), types={"lengths": "int32"}, gradient=None)
 def PadEmptySamples(xp, lengths, *features, out):
     """Give each sample of length 0 one row of zeros (or an empty string) in each feature."""
     total = _total(lengths)
