@@ -51,7 +51,16 @@ def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, st
 
 
 def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
-    return lambda message, title, kind: [convert(v) for v in getattr(message, field)]
+    def read(message: Any, title: str, kind: str) -> Any:
+        values = getattr(message, field)
+        if not values and any(message.HasField(one) for one in ("i", "f", "s")):
+            raise ValueError(
+                f"argument {message.name} of {title} must be a list (field {field!r} of Argument), "
+                f"but the message holds {_held(message)}"
+            )
+        return [convert(v) for v in values]
+
+    return read
 
 
 def _held(message: Any) -> str:

@@ -294,6 +294,7 @@ def runOpOnInput(device_option, op, inputs, input_device_options=None):
 
 _PROTO_TYPES = {np.dtype(reader): kind for kind, (reader, _) in utils._TENSOR_READERS.items()} | {
     np.dtype(np.int32): caffe2_pb2.TensorProto.INT32,
+    np.dtype(np.int64): caffe2_pb2.TensorProto.INT64,
     np.dtype(bool): caffe2_pb2.TensorProto.BOOL,
     np.dtype(np.float16): caffe2_pb2.TensorProto.FLOAT16,
     np.dtype(object): caffe2_pb2.TensorProto.STRING,
