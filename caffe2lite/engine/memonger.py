@@ -181,13 +181,19 @@ def share_in_order(net: Any, static_blobs: Iterable[Any]) -> Any:
             if blob not in first:
                 made_here.add(blob)
             first.setdefault(blob, i)
-    shareable = made_here - static - set(net.external_output) - _nested(net)
+    # What no operator reads is a result that somebody may fetch.
+    read = {blob for op in net.op for blob in op.input}
+    shareable = (made_here & read) - static - set(net.external_output) - _nested(net)
     names: dict[str, str] = {}
     free: list[str] = []
+    storages = 0
     for i, op in enumerate(net.op):
         for blob in dict.fromkeys(op.output):
-            if first[blob] == i and blob in shareable and free:
+            if first[blob] == i and blob in shareable:
+                if not free:
+                    free.append(f"__m{storages}_shared")
+                    storages += 1
                 names[blob] = free.pop()
         done = dict.fromkeys(b for b in (*op.input, *op.output) if last[b] == i and b in shareable)
-        free.extend(names.get(b, b) for b in done)
+        free.extend(names[b] for b in done)
     return _renamed(net, names)

@@ -164,9 +164,9 @@ def SmartDecaySparseAdam(
     for at in sweeps(xp, ids):
         rows = ids[at]
         missed = (now - seen[rows]).astype(grad.dtype)[:, None]
-        decayed = m[rows] * xp.power(b1, missed - 1)
-        caught_up = (m[rows] * b1 - decayed * b1) / (1 - b1)  # the sum of the moments of the steps that were missed
-        m[rows] = decayed * b1 + g[at] * (1 - b1)
+        # The sum of the moments of the steps that were missed; a row that is given twice has missed none.
+        caught_up = m[rows] * (b1 - xp.power(b1, xp.maximum(missed, 1))) / (1 - b1)
+        m[rows] = m[rows] * xp.power(b1, missed) + g[at] * (1 - b1)
         v[rows] = v[rows] * xp.power(b2, missed) + g[at] * g[at] * (1 - b2)
         seen[rows] = now
         p[rows] += rate * (m[rows] + caught_up) / (xp.sqrt(v[rows]) + kind(epsilon))
