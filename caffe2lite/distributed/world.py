@@ -82,6 +82,14 @@ def _launched() -> World:
     MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
     world = World(MPI, None)
     atexit.register(_end_launched, world)
+    tell = sys.excepthook
+
+    def hook(*error: Any) -> None:
+        # The others would wait for this process until their deadline; the launcher ends them at once.
+        world.declare_dead("this process has failed")
+        tell(*error)
+
+    sys.excepthook = hook
     return world
 
 

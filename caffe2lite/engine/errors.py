@@ -46,19 +46,25 @@ def describe(value: Any) -> str:
     return f"{kind}[{', '.join(map(str, shape))}]{place}"
 
 
+def _list(names: Any) -> str:
+    """Names for an error message, which must stay readable."""
+    shown = list(names[:6])
+    return ", ".join(shown + [f"… and {len(names) - 6} more"] if len(names) > 6 else shown)
+
+
 def operator_line(op: Any, inputs: Any = None) -> str:
     """One line that shows an operator with what its inputs hold: `FC(x: float32[2, 3], w: float32[4, 5]) -> y`."""
     if inputs is None:
-        left = ", ".join(op.input)
+        left = _list(op.input)
     else:
-        left = ", ".join(f"{n}: {describe(v)}" for n, v in zip(op.input, inputs))
+        left = _list([f"{n}: {describe(v)}" for n, v in zip(op.input, inputs)])
     name = f" {op.name!r}" if op.name else ""
     device = (
         f" on device {op.device_option.device_type}:{op.device_option.device_id}"
         if op.device_option.device_type
         else ""
     )
-    return f"{op.type}{name}({left}) -> {', '.join(op.output)}{device}"
+    return f"{op.type}{name}({left}) -> {_list(op.output)}{device}"
 
 
 def explain(error: BaseException, instance: Any, net: str = "") -> BaseException:

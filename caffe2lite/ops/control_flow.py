@@ -170,7 +170,7 @@ def ONNXWhile(
 ):
     """ONNX's Loop: `body` takes (iteration, condition, carried…) and makes (condition, carried…, scanned…).
 
-    Outputs are the carried values of the last iteration, then what was scanned, stacked along a new first axis.
+    Outputs are the carried values of the last iteration, then what was scanned, one after the other along axis 0.
     """
     workspace = ctx.workspace if disable_scopes else ctx.child_workspace()
     count = len(carried)
@@ -201,4 +201,4 @@ def ONNXWhile(
     for blob, name in zip(ctx.outputs, names[2:]):
         blob.assign(workspace.need_blob(name).value)
     for blob, column in zip(ctx.outputs[count:], scanned):
-        blob.assign(np.stack(column) if column else np.empty((0,), np.int32))
+        blob.assign(np.concatenate([np.atleast_1d(c) for c in column]) if column else np.empty((0,), np.int32))

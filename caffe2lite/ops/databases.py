@@ -8,7 +8,7 @@ from caffe2lite import db as databases
 from caffe2lite.db import Mode
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.objects import Object
-from caffe2lite.ops.registry import operator
+from caffe2lite.ops.registry import NO_GRADIENT, operator
 
 
 class DBReader(Object):

@@ -37,7 +37,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], chunk_size: int) -> No
         db.close()
 
 
-@operator("", num_inputs=(0, 2**31 - 1), stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(0, 2**31 - 1), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Save(
     ctx,
     *Xs,
@@ -57,7 +57,7 @@ def Save(
     _save(ctx, full_path(ctx, db, absolute_path), db_type, names, chunk_size)
 
 
-@operator("", num_inputs=(1, 2**31 - 1), stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path with a place for the iteration, `model_%08d.db`."""
     if every <= 0:
