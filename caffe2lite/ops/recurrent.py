@@ -186,7 +186,7 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
     if initial.ndim == 1:
         states[:first] = initial.reshape(1, 1, size)
     else:
-        states[:first] = initial.reshape(first, -1, size)
+        states[:first] = initial
 
 
 @operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY))
@@ -315,14 +315,14 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 
 @operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
 def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
-    """Copy what the steps have computed into blobs of the workspace, PREFIX_NAME_STEP; their names are the output."""
+    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; their names are the output."""
     names = []
     for t, workspace in enumerate(workspaces.steps):
         for name in workspace.local_names():
             blob = workspace.need_blob(name)
             if not blob.is_tensor:
                 continue
-            target = f"{prefix}_{name}_{t}"
+            target = f"{prefix}_{name}{t}"
             ctx.workspace.create_blob(target).assign(blob.device.to_host(blob.value))
             names.append(target.encode())
     result = np.empty(len(names), object)

@@ -215,9 +215,8 @@ class Net:
         return self.AddExternalOutput(*[ScopedBlobReference(str(blob)) for blob in outputs])
 
     def AddExternalInputs(self, *inputs):
-        """AddExternalInput, always returning a list."""
-        references = self.AddExternalInput(*inputs)
-        return references if isinstance(references, list) else [references]
+        """AddExternalInput."""
+        return self.AddExternalInput(*inputs)
 
     def AddExternalOutputs(self, *outputs):
         """AddExternalOutput."""
