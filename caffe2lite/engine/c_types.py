@@ -39,7 +39,10 @@ def message(kind: Any, content: Any) -> Any:
     if isinstance(content, kind):
         return content
     if not isinstance(content, bytes):
-        content = content.SerializeToString()  # the same message from another copy of the module
+        try:
+            content = content.SerializeToString()  # the same message from another copy of the module
+        except AttributeError:
+            raise TypeError(f"expected a {kind.DESCRIPTOR.name} or its bytes, got {content!r}") from None
     made = kind()
     try:
         made.ParseFromString(content)

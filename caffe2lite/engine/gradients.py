@@ -26,6 +26,10 @@ def gradient_defs(op: Any, g_output: Sequence[Any]) -> tuple[list[Any], list[Any
     forward = Forward(op, g_output)
     try:
         check_schema(record, op)
+    except ValueError as e:
+        takes = f"{op.type}({', '.join(op.input)})"
+        raise OperatorError(f"{e}\n  so {takes} does not fit the schema and has no gradient") from None
+    try:
         made = list(record.gradient(forward))
     except ValueError as e:
         raise OperatorError(f"{e}\n  while the gradient of {op.type}({', '.join(op.input)}) was made") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from caffe2lite.ops import _columns, _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.infer import Spec
@@ -98,14 +100,14 @@ def _is_default(name, value):
 
 def _cost(args, inputs):
     made = _infer(args, inputs)[0].shape
-    X, W = inputs[0].shape, inputs[1].shape
+    W = inputs[1].shape
     outputs = 1
     for s in made:
         outputs *= s
     depth = 1
     for s in W[1:]:
         depth *= s
-    read = 4 * (_size(X) + _size(W))
+    read = sum(_size(spec.shape) * np.dtype(spec.dtype).itemsize for spec in inputs)
     return 2 * outputs * depth, 4 * outputs, read
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-_pending = []
+_imports = []
 
 
 def RegisterLazyImport(lazy):
-    """Call `lazy()` before the next net is built or created."""
-    _pending.append(lazy)
+    """Call `lazy()` whenever a net is about to be built or created: it imports what has been asked for since."""
+    _imports.append(lazy)
 
 
 def TriggerLazyImport():
-    """Run what RegisterLazyImport was given so far."""
-    while _pending:
-        _pending.pop(0)()
+    """Import now what was put off."""
+    for lazy in _imports:
+        lazy()

@@ -198,7 +198,7 @@ class IR:
         option = generators[0].device_option  # they agree, as was verified
         for op in sum_ops:
             op.device_option.CopyFrom(option)
-            if self.ONLY_KEEP_IS_AUTO_GEN_SUM_OPS_TAG in option.extra_info:
+            if any(self.ONLY_KEEP_IS_AUTO_GEN_SUM_OPS_TAG in info for info in option.extra_info):
                 del op.device_option.extra_info[:]
             op.device_option.extra_info.append(f"{self.IS_AUTO_GEN_SUM_OPS_TAG}:1")
 
