@@ -139,6 +139,7 @@ for _name in ("Concat", "DepthConcat"):
         name=_name,
         num_inputs=(1, MANY),
         host="sizes",
+        peer=True,
         infer=_infer_concat,
         gradient=_concat_gradient,
         doc="Y = the inputs one behind the other along an axis (or a new one); sizes = how much is from each.",

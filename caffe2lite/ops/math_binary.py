@@ -77,6 +77,7 @@ for _name, _compute, _inplace, _gradient, _doc in (
         _compute,
         _doc,
         inplace=list(_inplace.items()),
+        peer=_name == "Add",  # muji adds up what is on several GPUs
         types={"A": _NUMBERS, "B": "=A"},
         gradient=_gradient,
     )

@@ -315,7 +315,7 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 
 @operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
 def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
-    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; their names are the output."""
+    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names."""
     names = []
     for t, workspace in enumerate(workspaces.steps):
         for name in workspace.local_names():
