@@ -32,12 +32,11 @@ def adagrad(w, gradient):
 
 
 def rms_prop(w, gradient):
-    square, step = np.ones_like(w), np.zeros_like(w)
+    square = np.zeros_like(w)
     for _ in range(STEPS):
         g = gradient(w)
         square = 0.9 * square + 0.1 * g * g
-        step = LR * (0.9 * step + g / np.sqrt(square + 1e-5))
-        w = w - step
+        w = w - LR * g / np.sqrt(square + 1e-5)
     return w
 
 
