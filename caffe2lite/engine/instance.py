@@ -292,7 +292,7 @@ def check_schema(record: registry.Operator, op: Any) -> None:
             if counts:
                 wanted = " or ".join(map(str, sorted(counts)))
             names = ", ".join(record.inputs if what == "inputs" else record.outputs)
-            raise ValueError(f"{op.type} takes {wanted} {what}{f' ({names})' if names else ''}, got {have}")
+            raise ValueError(f"{op.type} does not fit its schema: it takes {wanted} {what}{f' ({names})' if names else ''}, got {have}")
     for o, name in enumerate(op.output):
         for i, source in enumerate(op.input):
             if name == source:
