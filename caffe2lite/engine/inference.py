@@ -28,11 +28,19 @@ def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
     """A Spec for each output of an operator, None for those that cannot be known."""
     nothing: list[Spec | None] = [None] * len(op.output)
     record = registry.get(op.type)
-    if record is None or record.infer is None or any(name not in known for name in op.input):
+    if record is None:
+        return nothing
+    if record.infer is None:  # what is written in place stays as it is
+        for i, o in record.enforced:
+            if i < len(op.input) and o < len(op.output):
+                nothing[o] = known.get(op.input[i])
+        return nothing
+    if any(name not in known for name in op.input):
         return nothing
     try:
         values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
         values.update(arguments.parse(op.type, record.args, op.arg))
+        values["#outputs"] = len(op.output)
         specs = list(record.infer(values, [known[name] for name in op.input]))
     except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
         return nothing  # an operator that would refuse to run: nothing is known of its outputs

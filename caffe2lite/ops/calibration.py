@@ -165,8 +165,10 @@ def PiecewiseLinearTransform(
 def Histogram(xp, *Xs, bin_edges: list[float], out):
     """How many elements of all inputs are in each bin [left, right), int64."""
     edges = list(bin_edges)
-    if len(edges) < 2 or any(b <= a for a, b in zip(edges, edges[1:])):
-        raise ValueError(f"bin_edges must be two or more, strictly ascending; found {edges}")
+    if len(edges) < 2:
+        raise ValueError(f"Number of bin edges must be greater than or equal to 2, found {edges}")
+    if any(b <= a for a, b in zip(edges, edges[1:])):
+        raise ValueError(f"bin_edges must be a strictly increasing sequence of values, found {edges}")
     bounds = xp.asarray(edges, dtype="float32")
     counts = out((len(edges) - 1,), "int64")
     counts[...] = 0
@@ -204,7 +206,7 @@ def SelfBinningHistogram(
 ):
     """A histogram whose bins span the values: their left edges and the end, and the counts (0 for the end)."""
     if num_bins < 1:
-        raise ValueError(f"num_bins must be 1 or more, found {num_bins}")
+        raise ValueError(f"Number of bins must be greater than or equal to 1. num_bins is {num_bins}")
     if bin_spacing not in ("linear", "logarithmic"):
         raise ValueError(f"bin_spacing must be 'linear' or 'logarithmic', found {bin_spacing!r}")
     kind = Xs[0].dtype

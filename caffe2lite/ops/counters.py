@@ -30,11 +30,10 @@ class Counter(Object):
             return self.count - 1
 
     def down(self) -> bool:
-        """Take 1 away if it is above 0; whether it was not."""
+        """Take 1 away; whether it was at 0 already."""
         with self._lock:
-            done = self.count <= 0
-            self.count -= not done
-            return done
+            self.count -= 1
+            return self.count < 0
 
     def reset(self, count: int) -> int:
         """Set it; what it was before."""

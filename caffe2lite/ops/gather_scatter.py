@@ -238,7 +238,9 @@ def _copy_rows_gradient(g: Any) -> Any:
 def CopyRowsToTensor(xp, X, indices, row):
     """X[i] = row for each of the indices."""
     if X.ndim != 2 or row.shape != X.shape[1:]:
-        raise ValueError(f"a matrix and a row of its width are needed, found {list(X.shape)} and {list(row.shape)}")
+        raise ValueError(
+            f"width of input tensor should match lengths of row: the matrix is {list(X.shape)}, the row {list(row.shape)}"
+        )
     if row.dtype != X.dtype:
         raise ValueError(f"the row must be {X.dtype}, found {row.dtype}")
     X[check_indices(indices, X.shape[0], "the matrix")] = row

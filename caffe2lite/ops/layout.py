@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from caffe2lite.ops._broadcast import result_shape, sum_to
 from caffe2lite.ops.gradient import single
@@ -133,6 +136,19 @@ def _concat(xp, *Xs, axis: int | None = None, order: str = "NCHW", add_axis: boo
     return Y, sizes
 
 
+def _bytes(*specs: Any) -> int:
+    return sum(math.prod(s.shape) * (np.dtype(s.dtype).itemsize if s.dtype else 4) for s in specs)
+
+
+def _cost_of_copy(args: Any, inputs: Any) -> tuple[int, int, int]:
+    """Nothing is computed; the pieces are as large as the whole, and the sizes are an int32 each."""
+    return 0, _bytes(inputs[0]), _bytes(*inputs)
+
+
+def _cost_of_concat(args: Any, inputs: Any) -> tuple[int, int, int]:
+    return 0, _bytes(*inputs) + 4 * len(inputs), _bytes(*inputs)
+
+
 for _name in ("Concat", "DepthConcat"):
     operator(
         "Y sizes",
@@ -141,6 +157,7 @@ for _name in ("Concat", "DepthConcat"):
         host="sizes",
         peer=True,
         infer=_infer_concat,
+        cost=_cost_of_concat,
         gradient=_concat_gradient,
         doc="Y = the inputs one behind the other along an axis (or a new one); sizes = how much is from each.",
     )(_concat)
@@ -192,6 +209,19 @@ def _split_op(
     return _pieces(xp, X, at, sizes, out, add_axis)
 
 
+def _infer_split(args: Any, inputs: Any) -> list[Spec | None]:
+    """Equal pieces, or those of the argument; sizes in a second input are not known."""
+    X, count = inputs[0], args["#outputs"]
+    at = _axis(_channel_axis(args.get("axis"), args.get("order", "NCHW")), len(X.shape))
+    sizes = list(args.get("split") or ())
+    if not sizes and len(inputs) == 1:
+        sizes = [X.shape[at] // count] * count
+    middle = () if args.get("add_axis") else None
+    return [
+        Spec((*X.shape[:at], *((n,) if middle is None else middle), *X.shape[at + 1 :]), X.dtype) for n in sizes
+    ] or [None] * count
+
+
 for _name in ("Split", "DepthSplit"):
     operator(
         "parts*",
@@ -199,6 +229,8 @@ for _name in ("Split", "DepthSplit"):
         types={"lengths": "int32"},
         host="lengths",
         num_outputs=(1, MANY),
+        infer=_infer_split,
+        cost=_cost_of_copy,
         gradient=_split_gradient,
         doc="The pieces of X along an axis: of the sizes given by argument or second input, or of equal size.",
     )(_split_op)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, single
+from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
 
 _INDICES = "int32 int64"
@@ -225,7 +226,14 @@ def BatchOneHot(xp, X, lengths, values, *, out):
     return Y
 
 
-@operator("Y", types={"X": "float32", "lengths": "int32", "boundaries": "float32"}, host="lengths")
+def _infer_buckets(args: Any, inputs: Any) -> list[Spec | None]:
+    X, lengths, boundaries = inputs
+    return [Spec((X.shape[0], math.prod(lengths.shape) + math.prod(boundaries.shape)), "float32")]
+
+
+@operator(
+    "Y", types={"X": "float32", "lengths": "int32", "boundaries": "float32"}, host="lengths", infer=_infer_buckets
+)
 def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
     """Each column j of X becomes lengths[j] + 1 columns that tell which bucket it is in."""
     if X.ndim != 2:
@@ -234,7 +242,9 @@ def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
     Y = out((X.shape[0], sum(counts) + len(counts)), "float32")
     start = column = 0
     for j, n in enumerate(counts):
-        bucket = xp.searchsorted(boundaries[start : start + n], X[:, j], side="left")
+        edges = boundaries[start : start + n]
+        low, high = (xp.searchsorted(edges, X[:, j], side=side) for side in ("left", "right"))
+        bucket = (low + high) // 2  # in the middle of equal boundaries
         Y[:, column : column + n + 1] = xp.arange(n + 1) == bucket[:, None]
         start, column = start + n, column + n + 1
     return Y

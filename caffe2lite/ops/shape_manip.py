@@ -29,6 +29,8 @@ def _infer(shape_of: Any) -> Any:
 
 def _wanted(shape: Sequence[int], X: Any) -> tuple[int, ...]:
     """The shape with 0 (as before) and -1 (what is left) filled in."""
+    if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
+        return tuple(max(d, 0) for d in shape)
     dims = list(shape)
     for i, d in enumerate(dims):
         if d == 0:
@@ -43,9 +45,9 @@ def _wanted(shape: Sequence[int], X: Any) -> tuple[int, ...]:
         raise ValueError(f"only one dimension of the new shape {list(shape)} may be -1")
     if -1 in dims:
         known = math.prod(d for d in dims if d != -1)
-        if X.size % known if known else X.size:
+        if not known or X.size % known:
             raise ValueError(f"the new shape {list(shape)} does not divide the {X.size} elements of {list(X.shape)}")
-        dims[dims.index(-1)] = X.size // known if known else 0
+        dims[dims.index(-1)] = X.size // known
     if math.prod(dims) != X.size:
         raise ValueError(f"the new shape {list(shape)} has not the {X.size} elements of {list(X.shape)}")
     return tuple(dims)
