@@ -42,7 +42,7 @@ _zeros: dict[Any, np.ndarray] = {}
 
 
 def zeros(dtype: Any, count: int) -> np.ndarray:
-    """A read-only vector of up to ZEROS zeros: NumPy's minimum and maximum are several times faster with it than with 0."""
+    """A read-only vector of up to ZEROS zeros: with it NumPy's maximum is several times faster than with 0."""
     flat = _zeros.get(dtype)
     if flat is None:
         flat = np.zeros(ZEROS, dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -130,8 +131,8 @@ def PiecewiseLinearTransform(
     pieces = factors.size // max(functions, 1)
     if offsets.size != factors.size or pieces * functions != factors.size or edges.size != (pieces + 1) * functions:
         raise ValueError(
-            f"{functions} functions of n pieces need n slopes, n intercepts and n + 1 bounds each; found {factors.size}, "
-            f"{offsets.size} and {edges.size}"
+            f"{functions} functions of n pieces need n slopes, n intercepts and n + 1 bounds each; found "
+            f"{factors.size}, {offsets.size} and {edges.size}"
         )
     edges, factors, offsets = (
         edges.reshape(functions, -1),
@@ -167,7 +168,7 @@ def Histogram(xp, *Xs, bin_edges: list[float], out):
     edges = list(bin_edges)
     if len(edges) < 2:
         raise ValueError(f"Number of bin edges must be greater than or equal to 2, found {edges}")
-    if any(b <= a for a, b in zip(edges, edges[1:])):
+    if any(b <= a for a, b in itertools.pairwise(edges)):
         raise ValueError(f"bin_edges must be a strictly increasing sequence of values, found {edges}")
     bounds = xp.asarray(edges, dtype="float32")
     counts = out((len(edges) - 1,), "int64")
@@ -240,7 +241,7 @@ def SelfBinningHistogram(
 
 @operator("value", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
 def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-3, out):
-    """The smallest value that at least the share `quantile` of all elements (or their absolute values) does not exceed."""
+    """The smallest value that a share `quantile` of all elements (of their absolute values) does not exceed."""
     if quantile < 0:
         raise ValueError(f"quantile must not be negative, found {quantile}")
     if tol <= 0:
