@@ -141,8 +141,8 @@ def _timer(value: Any) -> Timer:
     return value
 
 
-def _nanos(out: Any, nanos: int) -> Any:
-    Y = out((), "int64")
+def _nanos(out: Any, nanos: int, shape: tuple[int, ...] = ()) -> Any:
+    Y = out(shape, "int64")
     Y[...] = nanos
     return Y
 
@@ -167,5 +167,5 @@ def TimerGet(ctx, timer, *, out):
 
 @operator("nanos", stateful=True, host="timer nanos")
 def TimerGetAndEnd(ctx, timer, *, out):
-    """Stop the timer; nanos = its time, which also goes to the statistics."""
-    return _nanos(out, _timer(timer).end())
+    """Stop the timer; nanos (1) = its time, which also goes to the statistics."""
+    return _nanos(out, _timer(timer).end(), (1,))
