@@ -58,9 +58,12 @@ class _Backward:
         proto = cell_net.Proto()
         self._proto = proto
         self._states = [(str(read), str(written)) for read, written in states]
-        given = {core.BlobReference(written): written + "_grad" for _, written in self._states}
-        ops, self.gradients = core.GradientRegistry.GetBackwardPass(proto.op, given)
-        self.gradients = {str(blob): gradient for blob, gradient in self.gradients.items()}
+        # The names of the gradients that arrive from the following step.
+        self._arriving = {written: written + "_grad" for _, written in self._states}
+        ops = self._differentiate([])
+        replaced = [w for w, name in self._arriving.items() if str(self.gradients.get(w, name)) != name]
+        if replaced:
+            ops = self._differentiate(replaced)
 
         self.net = core.Net("RecurrentBackwardStep")
         self.net.Proto().type = "simple"
@@ -71,6 +74,25 @@ class _Backward:
         self._name_sources(input_name)
         self._list_inputs(recompute)
 
+    def _differentiate(self, replaced):
+        """The gradient operators; sets the gradients, by blob.
+
+        A gradient that passes through an operator, as through Sum, would take
+        the place of the one that arrives.  The ``replaced`` states leave the
+        step through a copy, whose gradient is added to the other.
+        """
+        ops, given = list(self._proto.op), {}
+        for written in self._arriving:
+            leaving = written
+            if written in replaced:
+                leaving = written + "_out"
+                self._arriving[written] = leaving + "_grad"
+                ops.append(_op("Copy", [written], leaving))
+            given[core.BlobReference(leaving)] = self._arriving[written]
+        ops, gradients = core.GradientRegistry.GetBackwardPass(ops, given)
+        self.gradients = {str(blob): gradient for blob, gradient in gradients.items()}
+        return ops
+
     def _extend_accumulating(self, step, ops):
         """Adds the gradient operators.
 
@@ -78,7 +100,7 @@ class _Backward:
         step.  What the rest of this step adds to it goes to a blob of its
         own, which is then summed into it.
         """
-        arriving = {written + "_grad" for _, written in self._states}
+        arriving = set(self._arriving.values())
         for op in ops:
             fresh = [(i, name) for i, name in enumerate(op.output) if name in arriving and name not in op.input]
             if not fresh:
@@ -97,7 +119,7 @@ class _Backward:
         shares its blob with another and has to be copied.
         """
         step = self.net.Proto().op
-        taken = {written + "_grad" for _, written in self._states}
+        taken = set(self._arriving.values())
         self.source_gradient = {}
         for name in [read for read, _ in self._states] + [str(input_name)]:
             gradient = self.gradients.get(name)
@@ -125,7 +147,7 @@ class _Backward:
                 known = name in written_outside or name in recompute or name in scratch
                 if name in read and not known:
                     scratch.append(name)
-        inputs = scratch + [written + "_grad" for _, written in self._states]
+        inputs = scratch + list(self._arriving.values())
         self.net.Proto().external_input.extend(inputs)
         self.net.Proto().external_input.extend(self._proto.external_input)
         self.net.Proto().external_input.extend(self._proto.external_output)
@@ -134,7 +156,7 @@ class _Backward:
         """The links of the states' gradients and of the input's."""
         links = _Links()
         for (read, written), states in zip(self._states, state_blobs):
-            links.add(written + "_grad", states + "_grad", 1)
+            links.add(self._arriving[written], states + "_grad", 1)
             links.add(self.source_gradient[read], states + "_grad", 0)
         return links, (str(input_blob) + "_grad")
 
