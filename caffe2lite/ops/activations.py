@@ -31,7 +31,7 @@ def Relu(xp, X, *, out):
     if xp is not np:
         return xp.maximum(X, X.dtype.type(0), out=Y)
     if X.size <= ZEROS:
-        return np.maximum(X, zeros(X.dtype, X.size).reshape(X.shape), Y)
+        return np.maximum(X, zeros(X.dtype, X.size).reshape(X.shape), out=Y)
     return np.clip(X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
 
 
@@ -40,7 +40,7 @@ def _relu_again(xp, inputs, outputs, args):
     """NumPy is fastest with an array of zeros while they stay in cache, and with `clip` for what does not."""
     X, Y = inputs[0], outputs[0]
     if X.size <= ZEROS:
-        return functools.partial(np.maximum, X, zeros(X.dtype, X.size).reshape(X.shape), Y)
+        return functools.partial(np.maximum, X, zeros(X.dtype, X.size).reshape(X.shape), out=Y)
     return functools.partial(np.clip, X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
 
 

@@ -12,6 +12,7 @@ from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.registry import MANY, operator
 
 _INDICES = "int32 int64"
+_ANY = "float32 float64 float16 int32 int64 int8 int16 uint8 uint16 bool"
 
 
 def add_rows(xp: Any, target: Any, indices: Any, values: Any) -> None:
@@ -125,11 +126,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
 @operator(
     "X_out",
     mutates={0: 0},
-    types={
-        "X": "float32 float16 float64 int32 int64 bool uint8 int8 int16 uint16",
-        "indices": _INDICES,
-        "slices": "=X",
-    },
+    types={"X": _ANY, "indices": _INDICES, "slices": "=X"},
     gradient=FORBID_GRADIENT,
 )
 def ScatterAssign(xp, X, indices, slices):
@@ -140,7 +137,8 @@ def ScatterAssign(xp, X, indices, slices):
     width = math.prod(X.shape[1:])
     if slices.size != ids.size * width:
         raise ValueError(
-            f"slices {list(slices.shape)} must have a row like those of X {list(X.shape)} for each of {ids.size} indices"
+            f"slices {list(slices.shape)} must have a row like those of X {list(X.shape)} for each of {ids.size} "
+            f"indices"
         )
     rows, values = X.reshape(X.shape[0], width), slices.reshape(ids.size, width)
     for at in sweeps(xp, ids):
@@ -239,7 +237,8 @@ def CopyRowsToTensor(xp, X, indices, row):
     """X[i] = row for each of the indices."""
     if X.ndim != 2 or row.shape != X.shape[1:]:
         raise ValueError(
-            f"width of input tensor should match lengths of row: the matrix is {list(X.shape)}, the row {list(row.shape)}"
+            f"width of input tensor should match lengths of row: the matrix is {list(X.shape)}, the row "
+            f"{list(row.shape)}"
         )
     if row.dtype != X.dtype:
         raise ValueError(f"the row must be {X.dtype}, found {row.dtype}")
@@ -322,8 +321,7 @@ def BooleanUnmask(xp, *pairs, out):
     return Y
 
 
-@operator("Y", types={"condition": "bool", "on": "float32 float64 float16 int32 int64 int8 int16 uint8 uint16 bool", "off": "=on"},
-          gradient=NO_GRADIENT)  # fmt: skip
+@operator("Y", types={"condition": "bool", "on": _ANY, "off": "=on"}, gradient=NO_GRADIENT)
 def Conditional(xp, condition, on, off, *, out):
     """Y[i] = on[i] where the condition is true, else off[i], row by row."""
     if on.shape != off.shape or condition.ndim != 1 or on.shape[:1] != condition.shape:

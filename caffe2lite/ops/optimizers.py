@@ -198,7 +198,7 @@ def Adam(
     gradient=FORBID_GRADIENT,
 )
 def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out):
-    """moment = decay * moment + g^2; param = param + lr * g / (sqrt(moment) + epsilon); g has the weight decay in it."""
+    """moment = decay * moment + g^2; param = param + lr * g / (sqrt(moment) + epsilon); g includes weight decay."""
     check_sizes(param=param, moment=moment, grad=grad)
     kind = param.dtype.type
     rate, eps, keep, pull = one(lr, "lr"), kind(epsilon), kind(decay), kind(weight_decay)

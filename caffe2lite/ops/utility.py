@@ -79,7 +79,8 @@ def Append(xp, A, B, *, out):
     """A = A with the rows of B behind it."""
     if A.dtype != B.dtype or A.ndim < 1 or A.ndim != B.ndim or A.shape[1:] != B.shape[1:]:
         raise ValueError(
-            f"both must have one type and rows of one shape, found {A.dtype}{list(A.shape)} and {B.dtype}{list(B.shape)}"
+            f"both must have one type and rows of one shape, found {A.dtype}{list(A.shape)} and "
+            f"{B.dtype}{list(B.shape)}"
         )
     if not B.shape[0]:
         return A

@@ -52,8 +52,8 @@ def YellowFin(
     check_sizes(param=param, moment=moment, g_avg=g_avg, g2_avg=g2_avg, grad=grad)
     if curv_win.size != curv_win_width or scalars_memory.size != 5:
         raise ValueError(
-            f"curv_win must have curv_win_width={curv_win_width} values and scalars_memory 5, found {curv_win.size} and "
-            f"{scalars_memory.size}"
+            f"curv_win must have curv_win_width={curv_win_width} values and scalars_memory 5, found "
+            f"{curv_win.size} and {scalars_memory.size}"
         )
     operands = (param, moment, lr_avg, mu_avg, curv_win, g_avg, g2_avg, scalars_memory)
     turn = int(one(iter, "iter"))

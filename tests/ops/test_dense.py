@@ -169,7 +169,7 @@ def test_composite_learning_rate():
 
 @pytest.mark.parametrize("args", [{"policy": "step"}, {"policy": "cyclical"}, {"policy": "nonsense"}, {}])
 def test_learning_rates_that_cannot_be(args):
-    with pytest.raises(OperatorError, match="stepsize|policy"):
+    with pytest.raises(OperatorError, match=r"stepsize|policy"):
         feed(i=np.array([1])).run_operator(op("LearningRate", ["i"], ["lr"], base_lr=0.1, **args))
 
 
@@ -294,23 +294,29 @@ def test_statistics_are_exported_and_start_again():
 # ---- refusals ----------------------------------------------------------------------------------------------------
 
 
+X23, I2 = np.ones((2, 3), "f"), np.array([2])
+
+
 @pytest.mark.parametrize(
-    ("made", "blobs", "words"),
+    ("kind", "inputs", "args", "words"),
     [
-        (op("FC", ["x", "w", "b"], ["y"]), {"x": np.ones((2, 3), "f"), "w": np.ones((4, 5), "f"), "b": np.ones(4, "f")}, r"weights are 5 inputs by 4"),
-        (op("Reshape", ["x"], ["y", "s"], shape=[4, -1]), {"x": np.ones(6, "f")}, "does not divide the 6 elements"),
-        (op("Concat", ["x", "w"], ["y", "s"], axis=0), {"x": np.ones((2, 3), "f"), "w": np.ones((2, 4), "f")}, "must agree"),
-        (op("SoftmaxWithLoss", ["x", "l"], ["p", "loss"]), {"x": np.ones((2, 3), "f"), "l": np.array([0, 3], "int32")}, "from 0 to 2"),
-        (op("Gather", ["x", "i"], ["y"]), {"x": np.ones((2, 3), "f"), "i": np.array([2])}, "index 2 is outside"),
-        (op("ScatterAssign", ["x", "i", "s"], ["x"]), {"x": np.ones((2, 3), "f"), "i": np.array([-1]), "s": np.ones((1, 3), "f")}, "index -1 is outside"),
-        (op("Div", ["x", "w"], ["y"]), {"x": np.array([1]), "w": np.array([0])}, "division by zero"),
-        (op("Max", ["x", "w"], ["y"]), {"x": f(1, 2), "w": f(1)}, "one shape"),
-        (op("ConstantFill", (), ["y"], shape=[1 << 40, 1 << 20], value=1.0), {}, "no memory"),
+        ("FC", [X23, np.ones((4, 5), "f"), np.ones(4, "f")], {}, "weights are 5 inputs by 4"),
+        ("Reshape", [np.ones(6, "f")], {"shape": [4, -1]}, "does not divide the 6 elements"),
+        ("Concat", [X23, np.ones((2, 4), "f")], {"axis": 0}, "must agree"),
+        ("SoftmaxWithLoss", [X23, np.array([0, 3], "int32")], {}, "from 0 to 2"),
+        ("Gather", [X23, I2], {}, "index 2 is outside"),
+        ("ScatterAssign", [X23, 1 - I2, np.ones((1, 3), "f")], {}, "index -1 is outside"),
+        ("Div", [np.array([1]), np.array([0])], {}, "division by zero"),
+        ("Max", [f(1, 2), f(1)], {}, "one shape"),
+        ("ConstantFill", [], {"shape": [1 << 40, 1 << 20], "value": 1.0}, "no memory"),
     ],
-)  # fmt: skip
-def test_errors_say_what_is_wrong(made, blobs, words):
+)
+def test_errors_say_what_is_wrong(kind, inputs, args, words):
+    names = [f"x{i}" for i in range(len(inputs))]
+    outputs = {"ScatterAssign": ["x0"], "Concat": ["y", "s"], "Reshape": ["y", "s"], "SoftmaxWithLoss": ["y", "l"]}
+    made = op(kind, names, outputs.get(kind, ["y"]), **args)
     with pytest.raises((OperatorError, MemoryError), match=words):
-        feed(**blobs).run_operator(made)
+        feed(**dict(zip(names, inputs))).run_operator(made)
 
 
 def test_every_operator_of_these_files_has_a_sentence():

@@ -80,13 +80,16 @@ IMAGE = values(2, 4, 3, 3)
 
 UNARY = [
     *((k, X) for k in (
-        "Abs", "Atan", "Cos", "Cosh", "Cube", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "LeakyRelu", "Mish", "Negative",
+        "Abs", "Atan", "Cos", "Cosh", "Cube", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "LeakyRelu", "Mish",
+        "Negative",
         "Relu", "ReluN", "Selu", "Sigmoid", "Sin", "Sinh", "Softplus", "Softsign", "Swish", "Tan", "Tanh", "Softmax",
         "Normalize", "Scale", "Clip", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceL1",
         "ReduceFrontMax", "ReduceFrontMean", "ReduceFrontSum", "ReduceBackMax", "ReduceBackMean", "ReduceBackSum",
         "SumElements", "AveragedLoss", "LpNorm", "Transpose", "Flatten", "FlattenToVec",
     )),
-    *((k, POSITIVE) for k in ("Acos", "Asin", "Log", "Log1p", "Logit", "Reciprocal", "Rsqrt", "Sqrt", "Cbrt", "MakeTwoClass")),
+    *((k, POSITIVE) for k in (
+        "Acos", "Asin", "Log", "Log1p", "Logit", "Reciprocal", "Rsqrt", "Sqrt", "Cbrt", "MakeTwoClass",
+    )),
 ]  # fmt: skip
 
 
@@ -140,7 +143,8 @@ SEVERAL = [
     ("DotProductWithPadding", [values(3, 2), values(3, 5)], [0, 1], {"pad_value": 0.5}),
     ("BernoulliJSD", [POSITIVE, POSITIVE[::-1].copy()], [0], {}),
     ("PairWiseLoss", [values(6), np.array([2.0, 1, 3, 1, 2, 2]), np.array([4, 2], "int32")], [0], {}),
-    ("MarginRankingCriterion", [values(4), values(4) + 0.1, np.array([1, -1, 1, -1], "int32")], [0, 1], {"margin": 0.3}),
+    ("MarginRankingCriterion", [values(4), values(4) + 0.1, np.array([1, -1, 1, -1], "int32")], [0, 1],
+     {"margin": 0.3}),
     ("BatchGather", [values(2, 4, 3), np.array([1, 3, 1])], [0], {}),
     ("Gather", [values(2, 4, 3), np.array([1, 3, 1])], [0], {"axis": 1}),
     ("Gather", [X, np.array([1, 2, 1])], [0], {"dense_gradient": 1}),
