@@ -15,7 +15,6 @@ from caffe2lite.engine.errors import EngineError
 from caffe2lite.ops.objects import Object, by_blob_type
 from caffe2lite.proto import caffe2_pb2
 
-DEFAULT_CHUNK = 1_000_000  # elements
 _T = caffe2_pb2.TensorProto
 
 DATA_TYPES: dict[str, int] = {
@@ -43,8 +42,13 @@ def data_type(array: Any) -> int:
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
-def tensor_bytes(name: str, array: Any, device: Any = devices.HOST, begin: int = 0, end: int | None = None) -> bytes:
-    """A serialised TensorProto of elements `begin` to `end` of a tensor, with fields in the order of their numbers."""
+def tensor_bytes(
+    name: str, array: Any, device: Any = devices.HOST, begin: int = 0, end: int | None = None, bfloat16: bool = False
+) -> bytes:
+    """A serialised TensorProto of elements `begin` to `end` of a tensor, with fields in the order of their numbers.
+
+    With `bfloat16` float32 is rounded to the nearest (ties to even) of that type.
+    """
     flat = device.to_host(array).reshape(-1)[begin:end]
     end = begin + flat.size
     first = _T(dims=array.shape, data_type=data_type(array))
@@ -54,14 +58,16 @@ def tensor_bytes(name: str, array: Any, device: Any = devices.HOST, begin: int =
     named.device_detail.device_type = device.type
     if device is not devices.HOST:
         named.device_detail.device_id = device.id
-    if first.data_type == _T.FLOAT:
+    if first.data_type == _T.FLOAT and bfloat16:
+        last.raw_data, last.data_format = _to_bfloat16(flat).tobytes(), _T.FMT_BFLOAT16
+    elif first.data_type == _T.FLOAT:
         last.data_format = _T.FMT_PROTOBUF
         data = wire.field(wire.FLOATS, flat.astype("<f4", copy=False).data.cast("B")) if flat.size else b""
         return b"".join((first.SerializeToString(), data, named.SerializeToString(), last.SerializeToString()))
-    if first.data_type == _T.DOUBLE:
+    elif first.data_type == _T.DOUBLE:
         data = wire.field(wire.DOUBLES, flat.astype("<f8", copy=False).data.cast("B")) if flat.size else b""
         return b"".join((first.SerializeToString(), named.SerializeToString(), data, last.SerializeToString()))
-    if first.data_type == _T.INT64:
+    elif first.data_type == _T.INT64:
         first.int64_data.extend(flat.tolist())
     elif first.data_type == _T.STRING:
         first.string_data.extend(flat.tolist())
@@ -74,7 +80,13 @@ def tensor_bytes(name: str, array: Any, device: Any = devices.HOST, begin: int =
     return first.SerializeToString()
 
 
-def chunks(name: str, blob: Blob, chunk_size: int = DEFAULT_CHUNK) -> Iterator[tuple[str, bytes]]:
+def _to_bfloat16(flat: np.ndarray) -> np.ndarray:
+    bits = flat.astype("<f4", copy=False).view("<u4").astype("<u8")
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(flat), 0x7FC0, rounded).astype("<u2")
+
+
+def chunks(name: str, blob: Blob, chunk_size: int = 0, bfloat16: bool = False) -> Iterator[tuple[str, bytes]]:
     """(key, serialised BlobProto) of a blob, a tensor in pieces of `chunk_size` elements (0: in one)."""
     value = blob.value
     if blob.storage is None:
@@ -83,13 +95,13 @@ def chunks(name: str, blob: Blob, chunk_size: int = DEFAULT_CHUNK) -> Iterator[t
     step = chunk_size if chunk_size > 0 else max(1, value.size)
     for number, begin in enumerate(range(0, max(1, value.size), step)):
         end = min(begin + step, value.size)
-        tensor = tensor_bytes(name, value, blob.device, begin, end)
+        tensor = tensor_bytes(name, value, blob.device, begin, end, bfloat16)
         yield f"{name}#%{number}", _head(name, "Tensor") + wire.field(3, tensor)
 
 
 def blob_bytes(name: str, blob: Blob) -> bytes:
     """The blob as one serialised BlobProto."""
-    return next(content for _, content in chunks(name, blob, 0))
+    return next(content for _, content in chunks(name, blob))
 
 
 def _head(name: str, kind: str) -> bytes:

@@ -6,6 +6,7 @@ import os
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
+from caffe2lite.ops._serialization import DEFAULT_CHUNK, WHOLE, Options
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
@@ -22,7 +23,7 @@ def _key(name: str, strip_prefix: str) -> str:
     return name if at < 0 else name[at + len(strip_prefix) :]
 
 
-def _save(ctx, path: str, db_type: str, names: list[str], chunk_size: int) -> None:
+def _save(ctx, path: str, db_type: str, names: list[str], options: Options) -> None:
     twins = {n for n in names if names.count(n) > 1}
     if twins:
         raise ValueError(f"two blobs would be saved under one name: {', '.join(sorted(twins))}")
@@ -30,7 +31,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], chunk_size: int) -> No
     try:
         transaction = db.new_transaction()
         for blob, name in zip(ctx.inputs, names):
-            for key, content in ctx.workspace.chunks(blob, name, chunk_size):
+            for key, content in ctx.workspace.chunks(blob, name, *options.of(name)):
                 transaction.put(key.encode(), content)
         transaction.commit()
     finally:
@@ -46,15 +47,19 @@ def Save(
     absolute_path: int = 0,
     strip_prefix: str = "",
     blob_name_overrides: list[str] = (),
-    chunk_size: int = 1_000_000,
+    chunk_size: int = -1,
+    options: bytes = b"",
 ):
-    """Write the inputs into a new database, large tensors in pieces of `chunk_size` elements."""
+    """Write the inputs into a new database, large tensors in pieces of `chunk_size` elements (0: whole; -1: 1,000,000).
+
+    `options`, a serialised SerializationOptions, says it by the names of blobs, and may ask for bfloat16.
+    """
     if strip_prefix and blob_name_overrides:
         raise ValueError("strip_prefix and blob_name_overrides cannot both be given")
     if blob_name_overrides and len(blob_name_overrides) != len(ctx.inputs):
         raise ValueError(f"{len(blob_name_overrides)} blob_name_overrides are given for {len(ctx.inputs)} blobs")
     names = list(blob_name_overrides) or [_key(b, strip_prefix) for b in ctx.op.input]
-    _save(ctx, full_path(ctx, db, absolute_path), db_type, names, chunk_size)
+    _save(ctx, full_path(ctx, db, absolute_path), db_type, names, Options(options, DEFAULT_CHUNK if chunk_size == -1 else max(chunk_size, WHOLE)))
 
 
 @operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
@@ -64,7 +69,7 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
         raise ValueError(f"every must be positive, got {every}")
     step = int(iter.reshape(-1)[0])
     if step % every == 0:
-        _save(ctx, full_path(ctx, db % step, absolute_path), db_type, list(ctx.op.input), 1_000_000)
+        _save(ctx, full_path(ctx, db % step, absolute_path), db_type, list(ctx.op.input), Options())
 
 
 def _infer_load(args, inputs):
@@ -92,7 +97,7 @@ def Load(
     else:
         sources = _open(ctx, db, dbs, db_type, absolute_path)
     wanted = _wanted(ctx, load_all, source_blob_names)
-    missing = {} if load_all else _Remaining(wanted)
+    missing = _Remaining(wanted)
     for source, db_or_reader in sources:
         cursor = db_or_reader.new_cursor()
         while cursor.valid():
@@ -100,15 +105,13 @@ def Load(
             name = saved.rsplit("#%", 1)[0]
             name = _key(name, strip_prefix)
             name = add_prefix + name
-            if load_all:
-                _load_piece(ctx, ctx.workspace.create_blob(name), cursor.value(), keep_device, source)
-            elif name in wanted:
-                piece = _load_piece(ctx, wanted[name], cursor.value(), keep_device, source)
-                missing.count(name, piece)
+            if load_all and name not in wanted:
+                wanted[name] = ctx.workspace.create_blob(name)
+            if name in wanted:
+                missing.count(name, _load_piece(ctx, wanted[name], cursor.value(), keep_device, source))
             cursor.next()
         cursor.close()
-    if not load_all:
-        missing.check(allow_incomplete)
+    missing.check(allow_incomplete)
 
 
 def _open(ctx, db, dbs, db_type, absolute_path):
@@ -116,6 +119,9 @@ def _open(ctx, db, dbs, db_type, absolute_path):
     if db and dbs:
         raise ValueError("db and dbs cannot both be given")
     paths = [full_path(ctx, p, absolute_path) for p in ([db] if db else dbs)]
+    twins = sorted({p for p in paths if paths.count(p) > 1})
+    if twins:
+        raise ValueError(f"a database is named twice: {', '.join(twins)}")
     if not paths:
         raise ValueError("Load needs the argument db or dbs, or a reader as input")
     return [(p, databases.open_db(db_type, p, Mode.read)) for p in paths]
@@ -123,10 +129,6 @@ def _open(ctx, db, dbs, db_type, absolute_path):
 
 def _wanted(ctx, load_all, source_blob_names):
     """{name in the database: output blob}."""
-    if load_all:
-        if len(ctx.outputs):
-            raise ValueError("with load_all no outputs are named: blobs get the names that they were saved under")
-        return {}
     if source_blob_names and len(source_blob_names) != len(ctx.outputs):
         raise ValueError(f"{len(source_blob_names)} source_blob_names are given for {len(ctx.outputs)} outputs")
     names = list(source_blob_names) or list(ctx.op.output)
@@ -146,7 +148,7 @@ class _Remaining:
         self.left = dict.fromkeys(names, None)
 
     def count(self, name, piece) -> None:
-        left = self.left[name]
+        left = self.left.get(name)
         if piece.array is None:
             self.left[name] = 0
             return

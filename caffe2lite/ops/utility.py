@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from caffe2lite.ops._serialization import Options
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import MANY, operator
@@ -142,18 +143,17 @@ def GetGPUMemoryUsage(ctx, *, out):
 # What an element of each type takes in a TensorProto, about; each chunk, and each string, takes 50 bytes more.
 _ESTIMATES = {"bool": 1, "uint8": 2, "int8": 2, "float16": 3, "int16": 3, "uint16": 3, "object": 50, "float32": 4,
               "int32": 4, "float64": 8, "int64": 8}  # fmt: skip
-_CHUNK = 1_000_000  # elements
 
 
-def _estimate(name: str, value: Any) -> int:
+def _estimate(name: str, value: Any, chunk_size: int, bfloat16: bool) -> int:
     """Bytes that the blob takes when it is serialised, as Caffe2 guesses them."""
     if isinstance(value, bytes):
         return len(value) + len(name) + 20
     dtype = getattr(value, "dtype", None)
     if dtype is None or not value.size:
         return 0
-    chunks = -(-value.size // _CHUNK)
-    return value.size * _ESTIMATES[str(dtype)] + chunks * (50 + len(name))
+    each = 2 if bfloat16 and dtype == "float32" else _ESTIMATES[str(dtype)]
+    return value.size * each + -(-value.size // (chunk_size or value.size)) * (50 + len(name))
 
 
 @operator("names sizes", stateful=True, host="names sizes")
@@ -163,5 +163,6 @@ def EstimateAllBlobSizes(ctx, *, include_shared: bool = True, options: bytes = b
     labels, sizes = out[0]((len(names),), "object"), out[1]((len(names),), "int64")
     labels[...] = [n.encode() for n in names]
     ctx.outputs[0].show(labels)
-    sizes[...] = [_estimate(n, ctx.workspace.get_blob(n).value) for n in names]
+    rules = Options(options)
+    sizes[...] = [_estimate(n, ctx.workspace.get_blob(n).value, *rules.of(n)) for n in names]
     return labels, sizes
