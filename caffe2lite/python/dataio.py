@@ -137,15 +137,15 @@ class PipedReaderBuilder(ReaderBuilder):
         self._builder = builder
         self._piper = piper
 
-    def schema(self):
-        return self._builder.schema()
+    def new_reader(self, **kwargs):
+        piped = self._piper(reader=self._builder.new_reader(**kwargs), **kwargs)
+        return piped if isinstance(piped, Reader) else piped.reader()
 
     def setup(self, **kwargs):
         return self._builder.setup(**kwargs)
 
-    def new_reader(self, **kwargs):
-        output = self._piper(reader=self._builder.new_reader(**kwargs), **kwargs)
-        return output if isinstance(output, Reader) else output.reader()
+    def schema(self):
+        return self._builder.schema()
 
 
 class Pipe:
@@ -155,10 +155,9 @@ class Pipe:
     """
 
     def __init__(self, schema=None, obj_key=None):
-        self._num_writers = 0
-        self._num_readers = 0
         self._schema = schema
         self._obj_key = obj_key
+        self._num_writers = self._num_readers = 0
 
     def schema(self):
         """The schema of the records, or None."""
@@ -203,18 +202,17 @@ class CounterReader(Reader):
 
     def __init__(self):
         super().__init__(schema=Struct(("iter", np.int64)))
-        self.counter = None
-        self.should_stop = None
+        self.counter = self.should_stop = None
 
     def setup_ex(self, global_init_net, global_finish_net):
-        if self.counter is None:
-            self.counter = global_init_net.CreateCounter([], init_count=0)
-            self.should_stop = global_init_net.ConstantFill([], shape=[], dtype=core.DataType.BOOL, value=False)
+        if self.counter is not None:
+            return
+        self.counter = global_init_net.CreateCounter([], init_count=0)
+        self.should_stop = global_init_net.ConstantFill([], shape=[], dtype=core.DataType.BOOL, value=False)
 
     def read_ex(self, local_init_net, local_finish_net):
-        count_net = core.Net("limited_reader_counter")
-        value = count_net.CountUp([self.counter], 1)
-        return [count_net], self.should_stop, [value]
+        net = core.Net("limited_reader_counter")
+        return [net], self.should_stop, [net.CountUp([self.counter], 1)]
 
 
 def _never(net):
@@ -335,12 +333,12 @@ class CompositeReader(Reader):
         if len(names) != len(readers):
             raise AssertionError(f"{len(readers)} readers got {len(names)} names")
         super().__init__(schema=Struct(*[(name, reader.schema()) for name, reader in zip(names, readers)]))
-        self._names = names
         self._readers = readers
+        self._names = names
 
     def setup_ex(self, init_net, finish_net):
-        for reader in self._readers:
-            reader.setup_ex(init_net, finish_net)
+        for each in self._readers:
+            each.setup_ex(init_net, finish_net)
 
     def read_ex(self, local_init_net, local_finish_net):
         parts = [reader.read_record_ex(local_init_net, local_finish_net) for reader in self._readers]

@@ -90,16 +90,9 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
 
 
 _BYTES = {
-    caffe2_pb2.TensorProto.DOUBLE: 8,
-    caffe2_pb2.TensorProto.FLOAT: 4,
-    caffe2_pb2.TensorProto.FLOAT16: 2,
-    caffe2_pb2.TensorProto.INT32: 4,
-    caffe2_pb2.TensorProto.INT8: 1,
-    caffe2_pb2.TensorProto.UINT8: 1,
-    caffe2_pb2.TensorProto.UINT16: 2,
-    caffe2_pb2.TensorProto.INT16: 2,
-    caffe2_pb2.TensorProto.BOOL: 1,
-    caffe2_pb2.TensorProto.INT64: 8,
+    caffe2_pb2.TensorProto.DataType.Value(name): size
+    for size, names in {8: "DOUBLE INT64", 4: "FLOAT INT32", 2: "FLOAT16 INT16 UINT16", 1: "INT8 UINT8 BOOL"}.items()
+    for name in names.split()
 }
 
 

@@ -67,16 +67,17 @@ class NetBuilder(Managed):
 
     def _update_lexical_scope(self):
         """Names that a builder inside this one may see now."""
-        self._lexical_scope = set(self._init_lexical_scope)
+        seen = [self._init_lexical_scope]
         for child in self._children:
             if isinstance(child, core.Net):
-                self._lexical_scope |= child.UsedBlobNames()
+                seen.append(child.UsedBlobNames())
             elif isinstance(child, NetBuilder) and child._use_control_ops:
-                self._lexical_scope |= child._lexical_scope
+                seen.append(child._lexical_scope)
+        self._lexical_scope = set().union(*seen)
 
     def _reset_children(self):
-        self._current_net = None
         self._children = []
+        self._current_net = None
         self._lexical_scope = set(self._init_lexical_scope)
 
     def _take_merged(self):
@@ -159,6 +160,11 @@ class NetBuilder(Managed):
         return self.name or "Un-named NetBuilder"
 
 
+def _opened(kind, *args, name=None):
+    """A block of this kind as the next child of the current builder."""
+    return NetBuilder.current().add(kind(*args, name=name))
+
+
 class Operations:
     """What a script calls as `ops`: every operator on the current net, and control flow."""
 
@@ -193,19 +199,19 @@ class Operations:
 
     def loop(self, iters=None, name=None):
         """`with ops.loop(10) as loop:` runs its block `iters` times (a number or blob), or until stop_if."""
-        return NetBuilder.current().add(_Loop(iters, name=name))
+        return _opened(_Loop, iters, name=name)
 
     def stop_guard(self, has_stopped_blob=None, name=None):
         """A block that stop_if leaves; afterwards `guard.has_stopped()` is a blob that says whether it did."""
-        return NetBuilder.current().add(_StopGuard(has_stopped_blob=has_stopped_blob, name=name))
+        return _opened(_StopGuard, has_stopped_blob, name=name)
 
     def If(self, cond, name=None):
         """A block that runs when the blob `cond` is true; go on with `c.Elif(cond)` and `c.Else()`."""
-        return NetBuilder.current().add(_RunIf(cond, name=name))
+        return _opened(_RunIf, cond, name=name)
 
     def IfNet(self, cond, name=None):
         """A block that becomes an If operator; `with ops.Else():` may follow."""
-        return NetBuilder.current().add(_RunIfNet(cond, name=name))
+        return _opened(_RunIfNet, cond, name=name)
 
     def Else(self, name=None):
         """The other branch of the IfNet before it."""
@@ -213,7 +219,7 @@ class Operations:
 
     def WhileNet(self, name=None):
         """A block that becomes a While operator; it begins with a block `with ops.Condition():`."""
-        return NetBuilder.current().add(_RunWhileNet(name=name))
+        return _opened(_RunWhileNet, name=name)
 
     def Condition(self, name=None):
         """The condition of a WhileNet: the output of its last operator."""
@@ -297,12 +303,13 @@ class _SetupBuilder(NetBuilder):
         self.type = type
 
     def setup(self, net):
-        if self.type == _SetupBuilder.INIT:
-            return core.to_execution_step(self)
+        return self._step_if(_SetupBuilder.INIT)
 
     def exit(self, net):
-        if self.type == _SetupBuilder.EXIT:
-            return core.to_execution_step(self)
+        return self._step_if(_SetupBuilder.EXIT)
+
+    def _step_if(self, kind):
+        return core.to_execution_step(self) if self.type == kind else None
 
 
 class _RunOnce(NetBuilder):

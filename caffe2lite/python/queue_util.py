@@ -48,9 +48,9 @@ class _QueueWriter(dataio.Writer):
 
     def write_ex(self, fields, local_init_net, local_finish_net, status):
         self._wrapper._new_writer(self.schema(), local_init_net)
-        enqueue_net = core.Net("enqueue")
-        enqueue(enqueue_net, self._wrapper.queue(), fields, status)
-        return [enqueue_net]
+        net = core.Net("enqueue")
+        enqueue(net, self._wrapper.queue(), fields, status)
+        return [net]
 
 
 class QueueWrapper(dataio.Pipe):
@@ -58,18 +58,18 @@ class QueueWrapper(dataio.Pipe):
 
     def __init__(self, handler, schema=None, num_dequeue_records=1):
         super().__init__(schema, TaskGroup.LOCAL_SETUP)
-        self._queue = handler
         self._num_dequeue_records = num_dequeue_records
-
-    def reader(self):
-        return _QueueReader(self, num_dequeue_records=self._num_dequeue_records)
-
-    def writer(self):
-        return _QueueWriter(self)
+        self._queue = handler
 
     def queue(self):
         """The blob of the queue."""
         return self._queue
+
+    def writer(self):
+        return _QueueWriter(self)
+
+    def reader(self):
+        return _QueueReader(self, self._num_dequeue_records)
 
 
 class Queue(QueueWrapper):

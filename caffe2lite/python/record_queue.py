@@ -22,15 +22,13 @@ class _QueueReader(Reader):
 
 class _QueueWriter(Writer):
     def __init__(self, blobs_queue, schema):
-        self.blobs_queue = blobs_queue
         self.schema = schema
+        self.blobs_queue = blobs_queue
 
     def write(self, writer_net, fields):
-        if isinstance(fields, Field):
-            fields = fields.field_blobs()
-        writer_net.CheckDatasetConsistency(fields, [], fields=self.schema.field_names())
-        status = writer_net.NextName()
-        writer_net.SafeEnqueueBlobs([self.blobs_queue, *fields], [*fields, status])
+        blobs = fields.field_blobs() if isinstance(fields, Field) else fields
+        writer_net.CheckDatasetConsistency(blobs, [], fields=self.schema.field_names())
+        writer_net.SafeEnqueueBlobs([self.blobs_queue, *blobs], [*blobs, writer_net.NextName()])
 
 
 class RecordQueue:

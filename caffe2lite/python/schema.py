@@ -686,16 +686,13 @@ def InitEmptyRecord(net, schema_or_record, enforce_types=False):
 
 _DATA_TYPE_FOR_DTYPE = [
     (str, core.DataType.STRING),
-    (np.float16, core.DataType.FLOAT16),
+    (bool, core.DataType.BOOL),
     (np.float32, core.DataType.FLOAT),
     (np.float64, core.DataType.DOUBLE),
-    (bool, core.DataType.BOOL),
-    (np.int8, core.DataType.INT8),
-    (np.int16, core.DataType.INT16),
-    (np.int32, core.DataType.INT32),
-    (np.int64, core.DataType.INT64),
-    (np.uint8, core.DataType.UINT8),
-    (np.uint16, core.DataType.UINT16),
+    *(
+        (getattr(np, name), getattr(core.DataType, name.upper()))
+        for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")
+    ),
 ]
 
 

@@ -120,15 +120,11 @@ class TaskGroup(context.Managed):
     LOCAL_SETUP = "local_setup"
 
     def __init__(self, workspace_type=None):
-        self._plan_cache = None
-        self._tasks = []
-        self._already_used = False
-        self._tasks_to_add = []
-        self._report_nets = {}
-        self._report_steps = []
         self._workspace_type = workspace_type
-        self._tasks_by_node = None
-        self._remote_nets = []
+        self._already_used = False
+        self._plan_cache = self._tasks_by_node = None
+        self._tasks, self._tasks_to_add, self._remote_nets = [], [], []
+        self._report_nets, self._report_steps = {}, []
 
     def add_remote_net(self, net):
         """Record a net that runs elsewhere."""
@@ -142,22 +138,20 @@ class TaskGroup(context.Managed):
         """Add a task; AssertionError once the group has been used."""
         if self._already_used:
             raise AssertionError("Cannot add Task to an already used TaskGroup.")
-        if None not in (task._workspace_type, self._workspace_type) and task._workspace_type != self._workspace_type:
+        wanted = {kind for kind in (task._workspace_type, self._workspace_type) if kind is not None}
+        if len(wanted) > 1:
             raise AssertionError(
                 f"{task} has workspace type {task._workspace_type}, its group has {self._workspace_type}"
             )
-        if task._workspace_type is None:
-            task._workspace_type = self._workspace_type or WorkspaceType.PRIVATE
-        if self._workspace_type is None:
-            self._workspace_type = task._workspace_type
+        task._workspace_type = self._workspace_type = wanted.pop() if wanted else WorkspaceType.PRIVATE
         task._notify_used()
         self._tasks.append(task)
 
     def tasks(self):
         """The tasks; the group takes no more of them."""
-        for task in self._tasks_to_add:
+        waiting, self._tasks_to_add = self._tasks_to_add, []
+        for task in waiting:
             self.add(task)
-        self._tasks_to_add = []
         self._already_used = True
         return self._tasks
 
@@ -352,24 +346,19 @@ class Task(context.Managed):
         name=None,
         num_instances=None,
     ):
+        self._workspace_type = workspace_type
+        self._num_instances = num_instances
+        self._already_used = self._is_pipeline_context = False
+        self._step = self._step_with_setup = self._pipeline = self._report_net = None
+        self._outputs = []
         self.node = str(Node.current(None if node is None else Node(node)))
         self.group = TaskGroup.current(group, required=False)
         self.name = Task._get_next_name(self.node, self.group, name)
         if self.group is not None:
             self.group._tasks_to_add.append(self)
-        self._already_used = False
-        self._step = None
-        self._step_with_setup = None
-        self._outputs = []
-        if step is not None:
-            self.set_step(step)
-        if outputs is not None:
-            self.add_outputs(outputs)
-        self._pipeline = None
-        self._is_pipeline_context = False
-        self._workspace_type = workspace_type
-        self._report_net = None
-        self._num_instances = num_instances
+        for given, take in ((step, self.set_step), (outputs, self.add_outputs)):
+            if given is not None:
+                take(given)
 
     def __enter__(self):
         super().__enter__()

@@ -23,29 +23,26 @@ def randBlob(name, type, *dims, **kwargs):
     workspace.FeedBlob(name, np.random.rand(*dims).astype(type) + kwargs.get("offset", 0.0))
 
 
-def randBlobFloat32(name, *dims, **kwargs):
-    """randBlob of float32."""
-    randBlob(name, np.float32, *dims, **kwargs)
-
-
 def randBlobsFloat32(names, *dims, **kwargs):
     """randBlobFloat32 for several names."""
     for name in names:
         randBlobFloat32(name, *dims, **kwargs)
 
 
-def numOps(net):
-    """How many operators a net has."""
-    return len(net.Proto().op)
+def randBlobFloat32(name, *dims, **kwargs):
+    """randBlob of float32."""
+    randBlob(name, np.float32, *dims, **kwargs)
 
 
 def str_compare(a, b, encoding="utf8"):
     """Whether two strings are equal, either of which may be bytes."""
-    if isinstance(a, bytes):
-        a = a.decode(encoding)
-    if isinstance(b, bytes):
-        b = b.decode(encoding)
-    return a == b
+    left, right = (text.decode(encoding) if isinstance(text, bytes) else text for text in (a, b))
+    return left == right
+
+
+def numOps(net):
+    """How many operators a net has."""
+    return len(net.Proto().op)
 
 
 def get_default_test_flags():
@@ -78,12 +75,9 @@ class TestCase(unittest.TestCase):
         core.SetEnginePref({}, {})
 
     def setUp(self):
-        test_method = getattr(self, self._testMethodName)
-        is_flaky = getattr(test_method, "__caffe2_flaky__", False)
-        if is_flaky_test_mode() and not is_flaky:
-            raise unittest.SkipTest("Non-flaky tests are skipped in flaky test mode")
-        if is_flaky and not is_flaky_test_mode():
-            raise unittest.SkipTest("Flaky tests are skipped in regular test mode")
+        flaky = getattr(getattr(self, self._testMethodName), "__caffe2_flaky__", False)
+        if flaky != is_flaky_test_mode():
+            self.skipTest("flaky: run it in flaky mode" if flaky else "only flaky tests run in flaky mode")
         self.ws = workspace.C.Workspace()
         workspace.ResetWorkspace()
 

@@ -19,26 +19,26 @@ from caffe2lite.python.lazy import TriggerLazyImport
 
 logger = logging.getLogger(__name__)
 
-Blobs = C.blobs
-ResetBlob = C.reset_blob
-CreateBlob = C.create_blob
-CurrentWorkspace = C.current_workspace
-DeserializeBlob = C.deserialize_blob
-GlobalInit = C.global_init
-HasBlob = C.has_blob
-RegisteredOperators = C.registered_operators
-SerializeBlob = C.serialize_blob
-SwitchWorkspace = C.switch_workspace
-RootFolder = C.root_folder
-Workspaces = C.workspaces
 BenchmarkNet = C.benchmark_net
 BenchmarkNetOnce = C.benchmark_net_once
-GetStats = C.get_stats
+Blobs = C.blobs
+CreateBlob = C.create_blob
 CreateOfflineTensor = C.create_offline_tensor
-IsNUMAEnabled = C.is_numa_enabled
-GetNumNUMANodes = C.get_num_numa_nodes
+CurrentWorkspace = C.current_workspace
+DeserializeBlob = C.deserialize_blob
 GetBlobNUMANode = C.get_blob_numa_node
 GetBlobSizeBytes = C.get_blob_size_bytes
+GetNumNUMANodes = C.get_num_numa_nodes
+GetStats = C.get_stats
+GlobalInit = C.global_init
+HasBlob = C.has_blob
+IsNUMAEnabled = C.is_numa_enabled
+RegisteredOperators = C.registered_operators
+ResetBlob = C.reset_blob
+RootFolder = C.root_folder
+SerializeBlob = C.serialize_blob
+SwitchWorkspace = C.switch_workspace
+Workspaces = C.workspaces
 
 # net name -> operator index -> where the script added it: [(file, line, function)], innermost first
 operator_tracebacks = collections.defaultdict(dict)
@@ -470,28 +470,29 @@ def StopImmediate():
     _immediate_root_folder = ""
 
 
-def ImmediateBlobs():
-    """Names of the blobs of the immediate workspace."""
+def _immediately(call, *args, **kwargs):
     with WorkspaceGuard(_immediate_workspace_name):
-        return Blobs()
-
-
-def RunOperatorImmediate(op):
-    """Run one operator in the immediate workspace."""
-    with WorkspaceGuard(_immediate_workspace_name):
-        RunOperatorOnce(op)
-
-
-def FetchImmediate(*args, **kwargs):
-    """FetchBlob in the immediate workspace."""
-    with WorkspaceGuard(_immediate_workspace_name):
-        return FetchBlob(*args, **kwargs)
+        return call(*args, **kwargs)
 
 
 def FeedImmediate(*args, **kwargs):
     """FeedBlob in the immediate workspace."""
-    with WorkspaceGuard(_immediate_workspace_name):
-        return FeedBlob(*args, **kwargs)
+    return _immediately(FeedBlob, *args, **kwargs)
+
+
+def FetchImmediate(*args, **kwargs):
+    """FetchBlob in the immediate workspace."""
+    return _immediately(FetchBlob, *args, **kwargs)
+
+
+def ImmediateBlobs():
+    """Names of the blobs of the immediate workspace."""
+    return _immediately(Blobs)
+
+
+def RunOperatorImmediate(op):
+    """Run one operator in the immediate workspace."""
+    _immediately(RunOperatorOnce, op)
 
 
 # --- methods that C's classes get from here --------------------------------------------------------------------------

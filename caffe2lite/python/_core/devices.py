@@ -39,14 +39,17 @@ def DeviceOption(
 
 def device_option_equal(opt1, opt2, ignore_node_name=True, ignore_random_seed=True):
     """Whether two options mean one device; a CPU has no id."""
-    if not opt1 or not opt2:
+    if not (opt1 and opt2):
         return opt1 == opt2
-    if not ignore_node_name and opt1.node_name != opt2.node_name:
+    counting = [
+        name
+        for name, ignored in (("node_name", ignore_node_name), ("random_seed", ignore_random_seed))
+        if not ignored
+    ]
+    if any(getattr(opt1, name) != getattr(opt2, name) for name in counting):
         return False
-    if not ignore_random_seed and opt1.random_seed != opt2.random_seed:
-        return False
-    if not opt1.device_type or not opt2.device_type:
-        return not opt1.device_type and not opt2.device_type
+    if caffe2_pb2.CPU in (opt1.device_type, opt2.device_type):
+        return opt1.device_type == opt2.device_type
     return opt1.device_id == opt2.device_id
 
 

@@ -47,13 +47,15 @@ class IR:
     ONLY_KEEP_IS_AUTO_GEN_SUM_OPS_TAG = "only_keep_is_auto_gen_sum_ops_tag"
 
     def __init__(self, operators):
-        self.ssa = []
-        self.input_usages = defaultdict(lambda: defaultdict(list))  # blob -> version -> operators that read it
+        def by_version():
+            return defaultdict(list)
+
         self.frontier = defaultdict(int)  # blob -> current version
         self.gradient_frontier = {}  # blob -> version that its current gradient belongs to
-        self.gradient_generators = defaultdict(lambda: defaultdict(list))  # blob -> version -> its gradients' sources
-        self.out_version_history = defaultdict(list)
-        self.in_version_history = defaultdict(list)
+        self.input_usages = defaultdict(by_version)  # blob -> version -> operators that read it
+        self.gradient_generators = defaultdict(by_version)  # blob -> version -> its gradients' sources
+        self.in_version_history, self.out_version_history = by_version(), by_version()
+        self.ssa = []
         for op in operators:
             self.Play(op)
         self.SanityCheck(operators)

@@ -133,13 +133,13 @@ class BlobReference:
         """The net that made this reference, or None."""
         return self._from_net
 
-    def GetNameScope(self):
-        """The name up to and with the last separator."""
-        return self._name[: self._name.rfind(scope._NAMESCOPE_SEPARATOR) + 1]
-
     def GetUnscopedName(self):
         """The name after the last separator."""
-        return self._name[self._name.rfind(scope._NAMESCOPE_SEPARATOR) + 1 :]
+        return self._name.rpartition(scope._NAMESCOPE_SEPARATOR)[2]
+
+    def GetNameScope(self):
+        """The name up to and with the last separator."""
+        return self._name.removesuffix(self.GetUnscopedName())
 
     def _CreateAndAddToNet(self, op_type, inputs=None, *args, **kwargs):
         """Add an operator to the net of this blob, with this blob as first input."""

@@ -312,24 +312,21 @@ def execution_step(
         num_iter = 1
 
     step = ExecutionStep(default_name)
-    if should_stop_blob is not None:
-        step.SetShouldStopBlob(should_stop_blob)
-    if num_iter is not None:
-        step.SetIter(num_iter)
-    if only_once is not None:
-        step.SetOnlyOnce(only_once)
-    if concurrent_substeps is not None:
-        step.SetConcurrentSubsteps(concurrent_substeps)
+    for value, take in (
+        (should_stop_blob, step.SetShouldStopBlob),
+        (num_iter, step.SetIter),
+        (only_once, step.SetOnlyOnce),
+        (concurrent_substeps, step.SetConcurrentSubsteps),
+        (num_concurrent_instances, step.SetNumConcurrentInstances),
+        (create_workspace or None, step.SetCreateWorkspace),
+        (run_every_ms or None, step.RunEveryMillis),
+    ):
+        if value is not None:
+            take(value)
     if report_net is not None:
         if report_interval is None:
             raise AssertionError("a report net needs a report_interval (seconds)")
         step.SetReportNet(report_net, report_interval)
-    if num_concurrent_instances is not None:
-        step.SetNumConcurrentInstances(num_concurrent_instances)
-    if create_workspace:
-        step.SetCreateWorkspace(True)
-    if run_every_ms:
-        step.RunEveryMillis(run_every_ms)
 
     if isinstance(steps_or_nets, ExecutionStep):
         step.AddSubstep(steps_or_nets)
