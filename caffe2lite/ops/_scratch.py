@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 1 << 14  # elements: a handful of such blocks fits into the nearest caches
+BLOCK = 1 << 16  # elements: large enough that calls cost little, small enough for the second cache
 
 
 class _Buffers(threading.local):
@@ -29,7 +29,7 @@ def scratch(xp: Any, shape: tuple[int, ...], dtype: Any, slot: int = 0) -> Any:
     count = 1
     for d in shape:
         count *= d
-    if count > 256 * BLOCK:  # too large to keep
+    if count > 64 * BLOCK:  # too large to keep
         return np.empty(shape, dtype)
     flat = _buffers.flat.get((slot, dtype))
     if flat is None or flat.size < count:

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from caffe2lite.ops._scratch import BLOCK, ZEROS, blocks, scratch, zeros
+from caffe2lite.ops._scratch import ZEROS, blocks, scratch, zeros
 from caffe2lite.ops._special import erf
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
@@ -51,7 +51,7 @@ def ReluGradient(xp, Y, dY, *, out):
     if dY.shape != Y.shape:
         raise ValueError(f"Y and dY must have one shape, found {list(Y.shape)} and {list(dY.shape)}")
     y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
-    for part in blocks(xp, y.size, 4 * BLOCK):
+    for part in blocks(xp, y.size):
         mask = xp.greater(y[part], 0, out=scratch(xp, (part.stop - part.start,), "bool"))
         xp.multiply(dy[part], mask, out=dx[part])
     return dX

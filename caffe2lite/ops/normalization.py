@@ -192,7 +192,7 @@ def LayerNorm(
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
-    for part in blocks(xp, len(rows), max(1, 2 * BLOCK // rows.shape[1])):
+    for part in blocks(xp, len(rows), max(1, BLOCK // rows.shape[1])):
         x, y = rows[part], Y.reshape(rows.shape)[part]
         x.mean(axis=1, keepdims=True, out=m[part])
         xp.subtract(x, m[part], y)

@@ -25,7 +25,7 @@ def softmax_rows(xp: Any, X: Any, Y: Any) -> None:
     n, d = X.shape
     if not X.size:
         return
-    for part in blocks(xp, n, max(1, 2 * BLOCK // d)):
+    for part in blocks(xp, n, max(1, BLOCK // (2 * d))):
         x, y = X[part], Y[part]
         best = x.max(axis=1, keepdims=True, out=scratch(xp, (len(x), 1), X.dtype))
         xp.subtract(x, best, y)
