@@ -207,7 +207,7 @@ def Range(xp, start, stop=None, step=None, *, out):
     first, last = (start.dtype.type(0), start.item()) if stop is None else (start.item(), stop.item())
     width = 1 if step is None else step.item()
     if width == 0:
-        raise ValueError("the step of a range must not be 0")
+        raise ValueError("Step size cannot be 0 in a range")
     length = int((last - first) / width)  # Caffe2's count, short by one for integers that go down
     length = max(length + (length * width < last - first), 0)
     Y = out((length,), start.dtype)

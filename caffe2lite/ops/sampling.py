@@ -42,10 +42,10 @@ def WeightedMultiSampling(ctx, cdf, like=None, *, num_samples: int = 0, out):
     xp = ctx.xp
     if cdf.ndim != 1:
         raise ValueError(f"the cumulative weights must be a vector, found {list(cdf.shape)}")
+    if not cdf.size:  # nothing can be drawn of nothing
+        return out((0,), "int32")
     Y = out((num_samples,) if like is None else like.shape, "int32")
     if Y.size:
-        if not cdf.size:
-            raise ValueError("samples are wanted of an empty distribution")
         drawn = ctx.rng.random(Y.shape, dtype=xp.float32).reshape(-1) * cdf[-1]
         Y[...] = xp.minimum(xp.searchsorted(cdf, drawn, side="left"), cdf.size - 1).reshape(Y.shape)
     return Y

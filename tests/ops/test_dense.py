@@ -286,7 +286,7 @@ def test_statistics_are_exported_and_start_again():
     workspace.run_operator(export)
     found = dict(zip(workspace.fetch("k"), workspace.fetch("v")))
     assert found[b"dense/stat_value/sum"] == 250 and found[b"dense/stat_value/count"] == 1
-    assert found[b"dense_timer/time_ns/sum"] == int(workspace.fetch("ns")) > 0
+    assert found[b"dense_timer/time_ns/sum"] == workspace.fetch("ns").item() > 0
     workspace.run_operator(export)
     assert not any(v for k, v in zip(workspace.fetch("k"), workspace.fetch("v")) if k.startswith(b"dense"))
 
