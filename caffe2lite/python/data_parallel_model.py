@@ -193,7 +193,7 @@ def Parallelize(
 
     # Gradients
     grads = [model.param_to_grad[p] for p in model.params if p in model.param_to_grad]
-    grads_of_no_device = [model.param_to_grad[p] for p in before]
+    grads_of_no_device = [model.param_to_grad[p] for p in before if p in model.param_to_grad]
     grouped = _GroupByDevice(model, devices, grads, grads_of_no_device)
     model._device_grouped_blobs.update(grouped)
     model._grad_names = list(grouped)
@@ -342,6 +342,8 @@ def RunInitNet(model):
 
 def RunWarmup(model):
     """Of a BMUF model: runs the warm-up iterations and gives all devices the first one's parameters."""
+    if not hasattr(model, "_warmup_iterations"):
+        raise RuntimeError("RunWarmup is for models of Parallelize_BMUF with warmup_iterations")
     workspace.RunNet(model.net, model._warmup_iterations)
     workspace.RunNetOnce(model._warmup_broadcast)
 
