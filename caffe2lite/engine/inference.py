@@ -13,9 +13,16 @@ from caffe2lite.proto import caffe2_pb2
 
 
 def infer_net(nets: Iterable[Any], known: dict[str, Spec]) -> dict[str, Spec]:
-    """Every blob whose shape follows from the `known` ones through the nets' operators."""
+    """Every blob whose shape follows from the `known` ones through the nets' operators.
+
+    An operator with an input of which nothing was ever heard says nothing: its outputs stay what they were.
+    """
+    heard = set(known)
     for net in nets:
         for op in net.op:
+            if not heard.issuperset(op.input):
+                continue
+            heard.update(op.output)
             for name, spec in zip(op.output, infer_operator(op, known)):
                 if spec is not None:
                     known[name] = spec

@@ -108,6 +108,8 @@ def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
         axis = _axis(axis, len(first) + 1)
         return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), info]
     axis = _axis(axis, len(first))
+    if len({(*s.shape[:axis], *s.shape[axis + 1 :]) for s in inputs}) > 1:
+        return [None, None]
     total = sum(s.shape[axis] for s in inputs)
     return [Spec((*first[:axis], total, *first[axis + 1 :]), inputs[0].dtype), info]
 
@@ -213,13 +215,15 @@ def _infer_split(args: Any, inputs: Any) -> list[Spec | None]:
     """Equal pieces, or those of the argument; sizes in a second input are not known."""
     X, count = inputs[0], args["#outputs"]
     at = _axis(_channel_axis(args.get("axis"), args.get("order", "NCHW")), len(X.shape))
-    sizes = list(args.get("split") or ())
-    if not sizes and len(inputs) == 1:
-        sizes = [X.shape[at] // count] * count
+    if len(inputs) > 1:
+        return [None] * count
+    sizes = list(args.get("split") or [X.shape[at] // count] * count)
+    if len(sizes) != count or sum(sizes) != X.shape[at] or (args.get("add_axis") and set(sizes) != {1}):
+        return [None] * count
     middle = () if args.get("add_axis") else None
     return [
         Spec((*X.shape[:at], *((n,) if middle is None else middle), *X.shape[at + 1 :]), X.dtype) for n in sizes
-    ] or [None] * count
+    ]
 
 
 for _name in ("Split", "DepthSplit"):

@@ -1,0 +1,33 @@
+"""Devices for tests that run on MKLDNN too, whose operators run on the CPU here."""
+
+import hypothesis.strategies as st
+
+import caffe2lite.python.hypothesis_test_util as hu
+from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python import workspace
+
+cpu_do = hu.cpu_do
+gpu_do = hu.gpu_do
+mkl_do = caffe2_pb2.DeviceOption(device_type=caffe2_pb2.MKLDNN)
+device_options = [cpu_do, *([gpu_do] if workspace.has_gpu_support else [])]
+
+
+def device_checker_device_options():
+    """All devices, as a list."""
+    return st.just(device_options)
+
+
+def gradient_checker_device_option():
+    """One of the devices."""
+    return st.sampled_from(device_options)
+
+
+def _one_and_all(options):
+    return {"gc": st.sampled_from(options), "dc": st.just(options)}
+
+
+gcs = {"gc": gradient_checker_device_option(), "dc": device_checker_device_options()}
+gcs_cpu_only = _one_and_all([cpu_do])
+gcs_gpu_only = _one_and_all([gpu_do])
+gcs_mkl_only = _one_and_all([mkl_do])
+gcs_cpu_mkl = _one_and_all([cpu_do, mkl_do])

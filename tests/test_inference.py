@@ -1,0 +1,58 @@
+"""InferShapesAndTypes: what is known, what is not, and what stays as it was."""
+
+import numpy as np
+import pytest
+from caffe2.python import core, workspace
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    workspace.ResetWorkspace()
+    workspace.FeedBlob("X", np.zeros((4, 6), "f"))
+    workspace.FeedBlob("A", np.zeros((4, 2), "f"))
+    workspace.FeedBlob("s", np.array([1, 5], "i"))
+    workspace.FeedBlob("old", np.zeros(7, "i"))
+    yield
+    workspace.ResetWorkspace()
+
+
+def infer(*ops):
+    net = core.Net("inferred")
+    net.Proto().op.extend(ops)
+    return workspace.InferShapesAndTypes([net])[0]
+
+
+def op(kind, inputs, outputs, **args):
+    return core.CreateOperator(kind, inputs, outputs, **args)
+
+
+# expected: what genuine Caffe2 answers
+@pytest.mark.parametrize(
+    "inputs, args, expected",
+    [
+        (["X"], {"axis": 1}, [[4, 3], [4, 3]]),
+        (["X"], {"axis": 1, "split": [1, 5]}, [[4, 1], [4, 5]]),
+        (["X", "s"], {"axis": 1}, [None, None]),
+        (["X"], {"axis": 1, "split": [1, 1]}, [None, None]),
+        (["X"], {"axis": 1, "split": [6]}, [None, None]),
+        (["X"], {"axis": 0, "split": [2, 2], "add_axis": 1}, [None, None]),
+        (["X"], {"axis": 5}, [None, None]),
+    ],
+)
+def test_split(inputs, args, expected):
+    shapes = infer(op("Split", inputs, ["a", "b"], **args))
+    assert [shapes.get("a"), shapes.get("b")] == expected
+
+
+@pytest.mark.parametrize("axis, expected", [(1, [4, 8]), (0, None)])
+def test_concat(axis, expected):
+    assert infer(op("Concat", ["X", "A"], ["a", "b"], axis=axis)).get("a") == expected
+
+
+def test_an_input_never_heard_of_leaves_the_outputs_as_they_were():
+    assert infer(op("Relu", ["nope"], ["old"]), op("Relu", ["old"], ["next"]))["next"] == [7]
+
+
+def test_an_input_that_became_unknown_makes_the_output_unknown():
+    shapes = infer(op("Unique", ["X"], ["u"]), op("Relu", ["u"], ["old"]))
+    assert "u" not in shapes and "old" not in shapes
