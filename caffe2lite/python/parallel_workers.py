@@ -90,14 +90,11 @@ class WorkerCoordinator:
     """The threads of one name, started and stopped together."""
 
     def __init__(self, worker_name, worker_ids, init_fun, state=None, shutdown_fun=None):
-        self._active = True
-        self._started = False
-        self._workers = []
-        self._worker_name = worker_name
-        self._worker_ids = worker_ids
-        self._init_fun = init_fun
+        self._worker_name, self._worker_ids = worker_name, worker_ids
+        self._init_fun, self._shutdown_fun = init_fun, shutdown_fun
         self._state = state
-        self._shutdown_fun = shutdown_fun
+        self._workers = []
+        self._active, self._started = True, False
 
     def is_active(self):
         """Whether the workers are to go on."""

@@ -108,14 +108,17 @@ def prepare_prediction_net(filename, db_type, device_option=None):
 
 def _global_init_net(predictor_export_meta, db_type):
     """The NetDef that loads the parameters from the reader of the database."""
+    reader, parameters = predictor_constants.PREDICTOR_DBREADER, predictor_export_meta.parameters
     net = core.Net("global-init")
-    net.Load([predictor_constants.PREDICTOR_DBREADER], predictor_export_meta.parameters)
-    net.Proto().external_input.extend([predictor_constants.PREDICTOR_DBREADER])
-    net.Proto().external_output.extend(predictor_export_meta.parameters)
-    if predictor_export_meta.global_init_net:
-        net.AppendNet(predictor_export_meta.global_init_net)
-    utils.AddModelIdArg(predictor_export_meta, net.Proto())
-    return net.Proto()
+    net.Load([reader], parameters)
+    more = predictor_export_meta.global_init_net
+    proto = net.Proto()
+    proto.external_input.append(reader)
+    proto.external_output.extend(parameters)
+    if more:
+        net.AppendNet(more)
+    utils.AddModelIdArg(predictor_export_meta, proto)
+    return proto
 
 
 def get_meta_net_def(predictor_export_meta, ws=None, db_type=None):
