@@ -16,9 +16,10 @@ class StatRegistry:
         self._values: dict[str, tuple[int, int]] = {}
 
     def add(self, name: str, value: int) -> None:
-        """Add to a counter, making it if need be."""
+        """Add to a counter, making it if need be.  Sums beyond 64 bits wrap around, as those of an int64 do."""
         with self._lock:
-            self._values[name] = (self._values.get(name, (0, 0))[0] + value, time.time_ns())
+            total = self._values.get(name, (0, 0))[0] + value
+            self._values[name] = ((total + (1 << 63)) % (1 << 64) - (1 << 63), time.time_ns())
 
     def publish(self, reset: bool = False) -> dict[str, tuple[int, int]]:
         """{name: (value, time in ns)}; with `reset`, all counters start at 0 again."""

@@ -291,6 +291,15 @@ def test_statistics_are_exported_and_start_again():
     assert not any(v for k, v in zip(workspace.fetch("k"), workspace.fetch("v")) if k.startswith(b"dense"))
 
 
+def test_a_statistic_wraps_around_as_an_int64_does():
+    workspace = feed(x=np.array([1e30]))
+    for _ in range(2):
+        workspace.run_operator(op("IncrementPut", ["x"], (), stat_name="large", bound=True))
+    workspace.run_operator(op("StatRegistryExport", (), ["k", "v", "t"]))
+    found = dict(zip(workspace.fetch("k"), workspace.fetch("v")))
+    assert found[b"large/stat_value"] == -2
+
+
 # ---- refusals ----------------------------------------------------------------------------------------------------
 
 
