@@ -56,3 +56,11 @@ def test_an_input_never_heard_of_leaves_the_outputs_as_they_were():
 def test_an_input_that_became_unknown_makes_the_output_unknown():
     shapes = infer(op("Unique", ["X"], ["u"]), op("Relu", ["u"], ["old"]))
     assert "u" not in shapes and "old" not in shapes
+
+
+def test_the_gradient_of_concat_has_the_shapes_of_its_inputs():
+    gradient = op("Split", ["dY", "sizes"], ["dX", "dA"], axis=1)
+    gradient.is_gradient_op = True
+    workspace.FeedBlob("dY", np.zeros((4, 8), "f"))
+    shapes = infer(op("Concat", ["X", "A"], ["Y", "sizes"], axis=1), gradient)
+    assert (shapes["dX"], shapes["dA"]) == ([4, 6], [4, 2])

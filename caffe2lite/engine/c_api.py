@@ -50,12 +50,11 @@ __all__ = [
 read, write, new = Mode.read, Mode.write, Mode.new
 
 is_asan = False
-has_fbgemm = False
+has_fbgemm = True  # floats can be saved as bfloat16
 has_hip_support = False
 has_mkldnn = use_mkldnn = False
 use_rocm = use_trt = False
 define_caffe2_no_operator_schema = False
-cudnn_convolution_fwd_algo_count = cudnn_convolution_bwd_data_algo_count = cudnn_convolution_bwd_filter_algo_count = 0
 
 _log = logging.getLogger("caffe2lite")
 _handles: dict[str, Workspace] = {}

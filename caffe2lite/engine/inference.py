@@ -18,12 +18,19 @@ def infer_net(nets: Iterable[Any], known: dict[str, Spec]) -> dict[str, Spec]:
     An operator with an input of which nothing was ever heard says nothing: its outputs stay what they were.
     """
     heard = set(known)
+    joined: dict[str, list[Spec | None]] = {}  # what Concat put together, by the blob of the sizes
     for net in nets:
         for op in net.op:
             if not heard.issuperset(op.input):
                 continue
             heard.update(op.output)
-            for name, spec in zip(op.output, infer_operator(op, known)):
+            if op.type == "Concat" and len(op.output) > 1:
+                joined[op.output[1]] = [known.get(name) for name in op.input]
+            if op.type == "Split" and op.is_gradient_op and len(op.input) > 1 and op.input[1] in joined:
+                specs = joined[op.input[1]]
+            else:
+                specs = infer_operator(op, known)
+            for name, spec in zip(op.output, specs):
                 if spec is not None:
                     known[name] = spec
                 else:

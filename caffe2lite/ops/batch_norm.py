@@ -140,7 +140,7 @@ def SpatialBN(
     xp.sqrt(saved_inv, saved_inv)
     xp.reciprocal(saved_inv, saved_inv)
     if not X.size:
-        saved_inv[...] = 0
+        saved_mean[...] = saved_inv[...] = 0
     else:
         mean *= kind(momentum)
         mean += centre * kind(1 - momentum)
@@ -180,6 +180,7 @@ def SpatialBNGradient(
     xp.multiply(dbias_sum, scale.dtype.type(1 / share), dbias)
     dX = out[0](X.shape, X.dtype)
     if not X.size:
+        dscale[...] = dbias[...] = 0
         return dX, dscale, dbias
     n = scale.dtype.type(count)
     by_dy = scale * inv_std  # dX = by_dy * dY + by_x * X + rest
