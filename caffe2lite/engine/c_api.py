@@ -20,6 +20,7 @@ from caffe2lite.engine import (
     python_op,
     serialize,
     steps,
+    transforms,
 )
 from caffe2lite.engine.c_types import (
     DB,
@@ -351,6 +352,25 @@ def memonger_compute_blob_recycling_for_dag(
 def memonger_optimize_inference_net(net: Any, static_blobs: Any) -> bytes:
     """A NetDef that runs in order, in which all but the static blobs share storage."""
     return memonger.share_in_order(message(caffe2_pb2.NetDef, net), static_blobs).SerializeToString()
+
+
+def transform_exists(key: str) -> bool:
+    """Whether a transform of nets has that name."""
+    return transforms.exists(key)
+
+
+def apply_transform(key: str, net: Any) -> bytes:
+    """The NetDef that a named transform makes of one."""
+    return transforms.apply(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
+
+
+def apply_transform_if_faster(
+    key: str, net: Any, init_net: Any, warmup_runs: int, main_runs: int, improvement_threshold: float
+) -> bytes:
+    """The NetDef that a named transform makes of one, or the same where it does not run that much faster."""
+    before, init = message(caffe2_pb2.NetDef, net), message(caffe2_pb2.NetDef, init_net)
+    made = transforms.apply_if_faster(key, before, init, warmup_runs, main_runs, improvement_threshold)
+    return made.SerializeToString()
 
 
 # ---- engines, observers, Python operators, databases ---------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 from caffe2lite.devices import HOST
 from caffe2lite.engine import feeding
 from caffe2lite.engine.blob import Blob
+from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.errors import StopNet, UserCodeError
 from caffe2lite.engine.serialize import NUMPY_TYPES
 from caffe2lite.ops.registry import operator
@@ -78,7 +79,9 @@ class TensorCPU:
     _reshape = reshape
 
     def init(self, dims: Sequence[int], data_type: int) -> None:
-        """Give it these dimensions and this TensorProto.DataType."""
+        """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
+        if data_type not in NUMPY_TYPES or NUMPY_TYPES[data_type] == object:
+            raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
         self._blob.resize(tuple(int(d) for d in dims), NUMPY_TYPES[data_type])
 
     def feed(self, array: Any) -> None:

@@ -1,0 +1,38 @@
+"""Named rewrites of nets."""
+
+import pytest
+from caffe2.proto import caffe2_pb2
+from caffe2.python import brew, core, model_helper, workspace
+
+
+def small_net():
+    model = model_helper.ModelHelper(name="transformed")
+    brew.conv(model, "data", "conv", 3, 4, kernel=3)
+    model.net.Relu("conv", "conv")
+    with core.DeviceScope(core.DeviceOption(caffe2_pb2.CUDA)):
+        model.net.Conv(["conv", "conv_w"], "on_gpu", kernel=3)
+    return model.net.Proto()
+
+
+def test_convolutions_on_the_cpu_get_the_engine():
+    net = small_net()
+    before = net.SerializeToString()
+    assert [op.engine for op in workspace.ApplyTransform("ConvToNNPack", net).op] == ["NNPACK", "", ""]
+    assert net.SerializeToString() == before
+
+
+def test_an_unknown_transform_is_an_error_that_names_those_there_are():
+    with pytest.raises(RuntimeError, match="'nope'.*ConvToNNPack"):
+        workspace.ApplyTransform("nope", small_net())
+    assert workspace.C.transform_exists("ConvToNNPack") and not workspace.C.transform_exists("nope")
+
+
+def test_a_transform_that_is_not_faster_is_not_taken():
+    init = core.Net("init")
+    init.ConstantFill([], "x", shape=[2, 3])
+    net = core.Net("run")
+    net.Relu("x", "y")
+    result = workspace.ApplyTransformIfFaster("ConvToNNPack", net.Proto(), init.Proto(), improvement_threshold=1e9)
+    assert result == net.Proto()
+
+
