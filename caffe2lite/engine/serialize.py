@@ -34,9 +34,15 @@ NUMPY_TYPES: dict[int, np.dtype] = {number: np.dtype(name) for name, number in D
 NUMPY_TYPES[_T.BYTE] = np.dtype("uint8")
 
 
+# How genuine Caffe2 writes a packed record: the type without contents.
+_RECORD = b"\n\x00\x12'std::shared_ptr<std::vector<TensorCPU>>\"\x00"
+
+
 def data_type(array: Any) -> int:
     """The TensorProto.DataType of an array."""
-    return DATA_TYPES["object" if array.dtype == object else array.dtype.name]
+    if array.dtype != object:
+        return DATA_TYPES[array.dtype.name]
+    return _T.UNDEFINED if array.size and isinstance(array.flat[0], (list, type(None))) else _T.STRING
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------
@@ -71,6 +77,8 @@ def tensor_bytes(
         first.int64_data.extend(flat.tolist())
     elif first.data_type == _T.STRING:
         first.string_data.extend(flat.tolist())
+    elif first.data_type == _T.UNDEFINED:
+        first.string_data.extend([_RECORD] * flat.size)
     elif first.data_type == _T.FLOAT16:
         first.int32_data.extend(flat.view(np.uint16).tolist())
     else:
@@ -193,6 +201,8 @@ def _elements(name: str, tensor: Any, floats: np.ndarray, doubles: np.ndarray, s
     kind = NUMPY_TYPES.get(tensor.data_type)
     if tensor.data_type == _T.UNDEFINED and not size:  # a tensor that was made, but never written
         return np.empty(0, np.float32)
+    if tensor.data_type == _T.UNDEFINED and all(s == _RECORD for s in tensor.string_data):
+        return np.full(size, None)
     if kind is None:
         raise EngineError(f"blob {name!r} has the data type {tensor.data_type}, which no tensor here can have")
     if tensor.data_type == _T.FLOAT and tensor.data_format == _T.FMT_BFLOAT16:
@@ -234,9 +244,8 @@ def read(blob: Blob, content: bytes, device: devices.Device | None = None) -> Pi
         return piece
     place = device or devices.place(piece.device.device_type, piece.device.device_id)
     present = blob.value
-    if piece.whole or blob.storage is None or present.shape != piece.dims or present.dtype != piece.array.dtype:
-        present = blob.resize(piece.dims, piece.array.dtype, place)
-    elif blob.device is not place:
+    alike = blob.storage is not None and present.shape == piece.dims and present.dtype == piece.array.dtype
+    if piece.whole or not alike or blob.device is not place:
         present = blob.resize(piece.dims, piece.array.dtype, place)
     place.copy(present.reshape(-1)[piece.begin : piece.end], piece.array)
     return piece

@@ -151,7 +151,9 @@ def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size
     for i, tensor in enumerate(tensors):
         domain = tree.domain_of[i]
         if ends[domain] > tensor.shape[0]:
-            raise ValueError(f"field {tree.fields[i]!r} has {tensor.shape[0]} rows, and row {ends[domain]} is asked for")
+            raise ValueError(
+                f"field {tree.fields[i]!r} has {tensor.shape[0]} rows, and row {ends[domain]} is asked for"
+            )
         _put(ctx, i, tensor[begins[domain] : ends[domain]])
 
 
@@ -233,7 +235,12 @@ def ReadRandomBatch(
 
 
 @operator(
-    "fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), mutates=[(i, i) for i in range(64)], gradient=NO_GRADIENT
+    "fields*",
+    stateful=True,
+    num_inputs=(1, MANY),
+    num_outputs=(1, MANY),
+    mutates=[(i, i) for i in range(64)],
+    gradient=NO_GRADIENT,
 )
 def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
     """Cut off examples at the end, so that their number is a multiple of `multiple_of`."""
@@ -282,6 +289,8 @@ def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
         raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")
+    if any(r is None for r in records):
+        raise ValueError("a record has lost its contents: packed records that are saved and loaded keep nothing")
     if not records and not prototypes:
         raise ValueError("nothing is packed, and no prototypes tell what the fields look like")
     for i in range(len(fields)):

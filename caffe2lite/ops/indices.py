@@ -183,9 +183,7 @@ class Map(Object):
     def type_name(self) -> str:  # type: ignore[override]
         """The C++ type, spelled as GCC does."""
         k, v = _C_NAMES[self.key], _C_NAMES[self.value]
-        return (
-            f"std::unordered_map<{k}, {v}, std::hash<{k}>, std::equal_to<{k}>, std::allocator<std::pair<const {k}, {v}> > >"
-        )
+        return f"std::unordered_map<{k}, {v}, std::hash<{k}>, std::equal_to<{k}>, std::allocator<std::pair<const {k}, {v}> > >"
 
     @property
     def blob_type(self) -> str:  # type: ignore[override]
@@ -239,11 +237,14 @@ def CreateMap(ctx, *, key_dtype: int = _T.INT32, value_dtype: int = _T.INT32):
 
 @operator("map", stateful=True, types={"keys": "int32 int64", "values": "int32 int64"})
 def KeyValueToMap(ctx, keys, values):
-    """The map of pairs of keys and values."""
+    """The map of pairs of keys and values; a map that is there already keeps what it has and gets the new keys."""
     if keys.shape != values.shape:
         raise ValueError(f"there must be a value for each key, got {list(keys.shape)} and {list(values.shape)}")
-    made = Map(keys.dtype.name, values.dtype.name)
-    made.items = dict(zip(keys.reshape(-1).tolist(), values.reshape(-1).tolist()))
+    made, present = Map(keys.dtype.name, values.dtype.name), ctx.outputs[0].value
+    if isinstance(present, Map) and present.type_name == made.type_name:
+        made = present
+    for key, value in zip(keys.reshape(-1).tolist(), values.reshape(-1).tolist()):
+        made.items.setdefault(key, value)
     return made
 
 
