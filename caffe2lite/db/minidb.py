@@ -18,7 +18,6 @@ class _Cursor(Cursor):
         self._file = _open(source, "rb")
         self._size = os.fstat(self._file.fileno()).st_size
         self._valid = False
-        self.seek_to_first()
 
     def seek_to_first(self) -> None:
         self._file.seek(0)
@@ -111,8 +110,10 @@ class MiniDB(DB):
             self._file = os.fdopen(handle, "wb")
 
     def new_cursor(self) -> Cursor:
-        self._cursors.append(_Cursor(self.source))
-        return self._cursors[-1]
+        cursor = _Cursor(self.source)
+        self._cursors.append(cursor)
+        cursor.seek_to_first()
+        return cursor
 
     def new_transaction(self) -> Transaction:
         self._need_writable()

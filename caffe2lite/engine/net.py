@@ -17,6 +17,7 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
 from caffe2lite.engine.instance import Instance, Stale
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto.names import check_names
 
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
@@ -243,6 +244,10 @@ def net_types() -> Sequence[str]:
 
 def make_net(definition: Any, workspace: Workspace, once: bool = False) -> Net:
     """Compile a NetDef in a workspace.  `once`: it will run only once, so nothing is prepared for more."""
+    try:
+        check_names(definition)
+    except ValueError as e:
+        raise EngineError(str(e)) from None
     kind = _KINDS.get(definition.type)
     if kind is None:
         raise EngineError(

@@ -15,8 +15,7 @@ import numpy as np
 from caffe2lite.devices import HOST
 from caffe2lite.engine import feeding
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import EngineError
-from caffe2lite.engine.errors import StopNet, UserCodeError
+from caffe2lite.engine.errors import EngineError, StopNet, UserCodeError
 from caffe2lite.engine.serialize import NUMPY_TYPES
 from caffe2lite.ops.registry import operator
 

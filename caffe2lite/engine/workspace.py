@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine import feeding, serialize
@@ -16,6 +17,7 @@ from caffe2lite.engine.errors import EngineError, StopNet, explain
 from caffe2lite.engine.instance import Instance
 from caffe2lite.engine.net import Net, make_net, quiet
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto.names import check_names
 
 _ONCE_CACHE = 256  # operators that run_operator keeps ready
 
@@ -202,7 +204,11 @@ class Workspace:
 
     def _make_ready(self, key: bytes) -> Instance:
         message = caffe2_pb2.OperatorDef()
-        message.ParseFromString(key)
+        try:
+            message.ParseFromString(key)
+            check_names(caffe2_pb2.NetDef(op=[message]))
+        except (DecodeError, ValueError) as e:
+            raise EngineError(f"these {len(key)} bytes are no OperatorDef: {e}") from None
         made = Instance(message, self, self.engines(message))
         if not made.record.stateful:  # state lives for one run here
             if len(self._ready) >= _ONCE_CACHE:

@@ -92,30 +92,41 @@ def Load(
     source_blob_names: list[str] = (),
 ):
     """Read blobs from one or more databases into the outputs (or, with `load_all`, into blobs of their own names)."""
-    if readers:
-        sources = [(r.source, r) for r in readers]
-    else:
-        sources = _open(ctx, db, dbs, db_type, absolute_path)
-    wanted = _wanted(ctx, load_all, source_blob_names)
+    wanted = _wanted(ctx, source_blob_names)
     missing = _Remaining(wanted)
-    for source, db_or_reader in sources:
-        cursor = db_or_reader.new_cursor()
+
+    def read(db: databases.DB, source: str) -> None:
+        cursor = db.new_cursor()
         while cursor.valid():
-            saved = cursor.key().decode("utf-8", "surrogateescape")
-            name = saved.rsplit("#%", 1)[0]
-            name = _key(name, strip_prefix)
-            name = add_prefix + name
+            name = add_prefix + _key(_saved_name(cursor.key(), source), strip_prefix)
             if load_all and name not in wanted:
                 wanted[name] = ctx.workspace.create_blob(name)
             if name in wanted:
                 missing.count(name, _load_piece(ctx, wanted[name], cursor.value(), keep_device, source))
             cursor.next()
         cursor.close()
+
+    for reader in readers:
+        read(reader, reader.source)
+    for path in [] if readers else _paths(ctx, db, dbs, absolute_path):
+        opened = databases.open_db(db_type, path, Mode.read)
+        try:
+            read(opened, path)
+        finally:
+            opened.close()
     missing.check(allow_incomplete)
 
 
-def _open(ctx, db, dbs, db_type, absolute_path):
-    """(path, open database) for each that the arguments name."""
+def _saved_name(key: bytes, source: str) -> str:
+    """The name of a blob, whose pieces have the keys NAME#%0, NAME#%1, …"""
+    try:
+        return key.decode().rsplit("#%", 1)[0]
+    except UnicodeDecodeError:
+        raise ValueError(f"{source}: the key {key!r} is no name: it is not UTF-8 text") from None
+
+
+def _paths(ctx, db, dbs, absolute_path):
+    """Where the databases are that the arguments name."""
     if db and dbs:
         raise ValueError("db and dbs cannot both be given")
     paths = [full_path(ctx, p, absolute_path) for p in ([db] if db else dbs)]
@@ -124,10 +135,10 @@ def _open(ctx, db, dbs, db_type, absolute_path):
         raise ValueError(f"a database is named twice: {', '.join(twins)}")
     if not paths:
         raise ValueError("Load needs the argument db or dbs, or a reader as input")
-    return [(p, databases.open_db(db_type, p, Mode.read)) for p in paths]
+    return paths
 
 
-def _wanted(ctx, load_all, source_blob_names):
+def _wanted(ctx, source_blob_names):
     """{name in the database: output blob}."""
     if source_blob_names and len(source_blob_names) != len(ctx.outputs):
         raise ValueError(f"{len(source_blob_names)} source_blob_names are given for {len(ctx.outputs)} outputs")

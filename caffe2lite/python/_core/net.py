@@ -10,6 +10,7 @@ import itertools
 import numpy as np
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto.names import check_names
 from caffe2lite.python import utils, workspace
 from caffe2lite.python._core import operators
 from caffe2lite.python._core.gradients import GradientRegistry, GradientSlice
@@ -70,6 +71,7 @@ class Net:
         self._name_counters = {}  # base name -> next number, for NextName
         if type(name_or_proto) is caffe2_pb2.NetDef:
             proto = name_or_proto
+            check_names(proto)
             self._net = proto if inplace else copy.deepcopy(proto)
             self._RecreateLookupTables()
             prefix = proto.name + "_blob_"
