@@ -84,7 +84,8 @@ def test_devices_share_a_batch(gpus, kind, devices, more):
             np.testing.assert_allclose(value, one[name][0], rtol=1e-4, atol=1e-6)
 
 
-def test_batch_normalization_over_all_devices():
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_batch_normalization_over_all_devices(gpus, kind):
     """With combined statistics two devices normalize as one with the whole batch."""
 
     def normalized(model, scale):
@@ -98,17 +99,17 @@ def test_batch_normalization_over_all_devices():
     for devices in (1, 2):
         workspace.ResetWorkspace()
         model = parallel(
-            "cpu", devices, forward=normalized, combine_spatial_bn=devices > 1,
+            kind, devices, forward=normalized, combine_spatial_bn=devices > 1,
             build=lambda m: optimizer.build_sgd(m, 0.5),
         )  # fmt: skip
         for i, (x, w) in enumerate(zip(np.split(data, devices), np.split(weight, devices))):
-            workspace.FeedBlob(f"cpu_{i}/data", x)
-            workspace.FeedBlob(f"cpu_{i}/weight", w)
+            workspace.FeedBlob(f"{kind}_{i}/data", x, device(kind, i))
+            workspace.FeedBlob(f"{kind}_{i}/weight", w, device(kind, i))
         workspace.RunNetOnce(model.param_init_net)
         workspace.CreateNet(model.net)
         workspace.RunNet(model.net)
-        whole = np.concatenate([workspace.FetchBlob(f"cpu_{i}/bn") for i in range(devices)])
-        results.append([whole, *(workspace.FetchBlob(f"cpu_0/bn_{p}") for p in ("s", "b", "rm"))])
+        whole = np.concatenate([workspace.FetchBlob(f"{kind}_{i}/bn") for i in range(devices)])
+        results.append([whole, *(workspace.FetchBlob(f"{kind}_0/bn_{p}") for p in ("s", "b", "rm"))])
     mean, var = data.mean(axis=(0, 2, 3), keepdims=True), data.var(axis=(0, 2, 3), keepdims=True)
     np.testing.assert_allclose(results[1][0], (data - mean) / np.sqrt(var + 1e-3), rtol=1e-3, atol=1e-4)
     for one, two in zip(*results):
