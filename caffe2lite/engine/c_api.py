@@ -315,7 +315,7 @@ def get_gradient_defs(op_def: Any, output_gradients: Any) -> tuple[list[bytes], 
 def infer_shapes_and_types_from_workspace(nets: Any) -> bytes:
     """TensorShapes of the nets' blobs, beginning with the tensors of the workspace."""
     parsed = [message(caffe2_pb2.NetDef, n) for n in nets]
-    known = inference.infer_net(parsed, inference.workspace_specs(_ws))
+    known = inference.infer_net(parsed, inference.workspace_specs(_ws), _ws.names())
     return inference.to_shapes(parsed, known).SerializeToString()
 
 

@@ -12,12 +12,13 @@ from caffe2lite.ops.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 
-def infer_net(nets: Iterable[Any], known: dict[str, Spec]) -> dict[str, Spec]:
+def infer_net(nets: Iterable[Any], known: dict[str, Spec], present: Iterable[str] = ()) -> dict[str, Spec]:
     """Every blob whose shape follows from the `known` ones through the nets' operators.
 
-    An operator with an input of which nothing was ever heard says nothing: its outputs stay what they were.
+    An operator with an input of which nothing was ever heard says nothing: its outputs stay what they were.  Of the
+    blobs `present` no more than that they are there is known.
     """
-    heard = set(known)
+    heard = {*known, *present}
     joined: dict[str, list[Spec | None]] = {}  # what Concat put together, by the blob of the sizes
     for net in nets:
         for op in net.op:
@@ -49,14 +50,15 @@ def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
             if i < len(op.input) and o < len(op.output):
                 nothing[o] = known.get(op.input[i])
         return nothing
-    if any(name not in known for name in op.input):
+    inputs = [known.get(name) for name in op.input]
+    if None in inputs and not record.uninitialised:
         return nothing
     try:
         values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
         values.update(arguments.parse(op.type, record.args, op.arg))
         values["#outputs"] = len(op.output)
-        specs = list(record.infer(values, [known[name] for name in op.input]))
-    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
+        specs = list(record.infer(values, inputs))
+    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
         return nothing  # an operator that would refuse to run: nothing is known of its outputs
     return (specs + nothing)[: len(op.output)]
 

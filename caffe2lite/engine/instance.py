@@ -154,6 +154,8 @@ class Instance:
             slot = min(i, len(record.inputs) - 1)
             if blob.storage is None:
                 if value is None:
+                    if record.inputs[slot] in record.uninitialised:
+                        continue
                     raise ValueError(f"input blob {blob.name!r} is uninitialised: nothing has been put into it")
                 if slot in table:
                     raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
@@ -292,7 +294,9 @@ def check_schema(record: registry.Operator, op: Any) -> None:
             if counts:
                 wanted = " or ".join(map(str, sorted(counts)))
             names = ", ".join(record.inputs if what == "inputs" else record.outputs)
-            raise ValueError(f"{op.type} does not fit its schema: it takes {wanted} {what}{f' ({names})' if names else ''}, got {have}")
+            raise ValueError(
+                f"{op.type} does not fit its schema: it takes {wanted} {what}{f' ({names})' if names else ''}, got {have}"
+            )
     for o, name in enumerate(op.output):
         for i, source in enumerate(op.input):
             if name == source:

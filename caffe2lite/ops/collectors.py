@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT
+from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 
@@ -79,11 +80,18 @@ def _locked(mutex: Any) -> Any:
 
 
 def _rows(kept: Any, data: Any) -> None:
-    if not data.ndim or (kept.size and (kept.shape[1:] != data.shape[1:] or kept.dtype != data.dtype)):
+    if not data.ndim or (
+        kept is not None and kept.size and (kept.shape[1:] != data.shape[1:] or kept.dtype != data.dtype)
+    ):
         raise ValueError(
             f"the data must have rows like those kept, {kept.dtype}{list(kept.shape[1:])}; found "
             f"{data.dtype}{list(data.shape)}"
         )
+
+
+def _infer_last(args: Any, inputs: Any) -> list[Spec | None]:
+    data = inputs[2]
+    return [Spec((args["num_to_collect"], *data.shape[1:]), data.dtype), Spec((), "int32"), Spec((1,), "int64")]
 
 
 @operator(
@@ -93,6 +101,8 @@ def _rows(kept: Any, data: Any) -> None:
     num_inputs={3, 4, 5},
     types={"next": "int32", "visited": "int64"},
     host="next mutex visited next_out visited_out",
+    uninitialised="last_n",
+    infer=_infer_last,
     gradient=FORBID_GRADIENT,
 )
 def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, num_to_collect: int = -1):
@@ -102,7 +112,7 @@ def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, n
     with _locked(mutex):
         _rows(last_n, data)
         total, room = data.shape[0], num_to_collect
-        have = last_n.shape[0] if last_n.size or last_n.shape[:1] != (0,) else 0
+        have = 0 if last_n is None else last_n.shape[0]
         begin = int(next)
         kept = ctx.xp.empty((min(have + total, room), *data.shape[1:]), data.dtype)
         if have:

@@ -2,7 +2,7 @@
 
 An inference function is called as `infer(args, inputs)`: the parsed arguments with their defaults, and a `Spec` for
 each input.  It returns a list with a Spec for each output, or None for one that cannot be known.  An input of
-unknown shape does not reach it.
+unknown shape does not reach it, but in operators with inputs that may be uninitialised: there it is None.
 """
 
 from __future__ import annotations

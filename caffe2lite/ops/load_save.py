@@ -59,7 +59,13 @@ def Save(
     if blob_name_overrides and len(blob_name_overrides) != len(ctx.inputs):
         raise ValueError(f"{len(blob_name_overrides)} blob_name_overrides are given for {len(ctx.inputs)} blobs")
     names = list(blob_name_overrides) or [_key(b, strip_prefix) for b in ctx.op.input]
-    _save(ctx, full_path(ctx, db, absolute_path), db_type, names, Options(options, DEFAULT_CHUNK if chunk_size == -1 else max(chunk_size, WHOLE)))
+    _save(
+        ctx,
+        full_path(ctx, db, absolute_path),
+        db_type,
+        names,
+        Options(options, DEFAULT_CHUNK if chunk_size == -1 else max(chunk_size, WHOLE)),
+    )
 
 
 @operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)

@@ -56,6 +56,7 @@ class Operator:
     cuda_types: Mapping[int, tuple[str, ...]]
     host: frozenset[str]
     anywhere: frozenset[str]
+    uninitialised: frozenset[str]
     input_counts: frozenset[int]
     output_counts: frozenset[int]
     stateful: bool
@@ -137,6 +138,7 @@ def operator(
     cuda_types: str | Mapping[str, str] | None = None,
     host: str = "",
     anywhere: str = "",
+    uninitialised: str = "",
     stateful: bool = False,
     blocking: bool = False,
     peer: bool | str = False,
@@ -158,6 +160,7 @@ def operator(
                 dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
     host        inputs that are in host memory even when the operator runs on a GPU
     anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
+    uninitialised    inputs that may be blobs into which nothing has been put: the kernel gets None
     blocking    waits for other operators; must not hold up a thread that these need
     peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
     num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
@@ -192,6 +195,7 @@ def operator(
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
             host=frozenset(host.split()),
             anywhere=frozenset(anywhere.split()),
+            uninitialised=frozenset(uninitialised.split()),
             input_counts=counts,
             output_counts=counts_out,
             stateful=stateful,

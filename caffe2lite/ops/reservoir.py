@@ -18,6 +18,7 @@ from caffe2lite.ops.registry import FORBID_GRADIENT, operator
     mutates={0: 0, 1: 1, 5: 2, 6: 3},
     types={"num_visited": "int64", "object_id": "int64", "pos_to_object": "int64"},
     host="reservoir num_visited data object_id pos_to_object",
+    uninitialised="reservoir",
     gradient=FORBID_GRADIENT,
 )
 def ReservoirSampling(
@@ -44,7 +45,7 @@ def ReservoirSampling(
     if object_id is not None and not isinstance(object_to_pos, Map):
         raise TypeError("a map from int64 to int32 is needed for the places of the identifiers (CreateMap makes one)")
     with mutex.lock:
-        if not (reservoir.size and reservoir.flat[0] is not None):  # None: a record that was saved, which keeps nothing
+        if reservoir is None or not reservoir.size or reservoir.flat[0] is None:  # None: a record that was saved
             reservoir = data[:0]
             num_visited[...] = 0
             if object_id is not None:
@@ -53,7 +54,8 @@ def ReservoirSampling(
         visited = _visited(reservoir, num_visited, data, num_to_collect)
         rows = np.arange(len(data)) if object_id is None else _fresh(object_id, object_to_pos, len(data))
         order = visited + np.arange(len(rows))
-        at = np.where(order < num_to_collect, order, ctx.rng.integers(0, order + 1))
+        drawn = ctx.device.to_host(ctx.rng.random(len(rows))) * (order + 1)
+        at = np.where(order < num_to_collect, order, drawn.astype(np.int64))
         rows, at = rows[at < num_to_collect], at[at < num_to_collect]
 
         reservoir = _grown(reservoir, at.max(initial=-1) + 1)

@@ -95,3 +95,15 @@ def test_a_reservoir_of_records_that_was_saved_begins_anew():
 def test_refusals(blobs, data, ids, words):
     with pytest.raises(OperatorError, match=words):
         sample(started(**blobs), data, ids)
+
+
+@pytest.mark.parametrize("kind", ["ReservoirSampling", "LastNWindowCollector"])
+def test_a_blob_without_a_tensor_is_an_empty_reservoir(kind):
+    workspace = started(x=np.ones((2, 2), "f"), visited=np.array(0, "q" if kind[0] == "R" else "i"))
+    workspace.remove_blob("kept")
+    workspace.create_blob("kept")
+    mutex = ["mutex"] if kind[0] == "R" else []
+    workspace.run_operator(
+        core.CreateOperator(kind, ["kept", "visited", "x", *mutex], ["kept", "visited"], num_to_collect=3)
+    )
+    assert workspace.fetch("kept").tolist() == [[1, 1], [1, 1]] and workspace.fetch("visited") == 2
