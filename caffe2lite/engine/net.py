@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from caffe2lite.devices import HOST
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
 from caffe2lite.engine.instance import Instance, Stale
@@ -149,6 +150,8 @@ class Net:
                 if held is not array and not step.record.stateful:
                     if array is None or blob.storage is None or not _views(array, blob):
                         return
+                    if blob in step.inputs and step.device is not HOST:
+                        return  # reshapes in place, and on a GPU reads its input from the blob each time
                     calls.append(functools.partial(_show, blob, array, token))
                     step_of.append(position)
                 current[blob] = array

@@ -59,7 +59,7 @@ def _lstm_gradient(g):
     "H C",
     num_inputs=(4, 5),
     types={"H_prev": "float32", "C_prev": "=H_prev", "X": "=H_prev"},
-    host="timestep",
+    anywhere="lengths_and_timestep",  # the timestep is on the CPU
     infer=lambda args, inputs: [Spec(inputs[0].shape), Spec(inputs[1].shape)],
     gradient=_lstm_gradient,
 )
@@ -84,7 +84,7 @@ def LSTMUnit(
     return H, C
 
 
-@operator("dH_prev dC_prev dX", num_inputs=(8, 9), types={"H_prev": "float32", "X": "=H_prev"}, host="timestep")
+@operator("dH_prev dC_prev dX", num_inputs=(8, 9), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest")
 def LSTMUnitGradient(
     xp,
     H_prev,
@@ -125,7 +125,7 @@ def _gru_gradient(g):
     "H",
     num_inputs=(3, 4),
     types={"H_prev": "float32", "X": "=H_prev"},
-    host="timestep",
+    anywhere="lengths_and_timestep",
     infer=lambda args, inputs: [Spec(inputs[0].shape)],
     gradient=_gru_gradient,
 )
@@ -142,7 +142,7 @@ def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True,
     return H
 
 
-@operator("dH_prev dX", num_inputs=(5, 6), types={"H_prev": "float32", "X": "=H_prev"}, host="timestep")
+@operator("dH_prev dX", num_inputs=(5, 6), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest")
 def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_states: bool = False, out):
     """Gradients by the previous state and the gates (none by the reset gate, which acts before)."""
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from caffe2.proto import caffe2_pb2
 from caffe2.python import attention, brew, core, gru_cell, model_helper, recurrent, rnn_cell, workspace
 
 T, N, D, H = 4, 3, 2, 5
@@ -369,3 +370,40 @@ def test_parameters_can_come_from_an_lstm_of_the_same_layout():
     rnn_cell.InitFromLSTMParams(params, values)
     close("L/i2h_w", np.repeat(np.arange(4), H)[:, None] * np.ones((1, D)))
     close("L/gates_t_b", np.repeat(np.arange(4), H))
+
+
+def test_a_decoder_computes_the_same_on_a_gpu(gpus):
+    """Trained for some steps, so that nets repeat themselves."""
+    losses = []
+    for device in (core.DeviceOption(caffe2_pb2.CPU), core.DeviceOption(caffe2_pb2.CUDA, 0)):
+        workspace.ResetWorkspace()
+        rng = np.random.RandomState(0)
+        model = model_helper.ModelHelper(name="m")
+        with core.DeviceScope(device):
+            results = rnn_cell.LSTMWithAttention(
+                model, "decoded", "lengths", "hidden", "cell", "context", 4, "encoded", "encoded_lengths", D, H, "A"
+            )
+            joined = brew.concat(model, [results[0], results[4]], "joined", axis=2)
+            loss = model.AveragedLoss(model.net.Mul([joined, joined], "squares"), "loss")
+            model.AddGradientOperators([loss])
+            rate = model.param_init_net.ConstantFill([], "rate", shape=[1], value=-0.1)
+            one = model.param_init_net.ConstantFill([], "one", shape=[1], value=1.0)
+            for param in model.GetParams():
+                model.net.WeightedSum([param, one, model.param_to_grad[param], rate], param)
+        for name, shape in (
+            ("decoded", (T, N, D)), ("encoded", (3, N, 4)), ("hidden", (1, N, H)), ("cell", (1, N, H)),
+            ("context", (1, N, 4)),
+        ):  # fmt: skip
+            workspace.FeedBlob(name, rng.randn(*shape).astype("f"), device)
+        workspace.FeedBlob("lengths", LENGTHS, device)
+        workspace.FeedBlob("encoded_lengths", np.array([3, 2, 1], "i"), device)
+        workspace.RunNetOnce(model.param_init_net)
+        for param in model.GetParams():
+            workspace.FeedBlob(param, rng.uniform(-0.5, 0.5, workspace.FetchBlob(param).shape).astype("f"), device)
+        workspace.CreateNet(model.net)
+        losses.append([])
+        for _ in range(5):
+            workspace.RunNet(model.net)
+            losses[-1].append(float(workspace.FetchBlob("loss")))
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    assert losses[0][-1] < losses[0][0]

@@ -1,0 +1,85 @@
+"""Sequence to sequence models: vocabularies, batches, and a model that learns to copy."""
+
+import random
+
+import pytest
+from caffe2.python import workspace
+from caffe2.python.models.seq2seq import seq2seq_util, train
+from caffe2.python.models.seq2seq.seq2seq_model_helper import Seq2SeqModelHelper
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("a b c\nb a\nd e a b a a\nc\n")
+    target.write_text("x y\ny\nx x y z z z\nz y\n")
+    return str(source), str(target)
+
+
+def test_vocabularies(corpora):
+    vocab = seq2seq_util.gen_vocab(corpora[0], 1)
+    assert dict(vocab) == {"<PAD>": 0, "<GO>": 1, "<EOS>": 2, "<UNK>": 3, "a": 4, "b": 5, "c": 6}
+    assert seq2seq_util.get_numberized_sentence(" a b  zz\n", vocab) == [4, 5, 3]
+
+
+def test_batches_are_full_and_of_similar_length(corpora):
+    vocabularies = [seq2seq_util.gen_vocab(corpus, 0) for corpus in corpora]
+    batches = train.gen_batches(*corpora, *vocabularies, batch_size=2, max_length=4)
+    assert sorted(batches, key=lambda batch: len(batch[0][0])) == [
+        [([6], [6, 5]), ([5, 4], [5])],
+        [([4, 5, 6], [4, 5]), ([4, 5, 6], [4, 5])],
+    ]
+
+
+def test_sources_are_read_backwards_and_targets_have_ends():
+    batch = train.prepare_batch([([5, 6, 7], [8, 9]), ([4], [3, 3, 3])])
+    assert batch.encoder_inputs.T.tolist() == [[7, 6, 5], [4, 0, 0]]
+    assert batch.decoder_inputs.T.tolist() == [[1, 8, 9, 0], [1, 3, 3, 3]]
+    assert batch.targets.T.tolist() == [[8, 9, 2, 0], [3, 3, 3, 2]]
+    assert batch.target_weights.T.tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert batch.encoder_lengths.tolist() == [3, 1] and batch.decoder_lengths.tolist() == [3, 4]
+
+
+def test_parameters_may_stay_untrained():
+    model = Seq2SeqModelHelper()
+    trained = model.AddParam("trained", init_value=1.0)
+    kept = model.AddParam("kept", init=("GaussianFill", {"shape": [3]}), trainable=False)
+    assert model.params == [trained] and model.GetNonTrainableParams() == [kept]
+    assert model.GetAllParams() == [trained, kept]
+    with pytest.raises(ValueError, match="needs init"):
+        model.AddParam("nothing")
+
+
+@pytest.mark.parametrize(
+    "num_gpus, attention, both_ways, layers",
+    [(0, "regular", True, 1), (0, "recurrent", False, 2), (0, "none", False, 1), (2, "regular", True, 1)],
+)
+def test_a_model_learns_to_copy(gpus, tmp_path, num_gpus, attention, both_ways, layers):
+    params = {
+        "attention": attention,
+        "encoder_type": {
+            "encoder_layer_configs": [{"num_units": 8}] * layers,
+            "use_bidirectional_encoder": both_ways,
+        },
+        "decoder_layer_configs": [{"num_units": 8}] * layers,
+        "encoder_embedding_size": 6,
+        "decoder_embedding_size": 6,
+        "decoder_softmax_size": None,
+        "batch_size": 4,
+        "optimizer_params": {"learning_rate": 0.5},
+        "max_gradient_norm": 5.0,
+    }
+    rng = random.Random(0)
+    sentences = [[rng.randrange(4, 10) for _ in range(n)] for n in (2, 3, 1, 4)]
+    batch = [(sentence, sentence) for sentence in sentences]
+    with train.Seq2SeqModelCaffe2(params, 10, 10, num_gpus=num_gpus) as model:
+        model.initialize_from_scratch()
+        first = model.step(batch, forward_only=True)
+        assert 10 < first < 100  # fourteen words out of ten: 14 * log(10) by chance
+        for _ in range(100):
+            model.step(batch, forward_only=False)
+        last = model.step(batch, forward_only=True)
+        assert last < first / 3
+        path = model.save(str(tmp_path / "checkpoint"), 7)
+        assert path.endswith("checkpoint-7")
+    assert not workspace.Blobs()
