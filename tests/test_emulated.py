@@ -104,3 +104,18 @@ def test_without_any_gpu_the_net_says_what_to_do():
     net = caffe2_pb2.NetDef(name="n", op=[on_gpu("Relu", ["x"], ["y"])])
     with pytest.raises(OperatorError, match="CAFFE2LITE_EMULATED_GPUS"):
         workspace.create_net(net)
+
+
+def test_python_operators_see_the_host_and_leave_their_outputs_on_the_gpu(gpus):
+    from caffe2.python import core
+    from caffe2.python import workspace as front
+
+    front.ResetWorkspace()
+    net = core.Net("python")
+    with core.DeviceScope(option(1)):
+        net.Python(lambda ins, outs: outs[0].feed(ins[0].data + 1))(["x"], ["y"])
+        net.Relu("y", "z")
+    front.FeedBlob("x", np.array([-3.0, 2.0], "f"), option(1))
+    front.RunNetOnce(net)
+    assert front.FetchBlob("z").tolist() == [0.0, 3.0]
+    front.ResetWorkspace()

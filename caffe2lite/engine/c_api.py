@@ -53,7 +53,8 @@ read, write, new = Mode.read, Mode.write, Mode.new
 is_asan = False
 has_fbgemm = True  # floats can be saved as bfloat16
 has_hip_support = False
-has_mkldnn = use_mkldnn = False
+has_mkldnn = False
+use_mkldnn = True  # operators for IDEEP and MKLDNN devices run, on the CPU
 use_rocm = use_trt = False
 define_caffe2_no_operator_schema = False
 

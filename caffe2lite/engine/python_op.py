@@ -93,8 +93,9 @@ class TensorCPU:
 
 
 def _call(ctx: Any, function: Any, pass_workspace: bool) -> None:
-    inputs = [TensorCPU(b) for b in ctx.inputs]
-    outputs = [TensorCPU(b) for b in ctx.outputs]
+    here = _on_host(ctx)
+    inputs = [TensorCPU(here[id(b)]) for b in ctx.inputs]
+    outputs = [TensorCPU(here[id(b)]) for b in ctx.outputs]
     more = [ctx.workspace.handle()] if pass_workspace else []
     try:
         if isinstance(function, tuple):
@@ -105,8 +106,23 @@ def _call(ctx: Any, function: Any, pass_workspace: bool) -> None:
     except Exception as e:
         raise UserCodeError(e) from e
     for blob, tensor in zip(ctx.outputs, outputs):
-        if blob.value is None:
+        if here[id(blob)].value is None:
             tensor.reshape((0,))
+        if here[id(blob)] is not blob:
+            blob.assign(here[id(blob)].value, ctx.device)
+
+
+def _on_host(ctx: Any) -> dict[int, Blob]:
+    """The blobs that the function sees, by the ids of the operator's: on a GPU's operator copies on the host."""
+    seen = {}
+    for blob in (*ctx.inputs, *ctx.outputs):
+        if ctx.device is HOST or (blob.value is not None and blob.storage is None):
+            seen[id(blob)] = blob
+        elif id(blob) not in seen:
+            seen[id(blob)] = Blob(blob.name)
+            if blob.storage is not None and blob in ctx.inputs:
+                seen[id(blob)].assign(blob.device.to_host(blob.value), HOST)
+    return seen
 
 
 def _built(state: Any, build: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
