@@ -112,14 +112,18 @@ def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, n
     with _locked(mutex):
         _rows(last_n, data)
         total, room = data.shape[0], num_to_collect
-        have = 0 if last_n is None else last_n.shape[0]
-        begin = int(next)
-        kept = ctx.xp.empty((min(have + total, room), *data.shape[1:]), data.dtype)
-        if have:
-            kept[:have] = last_n
-        for i in range(max(total - room, 0), total):
-            kept[(begin + i) % room] = data[i]
+        if total >= room:  # the ring starts anew
+            kept, after = ctx.xp.array(data[total - room :]), 0
+        else:
+            have = 0 if last_n is None else last_n.shape[0]
+            begin = int(next)
+            kept = ctx.xp.empty((min(have + total, room), *data.shape[1:]), data.dtype)
+            if have:
+                kept[:have] = last_n
+            for i in range(total):
+                kept[(begin + i) % room] = data[i]
+            after = (begin + total) % room
         ctx.outputs[0].assign(kept, ctx.device)
-        next[...] = (begin + total) % room
+        next[...] = after
         if visited is not None:
             visited += total

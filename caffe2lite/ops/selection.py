@@ -27,11 +27,19 @@ def _top_axis(axis: int, ndim: int) -> int:
     return at
 
 
+def _infer_top(args, inputs):
+    shape = list(inputs[0].shape)
+    shape[_top_axis(args["axis"], len(shape))] = args["k"]
+    # Caffe2 says int32 here, though the indices are int64.
+    return [Spec(tuple(shape), inputs[0].dtype), Spec(tuple(shape), "int32"), Spec((math.prod(shape),), "int32")]
+
+
 @operator(
     "values indices flat?",
     types={"X": "float32", "k_in": _INDICES},
     host="k_in",
     gradient=single("TopKGradient", "GO0 O1 I0 -> GI0"),
+    infer=_infer_top,
 )
 def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
     """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1."""

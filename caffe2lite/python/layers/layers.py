@@ -1,0 +1,340 @@
+"""Layers: parts of a LayerModelHelper that know their records and parameters, and add their operators to its nets."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import namedtuple
+
+import numpy as np
+
+from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python import core, schema, scope, workspace
+from caffe2lite.python.layers.tags import TagContext, Tags
+
+logger = logging.getLogger(__name__)
+
+IdList = schema.List(np.int64)
+IdScoreList = schema.Map(np.int64, np.float32)
+IdListWithEvicted = schema.ListWithEvicted(np.int64)
+IdScoreListWithEvicted = schema.MapWithEvicted(np.int64, np.float32)
+
+
+def almost_equal_schemas(
+    record, original_schema, check_field_names=True, check_field_types=True, check_field_metas=False
+):
+    """Whether two schemas agree; one of the IdList kinds also agrees with its form with evicted ids."""
+    pairs = {id(IdList): IdListWithEvicted, id(IdScoreList): IdScoreListWithEvicted}
+    alternatives = [original_schema, *filter(None, [pairs.get(id(original_schema))])]
+    return any(
+        schema.equal_schemas(
+            record,
+            alternative,
+            check_field_names=check_field_names,
+            check_field_types=check_field_types,
+            check_field_metas=check_field_metas,
+        )
+        for alternative in alternatives
+    )
+
+
+def get_key(record):
+    """The field with the ids of an id list or an id score list."""
+    if almost_equal_schemas(record, IdList):
+        name = "values"
+    elif almost_equal_schemas(record, IdScoreList, check_field_types=False):
+        name = "values:keys"
+    else:
+        raise NotImplementedError(f"Not implemented for {record!r}")
+    if record[name].metadata is None:
+        raise AssertionError(f"Blob {record[name]()} doesn't have metadata")
+    return record[name]
+
+
+def get_categorical_limit(record):
+    """How many ids there are: the categorical limit in the metadata of the ids."""
+    return get_key(record).metadata.categorical_limit
+
+
+def get_avg_length(record):
+    """How many ids a row is expected to have: from the metadata of the lengths."""
+    return record["lengths"].metadata.expected_value
+
+
+def set_request_only(field):
+    """Mark every column as belonging to the request, not to its items."""
+    for column in field.all_scalars():
+        given = column.metadata or schema.Metadata(None, None, None)
+        specs = given.feature_specs or schema.FeatureSpec()
+        column.set_metadata(given._replace(feature_specs=specs._replace(feature_is_request_only=True)))
+
+
+def is_request_only_scalar(scalar):
+    """Whether set_request_only marked this column."""
+    specs = scalar.metadata and scalar.metadata.feature_specs
+    return bool(specs and specs.feature_is_request_only)
+
+
+class InstantiationContext:
+    """What a net is made for."""
+
+    EVAL = "eval"
+    PREDICTION = "prediction"
+    TRAINING = "training"
+    ACCUMULATE_PRED = "accumulate_pred"
+
+
+_LAYER_REGISTRY = {}
+
+
+def register_layer(name, layer):
+    """Let `model.NAME(…)` make this layer."""
+    if name in _LAYER_REGISTRY:
+        raise AssertionError(f"{name} already exists")
+    _LAYER_REGISTRY[name] = layer
+
+
+def layer_exists(name):
+    """Whether a layer of this name is registered."""
+    return name in _LAYER_REGISTRY
+
+
+def get_layer_class(name):
+    """The class registered under this name; KeyError if there is none."""
+    return _LAYER_REGISTRY[name]
+
+
+def create_layer(layer_name, *args, **kwargs):
+    """A new layer of a registered name."""
+    return _LAYER_REGISTRY[layer_name](*args, **kwargs)
+
+
+LayerPsParam = namedtuple("LayerPsParam", ["sparse_key", "average_length"])
+LayerPsParam.__doc__ = "What a parameter server needs: the blob of ids, and how many of them a row has on average."
+
+AccessedFeatures = namedtuple("AccessedFeatures", ["type", "ids"])
+AccessedFeatures.__doc__ = "The ids of the features of one type that a layer reads."
+
+
+class LayerParameter:
+    """A parameter: its blob, the operator that makes it, its optimizer and regularizer."""
+
+    def __init__(self, parameter=None, optimizer=None, initializer=None, ps_param=None, regularizer=None):
+        if not isinstance(parameter, core.BlobReference):
+            raise AssertionError(f"expect {parameter} to be a blob reference")
+        self._shape = None
+        self.parameter = parameter
+        self.optimizer = optimizer
+        self.initializer = initializer
+        self.ps_param = ps_param
+        self.regularizer = regularizer
+
+    @property
+    def initializer(self):
+        """The operator that makes the parameter."""
+        return self._initializer
+
+    @initializer.setter
+    def initializer(self, op):
+        if op is not None and not core.IsOperator(op.type):
+            raise AssertionError(f"{op.type} is not an operator")
+        self._initializer = op
+        if op is not None:
+            self.shape = self._infer_shape_from_initializer()
+
+    @property
+    def shape(self):
+        """The shape that the initializer gives, None if it gives no tensor."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape):
+        if self._shape is not None and self._shape != shape:
+            raise AssertionError(f"parameter {self.parameter} has shape {self._shape} and shape {shape}")
+        self._shape = shape
+
+    def _infer_shape_from_initializer(self):
+        for arg in self._initializer.arg:
+            if arg.name == "shape":
+                return list(arg.ints)
+        with workspace.WorkspaceGuard("model_init_by_layer"):
+            try:
+                workspace.RunOperatorOnce(self._initializer)
+                value = workspace.FetchBlob(self.parameter)
+            except RuntimeError as e:
+                kind = self._initializer.type
+                logger.warning("Cannot infer the shape of blob %s from operator %s: %s", self.parameter, kind, e)
+                return None
+            finally:
+                workspace.ResetWorkspace()
+        return list(value.shape) if isinstance(value, np.ndarray) else None
+
+
+class ModelLayer:
+    """The base of layers.
+
+    A subclass makes its parameters (create_param) and sets output_schema in its constructor; `model` names it after
+    `prefix`.  Its add_ops adds operators to a net; add_train_ops and add_eval_ops where these differ.
+    """
+
+    def __init__(self, model, prefix, input_record, predict_input_record_fields=None, tags=None, **kwargs):
+        self.name = model.next_layer_name(prefix)
+        self.model = model
+        self.kwargs = kwargs
+        self._input_record = input_record
+        self._predict_input_record = None
+        if predict_input_record_fields:
+            fields = predict_input_record_fields
+            self._predict_input_record = input_record[fields if isinstance(fields, list) else [fields]]
+        columns = input_record.all_scalars()
+        self.request_only = bool(columns) and all(map(is_request_only_scalar, columns))
+        self.precomputation_request_only = False
+        self.precomputation_object_only = False
+        self._output_schema = None
+        self._predict_output_schema = None
+        self.eval_output_schema = None
+        self.tags = {*(tags or []), *TagContext.current().tags}
+        self.params = []
+        self._export_output_for_metrics = False
+        self._export_params_for_metrics = False
+
+    def get_type(self):
+        """The name of the class."""
+        return type(self).__name__
+
+    @property
+    def predict_input_record(self):
+        """What of the input a prediction needs."""
+        return self._predict_input_record or self._input_record
+
+    @property
+    def input_record(self):
+        return self._input_record
+
+    @property
+    def predict_output_schema(self):
+        """The output of a prediction: output_schema if nothing else is set."""
+        return self._predict_output_schema or self._output_schema
+
+    @predict_output_schema.setter
+    def predict_output_schema(self, output_schema):
+        if self._predict_output_schema is not None:
+            raise AssertionError(f"the prediction's output schema of {self.name} is set already")
+        self._predict_output_schema = output_schema
+
+    @property
+    def output_schema(self):
+        """The output; AssertionError before it is set."""
+        if self._output_schema is None:
+            raise AssertionError("Schema is not initialized")
+        return self._output_schema
+
+    @output_schema.setter
+    def output_schema(self, output_schema):
+        if self._output_schema is not None:
+            raise AssertionError(f"the output schema of {self.name} is set already")
+        self._output_schema = output_schema
+        if self.request_only:
+            set_request_only(output_schema)
+
+    def get_parameters(self):
+        """Its LayerParameters."""
+        return self.params
+
+    def get_fp16_compatible_parameters(self):
+        """Parameters whose half-precision form serves predictions as well."""
+        return []
+
+    def get_memory_usage(self):
+        """Bytes that the parameters need, where the layer knows."""
+        return 0
+
+    def get_accessed_features(self):
+        """{column: [AccessedFeatures]} of the input that the layer reads."""
+        return {}
+
+    def add_init_params(self, init_net):
+        """Add the operators that make the parameters; what the net has already is not made again."""
+        made = {output for op in init_net.Proto().op for output in op.output}
+        for param in self.params:
+            if param.initializer is not None and str(param.parameter) not in made:
+                init_net.Proto().op.extend([param.initializer])
+
+    def create_param(self, param_name, shape, initializer, optimizer, ps_param=None, regularizer=None):
+        """The blob of a new parameter; `initializer` is a pair of an operator's type and its arguments."""
+        with scope.NameScope(self.name):
+            param = self.model.create_param(
+                param_name=param_name,
+                shape=shape,
+                initializer=initializer,
+                optimizer=optimizer,
+                ps_param=ps_param,
+                regularizer=regularizer,
+            )
+        self.params.append(param)
+        return param.parameter
+
+    def get_next_blob_reference(self, name):
+        """A new blob in the layer's scope."""
+        with scope.NameScope(self.name):
+            return self.model.net.NextScopedBlob(name)
+
+    def add_operators(self, net, init_net=None, context=InstantiationContext.TRAINING):
+        """Add the operators for `context`, and to `init_net` those that make the parameters."""
+        adders = {
+            InstantiationContext.TRAINING: self.add_train_ops,
+            InstantiationContext.EVAL: self.add_eval_ops,
+            InstantiationContext.ACCUMULATE_PRED: self.add_ops_to_accumulate_pred,
+            InstantiationContext.PREDICTION: self.add_ops,
+        }
+        if context == InstantiationContext.TRAINING and not init_net:
+            raise AssertionError("Only prediction and eval context don't need init_net")
+        with scope.NameScope(self.name), self._device_scope():
+            if init_net:
+                self.add_init_params(init_net)
+            adders[context](net)
+            measured = context in (InstantiationContext.TRAINING, InstantiationContext.EVAL)
+            if measured and self._export_params_for_metrics:
+                self.add_param_copy_operators(net)
+
+    def _device_scope(self):
+        extra = [tag[len(Tags.EXTRA_INFO) :] for tag in sorted(self.tags) if tag.startswith(Tags.EXTRA_INFO)]
+        if not extra:
+            return contextlib.nullcontext()
+        return scope.DeviceScope(core.DeviceOption(caffe2_pb2.CPU, extra_info=extra))
+
+    def add_ops(self, net):
+        """Add the operators, for a prediction and wherever nothing else is said."""
+        raise NotImplementedError(f"{self.get_type()} has no add_ops")
+
+    def add_eval_ops(self, net):
+        """Add the operators of an evaluation."""
+        self.add_ops(net)
+
+    def add_train_ops(self, net):
+        """Add the operators of a training."""
+        self.add_ops(net)
+
+    def add_ops_to_accumulate_pred(self, net):
+        """Add the operators that collect predictions."""
+        self.add_eval_ops(net)
+
+    def add_param_copy_operators(self, net):
+        """Copy the parameters to the blobs that export_params_for_metrics names."""
+        for param in self.params:
+            copy = self.model.metrics_schema[str(param.parameter)]
+            net.Copy(param.parameter, copy.field_blobs())
+
+    def export_output_for_metrics(self):
+        """Make the output a metric of the model."""
+        self._export_output_for_metrics = True
+        with scope.NameScope(self.name):
+            self.model.add_metric_field(f"{self.name}/output", self.output_schema)
+
+    def export_params_for_metrics(self):
+        """Make copies of the parameters metrics of the model."""
+        self._export_params_for_metrics = True
+        for param in self.params:
+            name = str(param.parameter)
+            copy = self.get_next_blob_reference(name + "_copy")
+            self.model.add_metric_field(name, schema.Scalar((np.float32, tuple(param.shape or ())), copy))
