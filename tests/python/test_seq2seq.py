@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from caffe2.python import workspace
-from caffe2.python.models.seq2seq import beam_search, seq2seq_util, train
+from caffe2.python.models.seq2seq import beam_search, seq2seq_util, train, translate
 from caffe2.python.models.seq2seq.seq2seq_model_helper import Seq2SeqModelHelper
 
 
@@ -137,3 +137,42 @@ def test_beam_search_finds_what_numpy_finds(penalty):
     np.testing.assert_array_equal(before, expected[1])
     np.testing.assert_allclose(scores, expected[2], rtol=1e-5)
     assert workspace.FetchBlob(results[3]).shape == (steps + 1, beam, 4)
+
+
+@pytest.mark.parametrize("attention, models", [("regular", 1), ("none", 1), ("recurrent", 2)])
+def test_a_translation_scores_what_training_says(tmp_path, attention, models):
+    params = {
+        "attention": attention,
+        "encoder_type": {"encoder_layer_configs": [{"num_units": 6}], "use_bidirectional_encoder": True},
+        "decoder_layer_configs": [{"num_units": 8}],
+        "encoder_embedding_size": 5,
+        "decoder_embedding_size": 5,
+        "decoder_softmax_size": None,
+        "batch_size": 1,
+        "optimizer_params": {"learning_rate": 0.1},
+        "max_gradient_norm": 1.0,
+    }
+    vocab = {f"word{i}": i for i in range(8)}
+    source = [5, 4, 7]
+    with train.Seq2SeqModelCaffe2(params, 8, 8, num_gpus=0) as model:
+        model.initialize_from_scratch()
+        path = model.save(str(tmp_path / "checkpoint"), 0)
+        decoder = translate.Seq2SeqModelCaffe2EnsembleDecoder(
+            {
+                "ensemble_models": [
+                    {"source_vocab": vocab, "target_vocab": vocab, "model_params": params, "model_file": path}
+                ]
+                * models,
+                "decoding_params": {"beam_size": 4, "word_reward": 0.0, "unk_reward": 0.0},
+            }
+        )
+        decoder.load_models()
+        tokens, weights, score = decoder.decode(source, 20)
+        assert len(weights) == len(tokens)
+        if attention != "none":
+            np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
+        if tokens[-1] == seq2seq_util.EOS_ID:
+            loss = model.step([(source, tokens[:-1])], forward_only=True)
+            assert score == pytest.approx(float(loss), rel=1e-4)
+        else:
+            assert len(tokens) == 20
