@@ -1,8 +1,15 @@
 """InferShapesAndTypes: what is known, what is not, and what stays as it was."""
 
+import json
+
+import golden_cases
 import numpy as np
 import pytest
+from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
+
+from caffe2lite.engine.inference import infer_operator, workspace_specs
+from caffe2lite.engine.serialize import DATA_TYPES
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +71,25 @@ def test_the_gradient_of_concat_has_the_shapes_of_its_inputs():
     workspace.FeedBlob("dY", np.zeros((4, 8), "f"))
     shapes = infer(op("Concat", ["X", "A"], ["Y", "sizes"], axis=1), gradient)
     assert (shapes["dX"], shapes["dA"]) == ([4, 6], [4, 2])
+
+
+@pytest.mark.parametrize("kind", golden_cases.types("operators"))
+def test_what_is_inferred_is_what_genuine_made(kind):
+    wrong = []
+    elsewhere = {
+        "DivGradient/case_006",  # genuine's broadcast of one element loses a dimension
+        "DotProduct/case_506",  # of rows without columns, which genuine makes no results of
+    }
+    for name, files in golden_cases.cases("operators", kind):
+        if f"{kind}/{name}" in elsewhere or json.loads(files["meta.json"]).get("engine_error"):
+            continue
+        scope, operator = golden_cases.load(files)
+        for i, (blob, spec) in enumerate(zip(operator.output, infer_operator(operator, workspace_specs(scope)))):
+            content = files.get(f"out_{i}.blob")
+            made = content and caffe2_pb2.BlobProto.FromString(content)
+            if spec is None or not made or made.type != "Tensor" or blob in operator.input:
+                continue
+            kind_of = None if spec.dtype is None else DATA_TYPES[spec.dtype]
+            if list(spec.shape) != list(made.tensor.dims) or kind_of not in (None, made.tensor.data_type):
+                wrong.append(f"{name} {blob}: {spec}, made {list(made.tensor.dims)} type {made.tensor.data_type}")
+    assert not wrong, "\n".join(wrong)

@@ -63,6 +63,13 @@ def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
     return (specs + nothing)[: len(op.output)]
 
 
+def _values(op: Any, record: registry.Operator) -> dict[str, Any]:
+    """The arguments as inference functions take them."""
+    parsed = arguments.parse(op.type, record.args, op.arg)
+    values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
+    return {**values, **parsed, "#outputs": len(op.output), "#given": list(parsed)}
+
+
 def workspace_specs(workspace: Workspace) -> dict[str, Spec]:
     """What the tensors of a workspace are."""
     specs = {}
@@ -104,9 +111,7 @@ def operator_cost(op: Any, workspace: Workspace) -> tuple[int, int, int]:
     if record.cost is None:
         raise ValueError(f"the cost of {op.type} is not known")
     specs = workspace_specs(workspace)
-    values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
-    values.update(arguments.parse(op.type, record.args, op.arg))
-    return record.cost(values, [specs[name] for name in op.input])
+    return record.cost(_values(op, record), [specs[name] for name in op.input])
 
 
 def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:

@@ -221,7 +221,7 @@ def PRelu(xp, X, slope, *, order: str = "NCHW", out):
     return xp.multiply(X, xp.where(X > 0, X.dtype.type(1), w), out=out(X.shape, X.dtype))
 
 
-@operator("dX dSlope", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"})
+@operator("dX dSlope", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0."""
     w = _slopes(xp, X, slope, order)

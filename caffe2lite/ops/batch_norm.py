@@ -11,7 +11,7 @@ from typing import Any
 
 from caffe2lite.ops._scratch import BLOCK, blocks, scratch
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
 
 
@@ -235,7 +235,7 @@ def BatchMoments(xp, X, *, order: str = "NCHW", out):
     return mean, square
 
 
-@operator("dX", types={"dmean": "float32", "dsquare": "=dmean", "X": "=dmean"})
+@operator("dX", types={"dmean": "float32", "dsquare": "=dmean", "X": "=dmean"}, infer=like(2))
 def BatchMomentsGradient(xp, dmean, dsquare, X, *, order: str = "NCHW", out):
     """dX = (dmean + 2 X dsquare) / n."""
     layout = Channels(X, order)
@@ -276,6 +276,7 @@ def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool
     num_inputs={2, 3},
     num_outputs={1, 3},
     types={"dY": "float32", "X": "=dY", "scale": "=dY"},
+    infer=like(0, 2, 2),
 )
 def AffineChannelGradient(xp, dY, X, scale=None, *, order: str = "NCHW", is_learnable: bool = False, out):
     """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without X the inputs are dY and scale."""

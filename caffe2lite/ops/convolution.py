@@ -6,7 +6,7 @@ import numpy as np
 
 from caffe2lite.ops import _columns, _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, given
 from caffe2lite.ops.registry import operator
 
 
@@ -21,6 +21,18 @@ def conv_gradient(kind: str):
         return g.single(kind, given, [g.GI(1), *([g.GI(0)] if to_input else [])], no_bias=1)
 
     return make
+
+
+def infer_filter_gradient(outputs_at: int | None):
+    """Shapes of a filter's, a bias's and an input's gradient; `outputs_at` is the filter's dimension that is the bias's."""
+
+    def infer(args, inputs):
+        X, W = inputs[0], inputs[1]
+        if args.get("no_bias"):
+            return [W, X]
+        return [W, None if outputs_at is None else Spec((W.shape[outputs_at],), W.dtype), X]
+
+    return infer
 
 
 def check_filter(window, channels, W, b, outputs: int):
@@ -88,14 +100,10 @@ def _depthwise(xp, X, W, Y, place):
 
 
 def _infer(args, inputs):
-    window = _windows.parse({k: v for k, v in args.items() if not _is_default(k, v)})
+    window = _windows.parse(given(args))
     batch, _, size = _windows.split_shape(inputs[0].shape, window, "the input")
     place = _windows.place(window, size)
     return [Spec(_windows.join_shape(batch, inputs[1].shape[0], place.out, window), inputs[0].dtype)]
-
-
-def _is_default(name, value):
-    return name in WINDOW_ARGS and value == WINDOW_ARGS[name].default
 
 
 def _cost(args, inputs):
@@ -176,6 +184,7 @@ for _name, _gradient in (
         args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
+        infer=infer_filter_gradient(0),
         doc="Gradients of a convolution by its filter, its bias (unless no_bias) and its input (where a last output is named).",
     )(_ConvGradient)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from caffe2lite.ops import _columns, _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.arguments import Arg
+from caffe2lite.ops.convolution import infer_filter_gradient
+from caffe2lite.ops.infer import Spec, given
 from caffe2lite.ops.registry import operator
 
 
@@ -45,6 +47,13 @@ def _by_position(xp, filter, window, place, outputs):
     for o in place.out:
         positions *= o
     return xp.ascontiguousarray(filter).reshape(positions, window.group, outputs // window.group, -1)
+
+
+def _infer_lc(args, inputs):
+    window = _windows.parse(given(args))
+    batch, _, size = _windows.split_shape(inputs[0].shape, window, "the input")
+    place = _windows.place(window, size)
+    return Spec(_windows.join_shape(batch, inputs[1].shape[len(place.kernel)], place.out, window), inputs[0].dtype)
 
 
 def _LC(xp, X, filter, bias=None, *, out, **args):
@@ -114,6 +123,7 @@ for _name, _gradient in (
         name=_name,
         args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "bias": "=X"},
+        infer=lambda args, inputs: [_infer_lc(args, inputs)],
         gradient=_lc_gradient(_gradient),
         doc="A convolution with a filter for each position.  filter (positions…, M, C / group, kernel…), bias (positions…, M).",
     )(_LC)
@@ -123,6 +133,7 @@ for _name, _gradient in (
         num_inputs=(2, 3),
         args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "dY": "=X"},
+        infer=infer_filter_gradient(None),
         doc="Gradients of a locally connected layer by its filter, its bias (unless no_bias) and its input.",
     )(_LCGradient)
 

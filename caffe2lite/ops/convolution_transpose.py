@@ -6,7 +6,7 @@ from caffe2lite.ops import _columns, _windows
 from caffe2lite.ops._windows import WINDOW_ARGS, Place
 from caffe2lite.ops.arguments import Arg
 from caffe2lite.ops.convolution import conv_gradient
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, given
 from caffe2lite.ops.registry import operator
 
 _ARGS = {
@@ -54,8 +54,7 @@ def _adjustments(args, n):
 
 
 def _infer(args, inputs):
-    given = {k: v for k, v in args.items() if v != _ARGS[k].default} if args else {}
-    window, place, batch, made = _prepare(inputs[0].shape, inputs[1].shape, given)
+    window, place, batch, made = _prepare(inputs[0].shape, inputs[1].shape, given(args))
     return [Spec(_windows.join_shape(batch, made, place.size, window), inputs[0].dtype)]
 
 
@@ -84,11 +83,20 @@ def ConvTranspose(xp, X, filter, bias=None, *, out, **args):
     return Y
 
 
+def _infer_gradient(args, inputs):
+    """As of a convolution, whose filter's outputs are the inputs here."""
+    X, W = inputs[0], inputs[1]
+    last = args.get("order", "NCHW") == "NHWC"
+    bias = Spec(((W.shape[-1] if last else W.shape[1]) * (args.get("group") or 1),), W.dtype)
+    return [W, X] if args.get("no_bias") else [W, bias, X]
+
+
 @operator(
     "dfilter dbias? dX?",
     args=_ARGS,
     types={"X": "float32", "filter": "=X", "dY": "=X"},
     cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
+    infer=_infer_gradient,
 )
 def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
     """Gradients by the filter, the bias (unless no_bias) and the input (where a last output is named)."""

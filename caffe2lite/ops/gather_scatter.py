@@ -9,6 +9,7 @@ import numpy as np
 
 from caffe2lite.ops._sparse import check_indices, sweeps
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, single
+from caffe2lite.ops.infer import Infer, Spec, like
 from caffe2lite.ops.registry import MANY, operator
 
 _INDICES = "int32 int64"
@@ -84,7 +85,19 @@ def _gather_gradient(g: Any) -> Any:
     return []
 
 
-@operator("Y", types={"indices": _INDICES}, gradient=_gather_gradient)
+def _infer_gather(first: int | None) -> Infer:
+    """The indices take the place of the axis `first`, or of the argument `axis`."""
+
+    def infer(args: Any, inputs: Any) -> list[Spec]:
+        X, indices = inputs
+        at = _axis(args.get("axis", 0), len(X.shape)) if first is None else first
+        skip = at if args.get("match_outer") else 0
+        return [Spec((*X.shape[:at], *indices.shape[skip:], *X.shape[at + 1 :]), X.dtype)]
+
+    return infer
+
+
+@operator("Y", types={"indices": _INDICES}, infer=_infer_gather(None), gradient=_gather_gradient)
 def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     """Y = entries of X along the axis, by index; along the first axis negative indices count from the end."""
     if not X.ndim:
@@ -93,7 +106,12 @@ def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     return _gather(xp, X, indices, at, match_outer, at == 0, out)
 
 
-@operator("Y", types={"indices": _INDICES}, gradient=single("BatchGatherGradient", "I0 I1 GO0 -> GI0"))
+@operator(
+    "Y",
+    types={"indices": _INDICES},
+    infer=_infer_gather(1),
+    gradient=single("BatchGatherGradient", "I0 I1 GO0 -> GI0"),
+)
 def BatchGather(xp, X, indices, *, match_outer: bool = False, out):
     """Y[b] = rows of X[b] by index; with match_outer each b has its own indices."""
     if X.ndim < 2:
@@ -101,7 +119,7 @@ def BatchGather(xp, X, indices, *, match_outer: bool = False, out):
     return _gather(xp, X, indices, 1, match_outer, False, out)
 
 
-@operator("dX", types={"X": "float32", "indices": _INDICES, "dY": "float32"})
+@operator("dX", types={"X": "float32", "indices": _INDICES, "dY": "float32"}, infer=like(0))
 def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool = False, out):
     """dX = dY added to the entries that it was gathered from, 0 elsewhere."""
     at = _axis(axis, X.ndim)
@@ -206,6 +224,9 @@ def _to_dense_gradient(g: Any) -> Any:
     "Y",
     types={"indices": _INDICES, "values": "float32 int32 int64"},
     anywhere="rows_of",
+    infer=lambda args, inputs: [
+        Spec((inputs[2].shape[0], *inputs[1].shape[1:]), inputs[1].dtype) if len(inputs) > 2 else None
+    ],
     gradient=_to_dense_gradient,
 )
 def SparseToDense(xp, indices, values, rows_of=None, *, out):
@@ -321,7 +342,7 @@ def BooleanUnmask(xp, *pairs, out):
     return Y
 
 
-@operator("Y", types={"condition": "bool", "on": _ANY, "off": "=on"}, gradient=NO_GRADIENT)
+@operator("Y", types={"condition": "bool", "on": _ANY, "off": "=on"}, gradient=NO_GRADIENT, infer=like(1))
 def Conditional(xp, condition, on, off, *, out):
     """Y[i] = on[i] where the condition is true, else off[i], row by row."""
     if on.shape != off.shape or condition.ndim != 1 or on.shape[:1] != condition.shape:
@@ -354,7 +375,12 @@ def _dense_gradient(g: Any) -> Any:
     return g.single("BatchDenseToSparse", [g.I(0), g.I(1), g.GO(0)], [g.GI(2)])
 
 
-@operator("Y", types={**_BATCH, "values": "float32"}, anywhere="like", gradient=_dense_gradient)
+def _infer_dense(args: Any, inputs: Any) -> list[Spec]:
+    width = inputs[3].shape[1] if len(inputs) > 3 else args["dense_last_dim"]
+    return [Spec((inputs[0].shape[0], width), inputs[2].dtype)]
+
+
+@operator("Y", types={**_BATCH, "values": "float32"}, anywhere="like", infer=_infer_dense, gradient=_dense_gradient)
 def BatchSparseToDense(
     xp, lengths, indices, values, like=None, *, dense_last_dim: int = -1, default_value: float = 0.0, out
 ):

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import operator
 from caffe2lite.ops.softmax import softmax_rows
 from caffe2lite.proto import hsm_pb2
@@ -100,6 +101,7 @@ def HSoftmax(xp, X, W, b, labels, *, hierarchy: bytes, out):
 @operator(
     "dX dW db dintermediate",
     types={"X": "float32", "W": "=X", "b": "=X", "labels": "int32", "intermediate": "=X", "dY": "=X"},
+    infer=like(0, 1, 2, 4),
 )
 def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes, out):
     """Gradients of HSoftmax."""

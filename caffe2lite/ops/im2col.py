@@ -5,6 +5,7 @@ from __future__ import annotations
 from caffe2lite.ops import _columns, _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import single
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import operator
 
 
@@ -37,7 +38,7 @@ def Im2Col(xp, X, *, out, **args):
     return Y
 
 
-@operator("Y", args=WINDOW_ARGS, types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"))
+@operator("Y", args=WINDOW_ARGS, types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"), infer=like(1))
 def Col2Im(xp, X, Z, *, out, **args):
     """Y, of the shape of Z: each column is added back to the pixels that Im2Col took it from."""
     window = _window(args)

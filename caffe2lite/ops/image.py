@@ -7,7 +7,7 @@ import functools
 from caffe2lite.ops import _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.infer import Spec, like
+from caffe2lite.ops.infer import Spec, given, like
 from caffe2lite.ops.registry import operator
 
 
@@ -93,7 +93,7 @@ def _resize_gradient(g, kind):
     return g.single(kind, [g.GO(0), *g.op.input], [g.GI(0)])
 
 
-@operator("dX", types={"dY": "float32", "X": "float32"}, host="scales")
+@operator("dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1))
 def ResizeNearestGradient(
     xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
 ):
@@ -131,7 +131,7 @@ def ResizeNearest3D(
     return Y
 
 
-@operator("dX", types={"dY": "float32", "X": "float32"})
+@operator("dX", types={"dY": "float32", "X": "float32"}, infer=like(1))
 def ResizeNearest3DGradient(
     xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
     out,
@@ -180,7 +180,7 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
     return Y
 
 
-@operator("dX", types={"dY": "float32", "X": "float32"}, host="scales")
+@operator("dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1))
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """Each pixel gets the gradients of the pixels that it has a part in, by that part."""
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
@@ -224,8 +224,7 @@ def _sources(xp, size, head, tail, mode):
 
 
 def _infer_pad(args, inputs):
-    given = {k: v for k, v in args.items() if k in WINDOW_ARGS and v != WINDOW_ARGS[k].default}
-    top, left, bottom, right = _pads(given)
+    top, left, bottom, right = _pads(given(args))
     shape = list(inputs[0].shape)
     h = 1 if args["order"] == "NHWC" else 2
     shape[h] += top + bottom

@@ -1,7 +1,7 @@
 """Shape inference: what an operator's outputs will be, from what its inputs are.
 
-An inference function is called as `infer(args, inputs)`: the parsed arguments with their defaults, and a `Spec` for
-each input.  It returns a list with a Spec for each output, or None for one that cannot be known.  An input of
+An inference function is called as `infer(args, inputs)`: the parsed arguments with their defaults, "#outputs" (how many)
+and "#given" (the arguments that the operator names), and a `Spec` for each input.  It returns a list with a Spec for each output, or None for one that cannot be known.  An input of
 unknown shape does not reach it, but in operators with inputs that may be uninitialised: there it is None.
 """
 
@@ -20,13 +20,23 @@ class Spec(NamedTuple):
     dtype: str | None = "float32"
 
 
-def like(*sources: int, dtype: str | None = None) -> Infer:
-    """Output k is as input `sources[k]`; with `dtype`, of that type instead."""
+def given(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that the operator names, without the defaults of others."""
+    return {name: args[name] for name in args["#given"]}
 
-    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
-        return [Spec(inputs[i].shape, dtype or inputs[i].dtype) for i in sources]
+
+def like(*sources: int | None, dtype: str | None = None) -> Infer:
+    """Output k is as input `sources[k]` (None: not known); with `dtype`, of that type instead."""
+
+    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec | None]:
+        return [None if i is None else Spec(inputs[i].shape, dtype or inputs[i].dtype) for i in sources]
 
     return infer
+
+
+def each_like(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
+    """Every output is as the input of its position."""
+    return list(inputs)
 
 
 def scalar(dtype: str | None = None, shape: tuple[int, ...] = ()) -> Infer:

@@ -10,7 +10,7 @@ import numpy as np
 
 from caffe2lite.ops._broadcast import result_shape, sum_to
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import MANY, operator
 
 
@@ -315,7 +315,7 @@ def Slice(xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: 
     return Y
 
 
-@operator("dX", anywhere="X", num_inputs=(0, MANY), num_outputs=(0, MANY))
+@operator("dX", anywhere="X", num_inputs=(0, MANY), num_outputs=(0, MANY), infer=like(0))
 def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), out):
     """dX = dY in the slice, 0 elsewhere; the inputs are X, dY, or X, starts, ends, dY."""
     if len(rest) not in (1, 3):
@@ -343,6 +343,14 @@ def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | 
     return tiles, _axis(axis, X.ndim)
 
 
+def _infer_tile(args: Any, inputs: Any) -> list[Spec | None]:
+    X = inputs[0]
+    if len(inputs) > 1 or args.get("tiles") is None:
+        return [None]
+    at = _axis(args.get("axis") or 0, len(X.shape))
+    return [Spec((*X.shape[:at], X.shape[at] * args["tiles"], *X.shape[at + 1 :]), X.dtype)]
+
+
 def _tile_gradient(g: Any) -> Any:
     return g.single("TileGradient", [g.GO(0), *g.op.input[1:]], [g.GI(0)])
 
@@ -351,6 +359,7 @@ def _tile_gradient(g: Any) -> Any:
     "Y",
     types="float32 float64 float16 int32 int64 uint8 string",
     anywhere="tiles_in axis_in",
+    infer=_infer_tile,
     gradient=_tile_gradient,
 )
 def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
@@ -401,7 +410,7 @@ def Expand(xp, X, shape, *, out):
     return Y
 
 
-@operator("dX", types={"dY": "float32 float64 int32 int64", "X": "=dY"})
+@operator("dX", types={"dY": "float32 float64 int32 int64", "X": "=dY"}, infer=like(1))
 def ExpandGradient(xp, dY, X, *, out):
     """dX = dY, summed where X was repeated."""
     dX = out(X.shape, X.dtype)

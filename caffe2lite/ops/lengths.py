@@ -7,7 +7,7 @@ import numpy as np
 from caffe2lite.ops import _segments
 from caffe2lite.ops._segments import column, lengths_to_starts, maximum_rows, reduce_rows, spread
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
 
 _INT = "int32 int64"
@@ -64,7 +64,7 @@ def LengthsMax(xp, data, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
 
-@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"})
+@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"}, infer=like(3))
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """The gradient goes to every row that is the maximum of its segment."""
     _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
@@ -225,6 +225,10 @@ def _sparse_both(xp, weights, dY, lengths, data, indices, *, out):
 
 
 _PLAIN = {"dY": "float32", "lengths": "int32"}
+_GRADIENT_SHAPES = {
+    "LengthsWeightedSumWithMainInputGradient": like(3, 0),
+    "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient": like(None, 0),
+}
 _WEIGHTED = {"weights": "float32", "dY": "float32", "lengths": "int32"}
 
 for _name, _outputs, _kernel, _types, _doc in (
@@ -246,4 +250,4 @@ for _name, _outputs, _kernel, _types, _doc in (
         "Gradients by the lookups and by the weights.",
     ),
 ):  # fmt: skip
-    operator(_outputs, name=_name, types=_types, doc=_doc)(_kernel)
+    operator(_outputs, name=_name, types=_types, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)

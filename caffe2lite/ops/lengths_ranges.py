@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from caffe2lite.ops import _segments
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
@@ -324,7 +326,11 @@ def BooleanMaskLengths(xp, lengths, mask, *, out):
     return Y
 
 
-@operator("Y", types={"X": "float32 float64 int32 int64"}, gradient=NO_GRADIENT, infer=like(0, dtype="int64"))
+def _infer_grams(args: Any, inputs: Any) -> list[Spec]:
+    return [Spec(inputs[0].shape[:1], "int64")]
+
+
+@operator("Y", types={"X": "float32 float64 int32 int64"}, gradient=NO_GRADIENT, infer=_infer_grams)
 def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[int], vals: list[int], out):
     """One number for the categories in the columns `col_ids` together; column k has categorical_limits[k] of `vals`."""
     if len(col_ids) != len(categorical_limits) or sum(categorical_limits) != len(vals):

@@ -110,16 +110,18 @@ def _fc_gradient(name: str, transposed: bool) -> None:
         xp.dot(slope, weights.T if transposed else weights, dX.reshape(rows.shape))
         return dW, db, dX
 
+    def infer(args, inputs):
+        X, W = inputs[:2]
+        at = _axis(args["axis_w"], len(W.shape))
+        outputs = W.shape[at:] if transposed else W.shape[:at]
+        return [W, Spec((math.prod(outputs),), W.dtype), X]
+
     operator(
         "dW db dX?",
         name=name,
         types={"X": "float32", "W": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "W": "=X", "dY": "=X"},
-        infer=lambda args, inputs: [
-            inputs[1],
-            Spec((inputs[1].shape[-1 if transposed else 0],), inputs[1].dtype),
-            inputs[0],
-        ],
+        infer=infer,
         doc="dW = dY^T X (or X^T dY), db = sum of dY over the rows, dX = dY W (or dY W^T).",
     )(kernel)
 
@@ -210,8 +212,19 @@ def _batch_matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
+def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+    """Leading dimensions from the longer operand; a vector takes the place of a matrix where broadcast is set."""
+    A, B = (list(s.shape) for s in inputs)
+    if min(len(A), len(B)) < 2 or args["broadcast"]:
+        return [None]
+    rows = A[-1] if args["trans_a"] else A[-2]
+    columns = B[-2] if args["trans_b"] else B[-1]
+    batch = A[:-2] if len(A) >= len(B) else B[:-2]
+    return [Spec((*batch, rows, columns), inputs[0].dtype)]
+
+
 @operator("Y", types={"A": "float32", "B": "=A"}, cuda_types={"A": "float32 float16", "B": "=A"},
-          gradient=_batch_matmul_gradient)  # fmt: skip
+          infer=_infer_batch_matmul, gradient=_batch_matmul_gradient)  # fmt: skip
 def BatchMatMul(xp, A, B, *, trans_a: bool = False, trans_b: bool = False, broadcast: bool = False, out):
     """Y = A B over the last two dimensions, either transposed; `broadcast` takes vectors and repeats as NumPy does."""
     if not broadcast and A.ndim > 1 and B.ndim > 1 and A.shape[:-2] != B.shape[:-2]:

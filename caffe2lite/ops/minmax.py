@@ -50,6 +50,7 @@ for _name in ("MaxGradient", "MinGradient"):
         types="float32",
         num_inputs=(3, MANY),
         num_outputs=(1, MANY),
+        infer=lambda args, inputs: inputs[2:],
         doc="dX = dY where the input is the result; all inputs that tie get it.",
     )(_select)
 

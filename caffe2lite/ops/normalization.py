@@ -100,7 +100,7 @@ def _into(out: Any, value: Any) -> Any:
     return target
 
 
-@operator("dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"})
+@operator("dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"}, infer=like(0, 1, 1))
 def InstanceNormGradient(
     xp, X, scale, bias, dY, mean=None, inv_std=None, *, epsilon: float = 1e-5, order: str = "NCHW", out
 ):
@@ -131,7 +131,7 @@ def GroupNorm(
     return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, gamma, beta, epsilon, Y))))
 
 
-@operator("dX dgamma dbeta", types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY"})
+@operator("dX dgamma dbeta", types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY"}, infer=like(1, 2, 2))
 def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32, order: str = "NCHW", out):
     """Gradients of GroupNorm."""
     return _group_norm_gradient(xp, _Groups(X, order, group), X, dY, gamma, mean, inv_std, out)
@@ -219,6 +219,7 @@ operator(
     num_inputs={5, 6},
     num_outputs={1, 3},
     types={"dY": "float32", "Y": "=dY", "mean": "=dY", "std": "=dY", "X": "=dY", "gamma": "=dY"},
+    infer=like(0, None, None),
 )
 def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, elementwise_affine: bool = False, out):
     """Gradients of LayerNorm."""
@@ -263,7 +264,7 @@ def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
     return Y, rrms
 
 
-@operator("dX dgamma dbeta", types={"dY": "float32 float64", "X": "=dY", "gamma": "=dY", "rrms": "=dY"})
+@operator("dX dgamma dbeta", types={"dY": "float32 float64", "X": "=dY", "gamma": "=dY", "rrms": "=dY"}, infer=like(0, 2, 2))
 def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     """Gradients of RMSNorm."""
     rows, _ = _rows(X, axis)

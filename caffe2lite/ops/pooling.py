@@ -7,7 +7,7 @@ from caffe2lite.ops._scratch import scratch
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.arguments import Arg
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, given, like
 from caffe2lite.ops.registry import operator
 
 _SLOT = 30  # working memory of this module
@@ -33,8 +33,7 @@ def _shape(shape, args):
 
 
 def _infer(args, inputs):
-    given = {k: v for k, v in args.items() if k in WINDOW_ARGS and v != WINDOW_ARGS[k].default}
-    return [Spec(_shape(inputs[0].shape, given), inputs[0].dtype)]
+    return [Spec(_shape(inputs[0].shape, given(args)), inputs[0].dtype)]
 
 
 def _axis(window, i):
@@ -219,6 +218,7 @@ for _name, _gradient in (
         args=WINDOW_ARGS,
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "Y": "=X", "dY": "=X"},
+        infer=like(0),
         doc="The gradient goes to every pixel that is the maximum of its window.",
     )(_MaxPoolGradient)
 
@@ -244,6 +244,7 @@ for _name, _gradient in (
         args=_AVERAGE_ARGS,
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "Y": "=X", "dY": "=X"},
+        infer=like(0),
         doc="The gradient is shared by the pixels of each window.",
     )(_AveragePoolGradient)
 
@@ -261,7 +262,7 @@ def LpPool(xp, X, *, p: float = 2.0, out, **args):
     return Y
 
 
-@operator("dX", args=WINDOW_ARGS, types={"X": "float32", "Y": "=X", "dY": "=X"})
+@operator("dX", args=WINDOW_ARGS, types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
 def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, out, **args):
     """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1)."""
     window, place = _check_gradient(X, Y, dY, args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from caffe2lite.ops import _rowwise, _segments
 from caffe2lite.ops._rowwise import EIGHT, EIGHT_HALF, FOUR, FOUR_FAKE, TWO, TWO_FAKE
 from caffe2lite.ops._segments import check_indices, column, lengths_to_starts, reduce_rows
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import NO_GRADIENT, operator
 
 _INT = "int32 int64"
@@ -422,7 +422,7 @@ def QuantDecode(xp, codebook, *codes, out):
     return tuple(made)
 
 
-@operator("dcodebook", num_inputs=(3, 2**31 - 1), types={"codebook": "float32"})
+@operator("dcodebook", num_inputs=(3, 2**31 - 1), types={"codebook": "float32"}, infer=like(0))
 def QuantDecodeGradient(xp, codebook, *rest, out):
     """The gradient by each value of the code book: the sum over its uses."""
     if len(rest) % 2:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.infer import Spec, scalar
+from caffe2lite.ops.infer import Spec, like, scalar
 from caffe2lite.ops.registry import MANY, operator
 
 _NUMBERS = "float32 float64 int32 int64"
@@ -119,7 +119,7 @@ def _reduction(name: str, gradient: str, reduce: Any, slope: Any, types: str, do
         "dX",
         name=gradient,
         types={"dY": types, "X": "=dY", "Y": "=dY"},
-        infer=lambda args, inputs: [inputs[1]],
+        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY, X and Y.",
     )(backward)
 
@@ -252,7 +252,7 @@ def _one_sided(
         "dX",
         name=gradient,
         types={"dY": types, "lengths": "int32"},
-        infer=lambda args, inputs: [inputs[1]],
+        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY and X (or its shape).",
     )(backward)
 
@@ -294,7 +294,12 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
         return xp.multiply(xp.expand_dims(dY, axis), xp.expand_dims(Y, axis) == X, dX)
 
     operator(
-        "dX", name=gradient, types={"X": "float32", "Y": "=X", "dY": "=X"}, doc="dX = dY where X is Y, else 0.", **arity
+        "dX",
+        name=gradient,
+        types={"X": "float32", "Y": "=X", "dY": "=X"},
+        infer=like(0),
+        doc="dX = dY where X is Y, else 0.",
+        **arity,
     )(backward)
 
 

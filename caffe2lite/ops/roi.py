@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import CPU, operator
 
 
@@ -102,7 +102,7 @@ def RoIAlign(
     return Y
 
 
-@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"})
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0))
 def RoIAlignGradient(
     xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,

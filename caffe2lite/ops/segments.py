@@ -12,7 +12,7 @@ from caffe2lite.ops._segments import (
     take_rows,
 )
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
 
 _INT = "int32 int64"
@@ -354,5 +354,6 @@ for _name, _gradient, _kernel, _factor, _doc in (
         "dX",
         name=_gradient,
         types={"data": _FLOAT, "Y": "=data", "dY": "=data", "segment_ids": "int32"},
+        infer=like(0),
         doc="The gradient by each row.",
     )(_range_gradient(_factor))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
 
 _INDICES = "int32 int64"
@@ -27,19 +27,21 @@ def _top_axis(axis: int, ndim: int) -> int:
     return at
 
 
-def _infer_top(args, inputs):
-    shape = list(inputs[0].shape)
-    shape[_top_axis(args["axis"], len(shape))] = args["k"]
-    # Caffe2 says int32 here, though the indices are int64.
-    return [Spec(tuple(shape), inputs[0].dtype), Spec(tuple(shape), "int32"), Spec((math.prod(shape),), "int32")]
+def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
+    X = inputs[0]
+    if len(inputs) > 1 or args["k"] < 1:
+        return [None, None, None]
+    at = _top_axis(args["axis"], len(X.shape))
+    shape = (*X.shape[:at], args["k"], *X.shape[at + 1 :])
+    return [Spec(shape, X.dtype), Spec(shape, "int64"), Spec((math.prod(shape),), "int64")]
 
 
 @operator(
     "values indices flat?",
     types={"X": "float32", "k_in": _INDICES},
     host="k_in",
+    infer=_infer_top_k,
     gradient=single("TopKGradient", "GO0 O1 I0 -> GI0"),
-    infer=_infer_top,
 )
 def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
     """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1."""
@@ -72,7 +74,7 @@ def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
     return (values, indices) if flat is None else (values, indices, flat)
 
 
-@operator("dX", types={"dvalues": "float32", "indices": "int64", "X": "float32"})
+@operator("dX", types={"dvalues": "float32", "indices": "int64", "X": "float32"}, infer=like(2))
 def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
     """dX = dvalues in the places of the best, 0 elsewhere."""
     at = _top_axis(axis, X.ndim)
@@ -116,7 +118,7 @@ def FlexibleTopK(xp, X, K, *, out):
     return values, indices
 
 
-@operator("dX", types={"X": "float32", "K": "int64", "dvalues": "float32", "indices": "int64"}, host="K")
+@operator("dX", types={"X": "float32", "K": "int64", "dvalues": "float32", "indices": "int64"}, host="K", infer=like(0))
 def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     """dX = dvalues in the places of the best, 0 elsewhere."""
     rows, ks = _ks(X, K)
@@ -163,7 +165,7 @@ def FindDuplicateElements(xp, X, *, out):
     return Y
 
 
-@operator("Y", types={"index": _INDICES, "query": "=index"})
+@operator("Y", types={"index": _INDICES, "query": "=index"}, infer=like(1))
 def Find(xp, index, query, *, missing_value: int = -1, out):
     """Y = where each queried value is in `index` (the last place of several), or missing_value."""
     Y = out(query.shape, query.dtype)

@@ -64,6 +64,8 @@ def _infer_reshape(args: Any, inputs: Any) -> list[Spec | None]:
     shape = args.get("shape")
     if not shape:
         return [None, old]
+    if not math.prod(X.shape):
+        return [Spec(tuple(max(d, 0) for d in shape), X.dtype), old]
     dims = [X.shape[i] if d == 0 and i < len(X.shape) else d for i, d in enumerate(shape)]
     known = math.prod(d for d in dims if d != -1)
     return [Spec(tuple(math.prod(X.shape) // known if d == -1 and known else d for d in dims), X.dtype), old]

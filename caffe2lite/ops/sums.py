@@ -65,7 +65,7 @@ operator(
     inplace={0: 0},
     types="float32 float64 int32 int64",
     num_inputs=(1, MANY),
-    infer=lambda args, inputs: [Spec(inputs[0].shape, "int32")],
+    infer=like(0),
     doc="The older name of Sum for integers.",
 )(Sum.kernels["", None])
 
