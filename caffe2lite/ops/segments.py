@@ -330,6 +330,7 @@ def _range_gradient(factor):
         dX = out(data.shape, data.dtype)
         if dX.size:
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
+            dY = dY.reshape(Y.shape)  # in the steps of a recurrent net it may have another dimension of 1
             dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
         return dX
 

@@ -60,5 +60,5 @@ class ReversePseudoFP16Initializer(Initializer):
 
 def update_initializer(initializer_class, operator_name_and_kwargs, default_operator_name_and_kwargs):
     """An initializer of the given class (default `Initializer`) for the given, else the default, (operator, kwargs)."""
-    name, kwargs = operator_name_and_kwargs or default_operator_name_and_kwargs
+    name, kwargs = (operator_name_and_kwargs or default_operator_name_and_kwargs)[:2]
     return (Initializer if initializer_class is None else initializer_class)(name, **kwargs)

@@ -1,0 +1,1 @@
+"""Kept for scripts that import it: nets need no conversion here."""
