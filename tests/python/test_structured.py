@@ -22,12 +22,13 @@ def chain(labels=3, length=4):
     blobs = model.net.AddExternalInputs("scores", "labels", "transitions")
     scores = rng.randn(length, labels).astype(np.float32)
     transitions = rng.randn(labels + 2, labels + 2).astype(np.float32)
-    for name, value in zip(("scores", "labels", "transitions"), (scores, rng.randint(labels, size=length), transitions)):
-        workspace.FeedBlob(name, value)
+    workspace.FeedBlob("scores", scores)
+    workspace.FeedBlob("labels", rng.randint(labels, size=length))
+    workspace.FeedBlob("transitions", transitions)
 
     def score(path):
         steps = [labels, *path, labels + 1]
-        return sum(scores[i, c] for i, c in enumerate(path)) + sum(transitions[a, b] for a, b in zip(steps, steps[1:]))
+        return sum(scores[i, c] for i, c in enumerate(path)) + sum(transitions[a, b] for a, b in itertools.pairwise(steps))
 
     every = {path: score(path) for path in itertools.product(range(labels), repeat=length)}
     return model, crf.CRFWithLoss(model, labels, blobs[2]), blobs, every
