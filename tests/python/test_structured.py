@@ -28,7 +28,8 @@ def chain(labels=3, length=4):
 
     def score(path):
         steps = [labels, *path, labels + 1]
-        return sum(scores[i, c] for i, c in enumerate(path)) + sum(transitions[a, b] for a, b in itertools.pairwise(steps))
+        along = sum(transitions[a, b] for a, b in itertools.pairwise(steps))
+        return along + sum(scores[i, c] for i, c in enumerate(path))
 
     every = {path: score(path) for path in itertools.product(range(labels), repeat=length)}
     return model, crf.CRFWithLoss(model, labels, blobs[2]), blobs, every
