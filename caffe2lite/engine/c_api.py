@@ -12,6 +12,7 @@ from typing import Any
 from caffe2lite import db as databases
 from caffe2lite import devices
 from caffe2lite.engine import (
+    fusion,
     graph,  # noqa: F401 - registers the net types
     gradients,
     inference,
@@ -357,7 +358,42 @@ def memonger_optimize_inference_net(net: Any, static_blobs: Any) -> bytes:
 
 def transform_exists(key: str) -> bool:
     """Whether a transform of nets has that name."""
-    return transforms.exists(key)
+    return transforms.exists(key) or key in fusion.NET_TRANSFORMS
+
+
+def workspace_transform_exists(key: str) -> bool:
+    """Whether a transform of nets and their weights has that name."""
+    return key in fusion.WORKSPACE_TRANSFORMS
+
+
+def run_transform(key: str, net: Any) -> bytes:
+    """The NetDef that a transform of nets makes of one."""
+    return fusion.run(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
+
+
+def run_workspace_transform(key: str, net: Any) -> bytes:
+    """The NetDef that a transform makes of one; it also changes weights in the current workspace."""
+    return fusion.run(key, message(caffe2_pb2.NetDef, net), _ws).SerializeToString()
+
+
+def transform_addNNPACK(net: Any) -> bytes:
+    """The NetDef with convolutions by NNPACK."""
+    return run_transform("AddNNPACK", net)
+
+
+def transform_fuseNNPACKConvRelu(net: Any) -> bytes:
+    """The NetDef with Relu in NNPACK's convolutions."""
+    return run_transform("FuseNNPACKConvRelu", net)
+
+
+def transform_optimizeForMKLDNN(net: Any, training_mode: bool = False) -> bytes:
+    """The same NetDef: there is no MKL-DNN here."""
+    return run_transform("OptimizeForMKLDNN", net)
+
+
+def transform_fuseConvBN(net: Any) -> bytes:
+    """The NetDef with batch normalization in the weights of convolutions."""
+    return run_workspace_transform("FuseConvBN", net)
 
 
 def apply_transform(key: str, net: Any) -> bytes:

@@ -1,0 +1,143 @@
+"""Rewrites that the class Transformer applies: engines, and operators fused into convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.workspace import Workspace
+from caffe2lite.proto import caffe2_pb2
+
+
+def _argument(op: Any, name: str) -> Any:
+    return next((arg for arg in op.arg if arg.name == name), None)
+
+
+def _text(op: Any, name: str, value: str) -> None:
+    arg = _argument(op, name) or op.arg.add(name=name)
+    arg.s = value.encode()
+
+
+def add_nnpack(net: Any) -> None:
+    """Name the engine NNPACK on convolutions of stride 1, with the kernel transformed once."""
+    for op in net.op:
+        stride, order = _argument(op, "stride"), _argument(op, "order")
+        if op.type == "Conv" and stride is not None and stride.i == 1 and (order is None or order.s == b"NCHW"):
+            op.engine = "NNPACK"
+            _text(op, "convolution_transform_strategy", "PRECOMPUTE")
+
+
+def _readers(net: Any, position: int, blob: str) -> list[int]:
+    """The operators that read what operator `position` writes into `blob`."""
+    found = []
+    for i in range(position + 1, len(net.op)):
+        if blob in net.op[i].input:
+            found.append(i)
+        if blob in net.op[i].output:
+            return found
+    return found
+
+
+def _followed_by(net: Any, kind: str) -> Iterator[tuple[int, int]]:
+    """Positions of convolutions, and of the operator of this type that is all that reads them; the last first."""
+    for i in range(len(net.op) - 1, -1, -1):
+        op = net.op[i]
+        if op.type != "Conv" or op.output[0] in net.external_output:
+            continue
+        readers = _readers(net, i, op.output[0])
+        if len(readers) == 1 and net.op[readers[0]].type == kind and net.op[readers[0]].input[0] == op.output[0]:
+            yield i, readers[0]
+
+
+def _rename_reads(net: Any, position: int, old: str, new: str) -> None:
+    """Let those that read what operator `position` writes into `old` read `new`."""
+    for i in _readers(net, position, old):
+        inputs = [new if blob == old else blob for blob in net.op[i].input]
+        del net.op[i].input[:]
+        net.op[i].input.extend(inputs)
+
+
+def fuse_nnpack_conv_relu(net: Any) -> None:
+    """Let convolutions by NNPACK apply the Relu that follows them."""
+    for i, j in list(_followed_by(net, "Relu")):
+        conv, relu = net.op[i], net.op[j]
+        if conv.engine != "NNPACK":
+            continue
+        output = relu.output[0]
+        if output in conv.input:  # NNPACK cannot work in place
+            others = [op for k, op in enumerate(net.op) if k not in (i, j)]
+            taken = any(conv.output[0] in (*op.input, *op.output) for op in others)
+            new = conv.output[0] + "_fusion_fix" if taken else conv.output[0]
+            _rename_reads(net, j, output, new)
+            output = new
+        conv.output[0] = output
+        _text(conv, "activation", "Relu")
+        del net.op[j]
+
+
+def fuse_conv_bn(net: Any, workspace: Workspace) -> None:
+    """Put the batch normalization that follows a convolution, with running statistics, into its weights."""
+    for i, j in list(_followed_by(net, "SpatialBN")):
+        conv, norm = net.op[i], net.op[j]
+        test = _argument(norm, "is_test")
+        if test is None or not test.i or len(norm.output) != 1:
+            continue
+        scale, bias, mean, variance = (_value(workspace, blob) for blob in norm.input[1:5])
+        epsilon = _argument(norm, "epsilon")
+        factor = scale / np.sqrt(variance + (1e-5 if epsilon is None else epsilon.f))
+        weights = _value(workspace, conv.input[1])
+        has_bias = len(conv.input) > 2
+        before = _value(workspace, conv.input[2]) if has_bias else np.zeros_like(mean)
+        if not has_bias:
+            conv.input.append(_unused(net))
+            net.external_input.append(conv.input[2])
+        shape = (-1,) + (1,) * (weights.ndim - 1)
+        _put(workspace, conv.input[1], weights * factor.reshape(shape))
+        _put(workspace, conv.input[2], (before - mean) * factor + bias)
+        conv.output[0] = norm.output[0]
+        del net.op[j]
+
+
+def _unused(net: Any) -> str:
+    names = {blob for op in net.op for blob in (*op.input, *op.output)}
+    return next(name for n in range(len(names) + 1) if (name := f"_bias{n}") not in names)
+
+
+def _value(workspace: Workspace, name: str) -> np.ndarray:
+    blob = workspace.get_blob(name)
+    if blob is None or not isinstance(blob.value, np.ndarray):
+        raise EngineError(f"to fuse a convolution with batch normalization, blob {name!r} must be a tensor on the CPU")
+    return blob.value
+
+
+def _put(workspace: Workspace, name: str, array: np.ndarray) -> None:
+    blob = workspace.create_blob(name)
+    blob.resize(array.shape, array.dtype, blob.device)[...] = array
+
+
+def optimize_for_mkldnn(net: Any) -> None:
+    """Nothing: there is no MKL-DNN here."""
+
+
+NET_TRANSFORMS: dict[str, Callable[[Any], None]] = {
+    "AddNNPACK": add_nnpack,
+    "FuseNNPACKConvRelu": fuse_nnpack_conv_relu,
+    "OptimizeForMKLDNN": optimize_for_mkldnn,
+}
+WORKSPACE_TRANSFORMS: dict[str, Callable[[Any, Workspace], None]] = {"FuseConvBN": fuse_conv_bn}
+
+
+def run(name: str, net: Any, workspace: Workspace | None = None) -> Any:
+    """A copy of the net as the transform leaves it."""
+    changed = caffe2_pb2.NetDef()
+    changed.CopyFrom(net)
+    if workspace is None and name in NET_TRANSFORMS:
+        NET_TRANSFORMS[name](changed)
+    elif workspace is not None and name in WORKSPACE_TRANSFORMS:
+        WORKSPACE_TRANSFORMS[name](changed, workspace)
+    else:
+        raise EngineError(f"there is no transform {name!r}")
+    return changed
