@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,14 @@ __all__ = [
 
 class EngineError(RuntimeError):
     """A net, plan or blob that cannot be used as asked."""
+
+    if sys.version_info < (3, 11):  # later Pythons have notes, and show them in tracebacks
+
+        def add_note(self, note: str) -> None:
+            self.__notes__ = [*getattr(self, "__notes__", ()), note]
+
+        def __str__(self) -> str:
+            return "\n".join([super().__str__(), *getattr(self, "__notes__", ())])
 
 
 class OperatorError(EngineError):
