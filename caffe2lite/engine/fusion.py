@@ -22,10 +22,12 @@ def _text(op: Any, name: str, value: str) -> None:
 
 
 def add_nnpack(net: Any) -> None:
-    """Name the engine NNPACK on convolutions of stride 1, with the kernel transformed once."""
+    """Name the engine NNPACK on what it can do: convolutions of stride 1, NCHW and with a bias."""
     for op in net.op:
-        stride, order = _argument(op, "stride"), _argument(op, "order")
-        if op.type == "Conv" and stride is not None and stride.i == 1 and (order is None or order.s == b"NCHW"):
+        order = _argument(op, "order")
+        strides = [n for arg in op.arg if arg.name.startswith("stride") for n in (arg.ints or [arg.i])]
+        fits = len(op.input) == 3 and order is not None and order.s == b"NCHW" and set(strides) <= {1}
+        if op.type == "Conv" and fits:
             op.engine = "NNPACK"
             _text(op, "convolution_transform_strategy", "PRECOMPUTE")
 

@@ -33,7 +33,8 @@ def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
         return [None, None, None]
     at = _top_axis(args["axis"], len(X.shape))
     shape = (*X.shape[:at], args["k"], *X.shape[at + 1 :])
-    return [Spec(shape, X.dtype), Spec(shape, "int64"), Spec((math.prod(shape),), "int64")]
+    # Caffe2 says int32, though the indices are int64.
+    return [Spec(shape, X.dtype), Spec(shape, "int32"), Spec((math.prod(shape),), "int32")]
 
 
 @operator(

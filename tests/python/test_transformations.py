@@ -47,7 +47,7 @@ def test_statistics_of_the_batch_stay():
 )
 def test_a_relu_goes_into_the_convolution(relu_output, output):
     net = core.Net("relu")
-    net.Conv(["X", "w", "b"], ["Y"], kernel=3, stride=1)
+    net.Conv(["X", "w", "b"], ["Y"], kernel=3, order="NCHW")
     net.Relu(["Y"], [relu_output])
     net.Tanh([relu_output], ["end"])
     Transformer().AddNNPACK(net)
@@ -61,11 +61,11 @@ def test_a_relu_goes_into_the_convolution(relu_output, output):
 
 def test_what_others_read_is_not_fused():
     net = core.Net("read twice")
-    net.Conv(["X", "w", "b"], ["Y"], kernel=3, stride=1)
+    net.Conv(["X", "w", "b"], ["Y"], kernel=3, order="NCHW")
     net.Relu(["Y"], ["A"])
     net.Tanh(["Y"], ["B"])
     Transformer().AddNNPACK(net)
     Transformer().FuseNNPACKConvRelu(net)
     assert len(net.Proto().op) == 3
     with pytest.raises(AttributeError, match="NoSuch"):
-        Transformer().NoSuch  # noqa: B018
+        Transformer().NoSuch(net)
