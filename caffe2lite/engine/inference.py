@@ -45,22 +45,17 @@ def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
     record = registry.get(op.type)
     if record is None:
         return nothing
-    if record.infer is None:  # what is written in place stays as it is
-        for i, o in record.enforced:
-            if i < len(op.input) and o < len(op.output):
-                nothing[o] = known.get(op.input[i])
-        return nothing
     inputs = [known.get(name) for name in op.input]
-    if None in inputs and not record.uninitialised:
+    for i, o in record.enforced:  # what is written in place stays as it is
+        if i < len(op.input) and o < len(op.output):
+            nothing[o] = inputs[i]
+    if record.infer is None:
         return nothing
     try:
-        values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
-        values.update(arguments.parse(op.type, record.args, op.arg))
-        values["#outputs"] = len(op.output)
-        specs = list(record.infer(values, inputs))
+        specs = list(record.infer(_values(op, record), inputs))
     except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
-        return nothing  # an operator that would refuse to run: nothing is known of its outputs
-    return (specs + nothing)[: len(op.output)]
+        return nothing  # an input is not known, or the operator would refuse to run
+    return (specs + nothing[len(specs) :])[: len(op.output)]
 
 
 def _values(op: Any, record: registry.Operator) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Shape inference: what an operator's outputs will be, from what its inputs are.
 
-An inference function is called as `infer(args, inputs)`: the parsed arguments with their defaults, "#outputs" (how many)
-and "#given" (the arguments that the operator names), and a `Spec` for each input.  It returns a list with a Spec for each output, or None for one that cannot be known.  An input of
-unknown shape does not reach it, but in operators with inputs that may be uninitialised: there it is None.
+An inference function is called as `infer(args, inputs)`: the parsed arguments with their defaults, "#outputs" (how
+many) and "#given" (the arguments that the operator names), and a `Spec` for each input.  It returns a list with a Spec
+for each output, or None for one that cannot be known.  An input of unknown shape is None: a function that asks for it
+fails, and nothing is known of the outputs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Any
 
 from caffe2lite.ops import _segments
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec, like
+from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import FORBID_GRADIENT, NO_GRADIENT, operator
 
 _INT = "int32 int64"
