@@ -73,7 +73,8 @@ def test_the_gradient_of_concat_has_the_shapes_of_its_inputs():
     assert (shapes["dX"], shapes["dA"]) == ([4, 6], [4, 2])
 
 
-@pytest.mark.parametrize("kind", golden_cases.types("operators"))
+# GatherRanges: the size of the data is a bound
+@pytest.mark.parametrize("kind", [k for k in golden_cases.types("operators") if k != "GatherRanges"])
 def test_what_is_inferred_is_what_genuine_made(kind):
     wrong = []
     elsewhere = {

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT
+from caffe2lite.ops.infer import unknown
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 
@@ -96,6 +97,7 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
     num_outputs=(1, MANY),
     mutates=[(i + 1, i) for i in range(16)],
     gradient=FORBID_GRADIENT,
+    infer=unknown,
 )
 def AtomicAppend(ctx, mutex, *tensors):
     """Append the second half of the tensors to the first half, along axis 0, under the mutex."""

@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 
+from caffe2lite.ops.infer import unknown
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 
@@ -241,6 +242,7 @@ def ReadRandomBatch(
     num_outputs=(1, MANY),
     mutates=[(i, i) for i in range(64)],
     gradient=NO_GRADIENT,
+    infer=unknown,
 )
 def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
     """Cut off examples at the end, so that their number is a multiple of `multiple_of`."""

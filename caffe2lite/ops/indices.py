@@ -7,6 +7,7 @@ import threading
 import numpy as np
 
 from caffe2lite.ops.dtypes import dtype_of
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import FORBID_GRADIENT, NO_GRADIENT, operator
 from caffe2lite.proto import caffe2_pb2
@@ -149,7 +150,7 @@ def IndexSize(ctx, handle, *, out):
     return size
 
 
-@operator("HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT)
+@operator("HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT, infer=like(0))
 def IndexHash(xp, Indices, *, seed: int = 0, modulo: int, out):
     """A hash of each index, from 0 to modulo - 1."""
     if modulo <= 0:

@@ -40,6 +40,11 @@ def each_like(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
     return list(inputs)
 
 
+def unknown(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[None]:
+    """No output can be known: the sizes depend on the values."""
+    return [None] * args["#outputs"]
+
+
 def scalar(dtype: str | None = None, shape: tuple[int, ...] = ()) -> Infer:
     """One output of a fixed shape, of the first input's dtype or the given one."""
     return lambda args, inputs: [Spec(shape, dtype or inputs[0].dtype)]

@@ -242,7 +242,11 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     return dX
 
 
-@operator("OUTPUT LENGTHS", types={"RANGES": _INT})
+@operator(
+    "OUTPUT LENGTHS",
+    types={"RANGES": _INT},
+    infer=lambda args, inputs: [inputs[0], Spec(inputs[1].shape[:1], inputs[1].dtype)],
+)
 def GatherRanges(xp, DATA, RANGES, *, out):
     """The elements of the ranges (first, number), one after the other, and how many each example has."""
     if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
@@ -272,6 +276,7 @@ def _check_ranges(starts, counts, size):
     num_outputs=(1, 2**31 - 1),
     types={"RANGES": _INT, "KEY": "int64"},
     gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [Spec((inputs[1].shape[0], n), inputs[0].dtype) for n in args["lengths"]],
 )
 def GatherRangesToDense(
     xp, DATA, RANGES, KEY=None, *, lengths: list[int], min_observation: int = 10000,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
@@ -213,14 +215,12 @@ def _batch_matmul_gradient(g: Any) -> Any:
 
 
 def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec | None]:
-    """Leading dimensions from the longer operand; a vector takes the place of a matrix where broadcast is set."""
-    A, B = (list(s.shape) for s in inputs)
-    if min(len(A), len(B)) < 2 or args["broadcast"]:
-        return [None]
-    rows = A[-1] if args["trans_a"] else A[-2]
-    columns = B[-2] if args["trans_b"] else B[-1]
-    batch = A[:-2] if len(A) >= len(B) else B[:-2]
-    return [Spec((*batch, rows, columns), inputs[0].dtype)]
+    """Leading dimensions as NumPy broadcasts them; a vector has neither rows nor columns."""
+    A, B = (s.shape for s in inputs)
+    rows = () if len(A) < 2 else (A[-1 if args["trans_a"] else -2],)
+    columns = () if len(B) < 2 else (B[-2 if args["trans_b"] else -1],)
+    shape = (*np.broadcast_shapes(A[:-2], B[:-2]), *rows, *columns)
+    return [Spec(shape or (1,), inputs[0].dtype)]
 
 
 @operator("Y", types={"A": "float32", "B": "=A"}, cuda_types={"A": "float32 float16", "B": "=A"},

@@ -219,7 +219,7 @@ operator(
     num_inputs={5, 6},
     num_outputs={1, 3},
     types={"dY": "float32", "Y": "=dY", "mean": "=dY", "std": "=dY", "X": "=dY", "gamma": "=dY"},
-    infer=like(0, None, None),
+    infer=lambda args, inputs: [inputs[0], *inputs[5:6], *inputs[5:6]],
 )
 def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, elementwise_affine: bool = False, out):
     """Gradients of LayerNorm."""
@@ -247,7 +247,7 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
 @operator(
     "Y rrms",
     types={"X": "float32 float64", "gamma": "=X", "beta": "=X"},
-    infer=lambda args, inputs: [inputs[0], None],
+    infer=lambda args, inputs: [inputs[0], Spec(inputs[0].shape[: args["axis"]], inputs[0].dtype)],
     gradient=single("RMSNormGradient", "GO0 I0 I1 O1 -> GI0 GI1 GI2"),
 )
 def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
@@ -264,7 +264,9 @@ def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
     return Y, rrms
 
 
-@operator("dX dgamma dbeta", types={"dY": "float32 float64", "X": "=dY", "gamma": "=dY", "rrms": "=dY"}, infer=like(0, 2, 2))
+@operator(
+    "dX dgamma dbeta", types={"dY": "float32 float64", "X": "=dY", "gamma": "=dY", "rrms": "=dY"}, infer=like(0, 2, 2)
+)
 def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     """Gradients of RMSNorm."""
     rows, _ = _rows(X, axis)

@@ -10,6 +10,7 @@ from typing import Any
 
 from caffe2lite.ops._sparse import check_indices, gradient_rows, sweeps
 from caffe2lite.ops.gradient import FORBID_GRADIENT
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.optimizers import adadelta_step, adam_correction, ftrl_step, one
 from caffe2lite.ops.optimizers_adaptive import storm_rates
 from caffe2lite.ops.registry import operator
@@ -44,6 +45,7 @@ def _row_moment(moment: Any, param: Any) -> Any:
     mutates=[(1, 1), (3, 2)],
     types={"grad": "float32", "moment": "=grad", "lr": "float32", "param": "=grad", "indices": _INDICES},
     gradient=FORBID_GRADIENT,
+    infer=like(0, 1, 3),
 )
 def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
     """MomentumSGDUpdate of the rows in `indices`."""

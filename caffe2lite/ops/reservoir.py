@@ -18,6 +18,7 @@ from caffe2lite.ops.registry import FORBID_GRADIENT, operator
     mutates={0: 0, 1: 1, 5: 2, 6: 3},
     types={"num_visited": "int64", "object_id": "int64", "pos_to_object": "int64"},
     host="reservoir num_visited data object_id pos_to_object",
+    infer=lambda args, inputs: [None, inputs[1], None, None],
     uninitialised="reservoir",
     gradient=FORBID_GRADIENT,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT
+from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
 
 
@@ -36,7 +37,13 @@ def WeightedSample(ctx, weights, choices=None, *, out):
     return indices, values
 
 
-@operator("indices", stateful=True, types="float32", anywhere="like")
+@operator(
+    "indices",
+    stateful=True,
+    types="float32",
+    anywhere="like",
+    infer=lambda args, inputs: [Spec(inputs[1].shape if len(inputs) > 1 else (args["num_samples"],), "int32")],
+)
 def WeightedMultiSampling(ctx, cdf, like=None, *, num_samples: int = 0, out):
     """Indices drawn by a cumulative distribution, int32: num_samples, or as many as the second input has elements."""
     xp = ctx.xp

@@ -133,7 +133,12 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
 # ---- distinct values, search -------------------------------------------------------------------------------------
 
 
-@operator("unique remapping?", types=_INDICES, gradient=FORBID_GRADIENT)
+@operator(
+    "unique remapping?",
+    types=_INDICES,
+    gradient=FORBID_GRADIENT,
+    infer=lambda args, inputs: [None, Spec(inputs[0].shape, "int32")],
+)
 def Unique(xp, X, *, out):
     """The distinct values of X, sorted, and for each element of X which of them it is, int32."""
     if X.ndim != 1:
@@ -184,7 +189,7 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 # ---- buckets and one-hot vectors ---------------------------------------------------------------------------------
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", infer=like(0, dtype="int32"))
 def Bucketize(xp, X, *, boundaries: list[float], out):
     """Y = how many boundaries are below each element, int32."""
     _ascending(xp.asarray(boundaries, dtype="float32"))
@@ -225,7 +230,11 @@ def _sections(lengths: Any, columns: int, values: Any) -> list[int]:
 
 
 @operator(
-    "Y", types={"X": "int32 int64 bool", "lengths": "int32", "values": "=X"}, host="lengths", gradient=NO_GRADIENT
+    "Y",
+    types={"X": "int32 int64 bool", "lengths": "int32", "values": "=X"},
+    host="lengths",
+    gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [Spec((inputs[0].shape[0], inputs[2].shape[0]), inputs[0].dtype)],
 )
 def BatchOneHot(xp, X, lengths, values, *, out):
     """Each column j of X becomes lengths[j] columns that tell which of its values it has."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import MANY, operator
 
 
@@ -35,11 +36,20 @@ def _gradient(g: Any) -> Any:
     return g.single("SparseToDenseMaskGradient", inputs, [g.GI(1)])
 
 
+def _infer(args: Any, inputs: Any) -> list[Spec | None]:
+    shape = (*(n for lengths in inputs[3:] for n in lengths.shape), len(args["mask"]))
+    return [
+        Spec((*shape, *inputs[2].shape), inputs[1].dtype),
+        Spec(shape, "bool") if args["return_presence_mask"] else None,
+    ]
+
+
 @operator(
     "Y presence?",
     types={"indices": "int32 int64", "default": "=values", "lengths": "int32"},
     host="lengths",
     gradient=_gradient,
+    infer=_infer,
 )
 def SparseToDenseMask(
     xp,

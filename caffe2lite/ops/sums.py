@@ -115,7 +115,14 @@ def WeightedSum(xp, *operands, out):
     return Y
 
 
-@operator("dX*", num_inputs=(3, MANY), num_outputs=(1, MANY), types="float32", cuda_types="float32 float16")
+@operator(
+    "dX*",
+    num_inputs=(3, MANY),
+    num_outputs=(1, MANY),
+    types="float32",
+    cuda_types="float32 float16",
+    infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],
+)
 def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     """dXi = dY * wi, then, if asked for, dwi = sum(dY * Xi)."""
     Xs, ws = _weights(operands)

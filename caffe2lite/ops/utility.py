@@ -7,7 +7,7 @@ from typing import Any
 
 from caffe2lite.ops._serialization import Options
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.infer import Spec, like
+from caffe2lite.ops.infer import Spec, like, unknown
 from caffe2lite.ops.registry import MANY, operator
 
 
@@ -75,7 +75,7 @@ def ZeroGradient(xp, X):
     """Nothing, but X's gradient is 0."""
 
 
-@operator("Y", mutates={0: 0}, gradient=FORBID_GRADIENT)
+@operator("Y", mutates={0: 0}, gradient=FORBID_GRADIENT, infer=unknown)
 def Append(xp, A, B, *, out):
     """A = A with the rows of B behind it."""
     if A.dtype != B.dtype or A.ndim < 1 or A.ndim != B.ndim or A.shape[1:] != B.shape[1:]:
