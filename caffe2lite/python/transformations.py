@@ -12,14 +12,19 @@ def _replace(net, definition):
 class Transformer:
     """`Transformer().FuseConvBN(net)` applies the transform FuseConvBN to the net (its weights: current workspace)."""
 
-    def __getattr__(self, transform_name):
+    @classmethod
+    def runTransform(cls, transform_name, net):
+        """Apply the transform of this name."""
         if C.transform_exists(transform_name):
             run = C.run_transform
         elif C.workspace_transform_exists(transform_name):
             run = C.run_workspace_transform
         else:
             raise AttributeError(f"Transformation {transform_name} not found.")
-        return lambda net: _replace(net, run(transform_name, net.Proto().SerializeToString()))
+        _replace(net, run(transform_name, net.Proto().SerializeToString()))
+
+    def __getattr__(self, transform_name):
+        return lambda net: self.runTransform(transform_name, net)
 
 
 def fuseNNPACKConvRelu(net):

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from caffe2lite.python import core, workspace
+from caffe2lite.python.onnx import helper
+from caffe2lite.python.onnx.backend_rep import Caffe2Rep
+from caffe2lite.python.onnx.workspace import Workspace as OwnWorkspace
 from caffe2lite.python.transformations import Transformer
 
 
@@ -69,3 +72,24 @@ def test_what_others_read_is_not_fused():
     assert len(net.Proto().op) == 3
     with pytest.raises(AttributeError, match="NoSuch"):
         Transformer().NoSuch(net)
+
+
+def test_pairs_of_nets_run_in_workspaces_of_their_own(tmp_path):
+    init, predict = core.Net("init"), core.Net("predict")
+    init.ConstantFill([], "w", shape=[3], value=2.0)
+    predict.AddExternalInput("x", "w")
+    predict.AddExternalOutput(predict.Mul(["x", "w"], "y"))
+    x = np.array([1, 2, 3], np.float32)
+    ws, outputs = helper.c2_native_run_net(init.Proto(), predict.Proto(), [x])
+    np.testing.assert_array_equal(outputs.y, [2, 4, 6])
+    assert ws.HasBlob("w") and not workspace.HasBlob("w")
+    with pytest.raises(AssertionError, match="1 inputs"):
+        helper.c2_native_run_net(init.Proto(), predict.Proto(), [x, x, x])
+    helper.save_caffe2_net(predict.Proto(), tmp_path / "net.pb", output_txt=True)
+    assert helper.load_caffe2_net(tmp_path / "net.pb") == predict.Proto()
+    assert "Mul" in (tmp_path / "net.pbtxt").read_text()
+    rep = Caffe2Rep(init.Proto(), predict.Proto(), OwnWorkspace(), ["x"])
+    for inputs in ([x], {"x": x}, x):
+        np.testing.assert_array_equal(rep.run(inputs)["y"], [2, 4, 6])
+    with pytest.raises(RuntimeError, match="got 2"):
+        rep.run([x, x])

@@ -1,0 +1,1 @@
+"""Nets beside ONNX models: workspaces, running, saving."""
