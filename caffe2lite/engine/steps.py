@@ -50,14 +50,14 @@ class Step:
         self.nets = [self._net(name, definitions) for name in step.network]
         self.substeps: list[Step] = []
         self.timed: list[tuple[Step, float]] = []
+        instances = max(1, step.num_concurrent_instances)
+        self.side_by_side = step.concurrent_substeps or instances > 1
         for substep in step.substep:
-            count = substep.num_concurrent_instances if substep.HasField("num_concurrent_instances") else 1
-            for _ in range(max(1, count)):
+            if substep.HasField("run_every_ms"):
                 made = Step(substep, self.workspace, definitions, stop)
-                if substep.HasField("run_every_ms"):
-                    self.timed.append((made, substep.run_every_ms / 1000))
-                else:
-                    self.substeps.append(made)
+                self.timed.append((made, substep.run_every_ms / 1000))
+            else:
+                self.substeps += [Step(substep, self.workspace, definitions, stop) for _ in range(instances)]
         self.report: tuple[Net, float] | None = None
         if step.HasField("report_net"):
             if not step.HasField("report_interval"):
@@ -105,7 +105,7 @@ class Step:
                         return False
                     if self._told_to_stop():
                         return True
-            elif self.definition.concurrent_substeps and len(self.substeps) > 1:
+            elif self.side_by_side and len(self.substeps) > 1:
                 if not self._run_side_by_side():
                     return False
                 if self._told_to_stop():

@@ -1,5 +1,7 @@
 """Plans, steps, and copies between devices."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,20 @@ def test_substeps_side_by_side():
     plan.AddStep(core.execution_step("together", steps, concurrent_substeps=True))
     workspace.RunPlan(plan)
     assert [int(workspace.FetchBlob(b)[0]) for b in "abc"] == [5, 5, 5]
+
+
+def test_instances_of_a_step_run_its_substeps_side_by_side():
+    meet = threading.Barrier(3, timeout=30)  # passed only by three at once
+
+    def wait(inputs, outputs):
+        meet.wait()
+
+    net = core.Net("meeting")
+    net.Python(wait)([], [])
+    plan = core.Plan("instances")
+    plan.AddStep(core.execution_step("all", core.execution_step("one", net, num_iter=2), num_concurrent_instances=3))
+    assert workspace.RunPlan(plan)
+    assert not meet.broken
 
 
 def test_an_iteration_count_and_a_stop_blob_exclude_each_other():
