@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,28 +18,44 @@ ShouldContinue = Callable[[int], bool]
 
 
 def run_plan(workspace: Workspace, plan: Any) -> bool:
-    """Make the plan's nets in the workspace and run its steps in order.
+    """Run the steps of a plan in order.
 
     False where a net stopped; an exception of an operator is raised once all threads have ended.
     """
-    definitions = {}
-    for net in plan.network:
-        if net.name in definitions:
-            raise EngineError(f"plan {plan.name!r} holds two nets of the name {net.name!r}")
-        definitions[net.name] = net
-        workspace.create_net(net, overwrite=True)
+    nets = _Nets(plan)
     stop = threading.Event()
-    for step in plan.execution_step:
-        compiled = Step(step, workspace, definitions, stop)
-        if not compiled.run():
-            return False
-    return True
+    return all(Step(step, workspace, nets, stop).run() for step in plan.execution_step)
+
+
+class _Nets:
+    """The nets of a plan, compiled in the workspace of the step that first needs them.
+
+    Nowhere else: what a net makes in the workspace of an instance must not be there for all instances.
+    """
+
+    def __init__(self, plan: Any) -> None:
+        self.definitions: dict[str, Any] = {}
+        for net in plan.network:
+            if net.name in self.definitions:
+                raise EngineError(f"plan {plan.name!r} holds two nets of the name {net.name!r}")
+            self.definitions[net.name] = net
+        self._made: weakref.WeakKeyDictionary[Workspace, dict[str, Net]] = weakref.WeakKeyDictionary()
+
+    def get(self, name: str, workspace: Workspace) -> Net:
+        """The net of that name; if the plan has none, the one that is in the workspace."""
+        definition = self.definitions.get(name)
+        if definition is None:
+            return workspace.get_net(name)
+        made = self._made.setdefault(workspace, {})
+        if name not in made:
+            made[name] = workspace.create_net(definition, overwrite=True)
+        return made[name]
 
 
 class Step:
     """A compiled ExecutionStep."""
 
-    def __init__(self, step: Any, workspace: Workspace, definitions: dict[str, Any], stop: threading.Event) -> None:
+    def __init__(self, step: Any, workspace: Workspace, nets: _Nets, stop: threading.Event) -> None:
         self.name = step.name
         self.definition = step
         self.stop = stop
@@ -47,30 +64,22 @@ class Step:
             raise EngineError(f"step {step.name!r} has both substeps and nets; it must have one kind")
         self.goes_on = _goes_on(step)
         self.should_stop = self._watch(step.should_stop_blob) if step.HasField("should_stop_blob") else None
-        self.nets = [self._net(name, definitions) for name in step.network]
+        self.nets = [nets.get(name, self.workspace) for name in step.network]
         self.substeps: list[Step] = []
         self.timed: list[tuple[Step, float]] = []
         instances = max(1, step.num_concurrent_instances)
         self.side_by_side = step.concurrent_substeps or instances > 1
         for substep in step.substep:
             if substep.HasField("run_every_ms"):
-                made = Step(substep, self.workspace, definitions, stop)
+                made = Step(substep, self.workspace, nets, stop)
                 self.timed.append((made, substep.run_every_ms / 1000))
             else:
-                self.substeps += [Step(substep, self.workspace, definitions, stop) for _ in range(instances)]
+                self.substeps += [Step(substep, self.workspace, nets, stop) for _ in range(instances)]
         self.report: tuple[Net, float] | None = None
         if step.HasField("report_net"):
             if not step.HasField("report_interval"):
                 raise EngineError(f"step {step.name!r} names a report_net and no report_interval")
-            self.report = (self._net(step.report_net, definitions), step.report_interval)
-
-    def _net(self, name: str, definitions: dict[str, Any]) -> Net:
-        """The net of that name; in a workspace of the step's own, compiled anew there."""
-        if self.definition.create_workspace or self.workspace.parent is not None:
-            definition = definitions.get(name)
-            if definition is not None:
-                return self.workspace.nets.get(name) or self.workspace.create_net(definition)
-        return self.workspace.get_net(name)
+            self.report = (nets.get(step.report_net, self.workspace), step.report_interval)
 
     def _watch(self, name: str) -> Callable[[], bool]:
         blob = self.workspace.create_blob(name)

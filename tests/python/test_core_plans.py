@@ -69,6 +69,17 @@ def test_instances_of_a_step_run_its_substeps_side_by_side():
     assert not meet.broken
 
 
+def test_instances_keep_to_their_workspaces():
+    net = core.Net("private")
+    timer = net.TimerBegin([], counter_name="instance")
+    net.TimerEnd(timer, [])
+    plan = core.Plan("private")
+    step = core.execution_step("one", net, num_iter=5, create_workspace=True)
+    plan.AddStep(core.execution_step("all", step, num_concurrent_instances=4))
+    assert workspace.RunPlan(plan)
+    assert workspace.Blobs() == []
+
+
 def test_an_iteration_count_and_a_stop_blob_exclude_each_other():
     with pytest.raises(AssertionError, match="num_iter"):
         core.execution_step("both", core.Net("n"), num_iter=2, should_stop_blob=core.BlobReference("s"))
