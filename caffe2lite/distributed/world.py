@@ -130,14 +130,17 @@ def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World
         raise WorldError(f"MPI did not start within {timeout:g} s: {manager.error or 'a peer does not answer'}")
     MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
     world = World(MPI, manager)
-    atexit.register(_end_by_hand, world, library)
+    leaving = threading.Event()
+    # A ctypes call lets the manager answer.  Python starts no thread any more when it ends: this one is there before.
+    ender = threading.Thread(target=lambda: leaving.wait() and library.MPI_Finalize(), daemon=True)
+    ender.start()
+    atexit.register(_end_by_hand, world, leaving, ender)
     return world
 
 
-def _end_by_hand(world: World, library: Any) -> None:
+def _end_by_hand(world: World, leaving: threading.Event, ender: threading.Thread) -> None:
     assert world.manager is not None
     if not world.broken:
-        ender = threading.Thread(target=library.MPI_Finalize, daemon=True)  # a ctypes call lets the manager answer
-        ender.start()
+        leaving.set()
         ender.join(_FINALIZE_SECONDS)
     world.manager.say_goodbye()
