@@ -100,6 +100,17 @@ def spec_of(shape: Any) -> Spec:
     return Spec(tuple(shape.dims), None if kind is None else kind.name)
 
 
+def operator_cost_of(op: Any, known: Mapping[str, Spec]) -> tuple[int, int, int] | None:
+    """As operator_cost, from the shapes that are known; None where the operator has no model of its cost."""
+    record = registry.get(op.type)
+    if record is None or record.cost is None or any(name not in known for name in op.input):
+        return None
+    try:
+        return record.cost(_values(op, record), [known[name] for name in op.input])
+    except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
+        return None  # an operator that would refuse to run
+
+
 def operator_cost(op: Any, workspace: Workspace) -> tuple[int, int, int]:
     """(FLOPs, bytes read and written, bytes of parameters) of an operator on the workspace's present blobs."""
     record = registry.find(op.type)
@@ -129,6 +140,7 @@ __all__ = [
     "infer_operator",
     "operand_devices",
     "operator_cost",
+    "operator_cost_of",
     "spec_of",
     "to_shapes",
     "workspace_specs",

@@ -10,7 +10,7 @@ import numpy as np
 from caffe2lite.ops._scratch import ZEROS, blocks, scratch, zeros
 from caffe2lite.ops._special import erf
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec, like
+from caffe2lite.ops.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.registry import operator
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -23,6 +23,7 @@ _FROM_X = {"X": "float32", "dY": "=X"}
     types="float32",
     cuda_types="float32 float16",
     infer=like(0),
+    cost=pointwise_cost,
     gradient=single("ReluGradient", "O0 GO0 -> GI0"),
 )
 def Relu(xp, X, *, out):

@@ -8,8 +8,11 @@ fails, and nothing is known of the outputs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 Infer = Callable[[Mapping[str, Any], Sequence["Spec"]], Sequence["Spec | None"]]
 
@@ -19,6 +22,17 @@ class Spec(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str | None = "float32"
+
+
+def size_of(*specs: Spec) -> int:
+    """Bytes of tensors."""
+    return sum(math.prod(s.shape) * np.dtype(s.dtype or "float32").itemsize for s in specs)
+
+
+def pointwise_cost(args: Mapping[str, Any], inputs: Sequence[Spec]) -> tuple[int, int, int]:
+    """(FLOPs, bytes written, bytes read) of one operation for each input after the first, element by element."""
+    most = max(inputs, key=lambda s: math.prod(s.shape))
+    return (len(inputs) - 1) * math.prod(most.shape), size_of(most), size_of(*inputs)
 
 
 def given(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from caffe2lite.ops._broadcast import result_shape, sum_to
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec, like
+from caffe2lite.ops.infer import Spec, like, size_of
 from caffe2lite.ops.registry import MANY, operator
 
 
@@ -138,17 +138,13 @@ def _concat(xp, *Xs, axis: int | None = None, order: str = "NCHW", add_axis: boo
     return Y, sizes
 
 
-def _bytes(*specs: Any) -> int:
-    return sum(math.prod(s.shape) * (np.dtype(s.dtype).itemsize if s.dtype else 4) for s in specs)
-
-
 def _cost_of_copy(args: Any, inputs: Any) -> tuple[int, int, int]:
     """Nothing is computed; the pieces are as large as the whole, and the sizes are an int32 each."""
-    return 0, _bytes(inputs[0]), _bytes(*inputs)
+    return 0, size_of(inputs[0]), size_of(*inputs)
 
 
 def _cost_of_concat(args: Any, inputs: Any) -> tuple[int, int, int]:
-    return 0, _bytes(*inputs) + 4 * len(inputs), _bytes(*inputs)
+    return 0, size_of(*inputs) + 4 * len(inputs), size_of(*inputs)
 
 
 for _name in ("Concat", "DepthConcat"):

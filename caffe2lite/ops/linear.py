@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, size_of
 from caffe2lite.ops.registry import operator
 
 
@@ -73,12 +73,18 @@ def _fc(name: str, gradient: str, transposed: bool, doc: str) -> None:
         n = inputs[2].shape[0]
         return [Spec((*shape[: _axis(args.get("axis", 1), len(shape))], n), inputs[0].dtype)]
 
+    def cost(args, inputs):
+        Y = infer(args, inputs)[0]
+        depth = math.prod(inputs[1].shape) // max(1, inputs[2].shape[0])
+        return (2 * depth + 1) * math.prod(Y.shape), size_of(Y), size_of(*inputs)
+
     operator(
         "Y",
         name=name,
         types=_FC_TYPES,
         cuda_types=_FC_CUDA,
         infer=infer,
+        cost=cost,
         gradient=single(gradient, "I0 I1 GO0 -> GI1 GI2 GI0"),
         doc=doc,
     )(kernel).bind(again)

@@ -7,7 +7,7 @@ from typing import Any
 
 from caffe2lite.ops._broadcast import align, legacy, sum_to
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import Spec, pointwise_cost
 from caffe2lite.ops.registry import operator
 
 _NUMBERS = "float32 float64 int32 int64"
@@ -79,6 +79,7 @@ for _name, _compute, _inplace, _gradient, _doc in (
         inplace=list(_inplace.items()),
         peer=_name == "Add",  # muji adds up what is on several GPUs
         types={"A": _NUMBERS, "B": "=A"},
+        cost=pointwise_cost,
         gradient=_gradient,
     )
 

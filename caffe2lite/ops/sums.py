@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from caffe2lite.ops._scratch import blocks, scratch
-from caffe2lite.ops.infer import like
+from caffe2lite.ops.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.registry import MANY, operator
 
 
@@ -35,6 +35,7 @@ def _to_all_inputs(g: Any) -> Any:
     cuda_types="float32 float64 int32 int64 float16",
     num_inputs=(1, MANY),
     infer=like(0),
+    cost=pointwise_cost,
     gradient=_to_all_inputs,
 )
 def Sum(xp, *Xs, out):

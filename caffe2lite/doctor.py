@@ -1,0 +1,85 @@
+"""What is installed here, and what to install for what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from typing import NamedTuple
+
+from caffe2lite import __version__, devices
+from caffe2lite.ops import registry
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    what: str
+    found: str
+    remedy: str = ""
+
+
+_HELLO = "from mpi4py import MPI; c = MPI.COMM_WORLD; assert c.allreduce(1) == c.size == 2"
+
+
+def examine() -> list[Finding]:
+    """Look at everything."""
+    found = [
+        Finding("caffe2lite", f"{__version__}, {len(list(registry.names()))} operators"),
+        Finding("Python", f"{platform.python_version()} on {platform.machine()} {platform.system()}"),
+        *(_package(*row) for row in (("numpy", ""), ("protobuf", ""))),
+        _alias(),
+        _gpus(),
+        _package("cupy", "on a machine with an NVIDIA GPU: pip install 'caffe2lite[cuda12]' or [cuda13]"),
+        _mpi(),
+    ]
+    extras = (("lmdb", "lmdb"), ("redis", "redis"), ("onnx", "onnx"), ("pillow", "image"), ("pydot", "tools"))
+    return found + [_package(name, f"pip install 'caffe2lite[{extra}]'") for name, extra in extras]
+
+
+def _package(name: str, remedy: str) -> Finding:
+    for distribution in (name, f"{name}-cuda12x", f"{name}-cuda13x"):
+        try:
+            return Finding(name, importlib.metadata.version(distribution))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Finding(name, "not installed", remedy)
+
+
+def _alias() -> Finding:
+    try:
+        package = importlib.import_module("caffe2.python")
+    except ImportError as e:
+        return Finding("import caffe2", f"fails: {e}", "pip install caffe2lite brings the package caffe2")
+    ours = sys.modules.get("caffe2lite.python")
+    if package is not ours:
+        place = getattr(package, "__file__", "?")
+        return Finding("import caffe2", f"another caffe2 comes first: {place}", "uninstall it (it may be part of torch)")
+    return Finding("import caffe2", "is caffe2lite")
+
+
+def _gpus() -> Finding:
+    here = devices.gpus()
+    if not here:
+        return Finding("GPUs", "none", "emulate them on the CPU: CAFFE2LITE_EMULATED_GPUS=4")
+    return Finding("GPUs", ", ".join(str(g.properties()["name"]) for g in here))
+
+
+def _mpi() -> Finding:
+    remedy = "pip install 'caffe2lite[mpi]'"
+    try:
+        version = importlib.metadata.version("mpi4py")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("MPI", "mpi4py is not installed", remedy)
+    launcher = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    line = [launcher if os.path.exists(launcher) else "mpiexec", "-n", "2", sys.executable, "-c", _HELLO]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return Finding("MPI", f"mpi4py {version}, but two ranks do not start: {e}", remedy)
+    if done.returncode:
+        return Finding("MPI", f"mpi4py {version}, but a two-rank hello fails: {done.stderr.strip()[-200:]}", remedy)
+    return Finding("MPI", f"mpi4py {version}; a two-rank hello works")

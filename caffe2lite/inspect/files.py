@@ -1,0 +1,135 @@
+"""What a file is, by its content: nets, plans, blobs, as binary or text, and databases."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import struct
+from typing import Any, NamedTuple
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from caffe2lite.proto import caffe2_pb2, metanet_pb2
+from caffe2lite.proto.names import check_names
+
+_HEAD = struct.Struct("<ii")
+_MESSAGE_LIMIT = 1 << 31  # protobuf's own
+
+
+class Unrecognised(ValueError):
+    """A file that is nothing of Caffe2's, or a broken one."""
+
+
+class File(NamedTuple):
+    """A file and what is in it.
+
+    kind    "net", "plan", "predictor net", "blob", "tensor", "tensors" or "minidb"
+    message the protobuf message; None for a database, which stays on disk
+    """
+
+    path: str
+    kind: str
+    message: Any
+
+
+_KINDS = (
+    ("net", caffe2_pb2.NetDef),
+    ("plan", caffe2_pb2.PlanDef),
+    ("predictor net", metanet_pb2.MetaNetDef),
+    ("blob", caffe2_pb2.BlobProto),
+    ("tensors", caffe2_pb2.TensorProtos),
+    ("tensor", caffe2_pb2.TensorProto),
+)
+
+
+def read(path: str | os.PathLike[str]) -> File:
+    """Read a file; Unrecognised says what is wrong with one that is none of Caffe2's."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        raise Unrecognised(f"{path} is a folder")
+    size = os.path.getsize(path)
+    if not size:
+        raise Unrecognised(f"{path} is empty")
+    if _is_minidb(path, size):
+        return File(path, "minidb", None)
+    if size >= _MESSAGE_LIMIT:
+        raise Unrecognised(f"{path} has {size:,} bytes, more than a protobuf message can have, and is no minidb")
+    content = pathlib.Path(path).read_bytes()
+    for kind, message in _KINDS:
+        made = _parse(message, content)
+        if made is not None and _fits(kind, made):
+            return File(path, kind, made)
+    text = _text(content)
+    if text is not None:
+        for kind, message in _KINDS:
+            made = message()
+            try:
+                text_format.Parse(text, made)
+            except (text_format.ParseError, ValueError):
+                continue
+            if _fits(kind, made):
+                return File(path, kind, made)
+    raise Unrecognised(
+        f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
+        f"minidb: it may be truncated"
+    )
+
+
+def _parse(message: Any, content: bytes) -> Any:
+    made = message()
+    try:
+        made.ParseFromString(content)
+    except DecodeError:
+        return None
+    return made if made.IsInitialized() and not len(UnknownFieldSet(made)) else None
+
+
+def _text(content: bytes) -> str | None:
+    if b"\0" in content[:4096]:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _fits(kind: str, made: Any) -> bool:
+    """Whether a message that parsed as one kind also looks like one: protobuf takes nearly any bytes for any message."""
+    if kind == "net":
+        return bool(made.op or (made.name and _one_string(made))) and _is_net(made)
+    if kind == "plan":
+        return bool(made.network or made.execution_step) and all(map(_is_net, made.network))
+    if kind == "predictor net":
+        return bool(made.nets or made.blobs) and all(_is_net(n.value) for n in made.nets)
+    if kind == "blob":
+        return isinstance(made.type, str) and made.type.isprintable() and bool(made.type) and (made.HasField("tensor") or made.HasField("content"))
+    if kind == "tensor":
+        return bool(made.dims) and made.data_type != caffe2_pb2.TensorProto.UNDEFINED
+    return bool(made.protos) and all(_fits("tensor", t) for t in made.protos)
+
+
+def _one_string(net: Any) -> bool:
+    """Whether a net without operators has a name that can be read: such bytes are a TensorProto's dims, too."""
+    return isinstance(net.name, str) and len(net.name) > 1 and net.name.isprintable()
+
+
+def _is_net(net: Any) -> bool:
+    try:
+        check_names(net)
+    except ValueError:
+        return False
+    return all(op.type.isidentifier() for op in net.op) and not any(len(UnknownFieldSet(op)) for op in net.op)
+
+
+def _is_minidb(path: str, size: int) -> bool:
+    """Whether the file begins with a record that a minidb could have."""
+    with open(path, "rb") as f:
+        head = f.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return False
+        key, value = _HEAD.unpack(head)
+        if not 0 < key <= 4096 or value < 0 or _HEAD.size + key + value > size:
+            return False
+        return f.read(key).decode("utf-8", "replace").isprintable()

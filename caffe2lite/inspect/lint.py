@@ -1,0 +1,195 @@
+"""Problems of a net that would bite when it runs.  Each has a code, by which it can be silenced."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from caffe2lite.engine.inference import infer_operator
+from caffe2lite.engine.instance import check_schema
+from caffe2lite.inspect.summary import device_name
+from caffe2lite.inspect.sync import sync_of
+from caffe2lite.ops import arguments, registry
+from caffe2lite.ops.infer import Spec
+
+CODES = {
+    "C001": "unknown operator",
+    "C002": "wrong number of inputs or outputs, or in place where it is not allowed",
+    "C003": "unknown or wrong argument",
+    "C004": "an input that nothing makes",
+    "C005": "an output that nothing uses and the net does not declare",
+    "C006": "an output that is overwritten before anybody used it",
+    "C007": "a blob used on another device without a copy",
+    "C008": "shapes that clash",
+    "C009": "a parameter that does not reach every device",
+    "C010": "shards whose collectives do not match",
+}
+_FREE = {"engine", "order", "is_test", "use_cudnn", "cudnn_exhaustive_search", "ws_nbytes_limit", "init_params", "values"}
+_ANYWHERE = ("Copy", "EnsureCPUOutput", "NCCL", "Broadcast", "Allreduce", "Allgather", "Reduce", "Sum", "CloneCommonWorld")
+
+
+class Problem(NamedTuple):
+    """A finding: operator position (None: the whole net), the blob in question, what is wrong, and what to do."""
+
+    code: str
+    operator: int | None
+    blob: str
+    message: str
+    remedy: str
+
+
+def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
+    """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
+    found = [p for check in (_operators, _flow, _placement, _coverage) for p in check(net)]
+    if shapes:
+        found += _clashes(net, dict(shapes))
+    kept = [p for p in found if p.code not in silence]
+    return sorted(kept, key=lambda p: (-1 if p.operator is None else p.operator, p.code))
+
+
+def _operators(net: Any) -> Iterator[Problem]:
+    for position, op in enumerate(net.op):
+        record = registry.get(op.type)
+        if record is None:
+            close = difflib.get_close_matches(op.type, registry.names(), 3)
+            hint = f"did you mean {' or '.join(close)}?" if close else "it may come from a library of your own"
+            yield Problem("C001", position, "", f"there is no operator {op.type}", hint)
+            continue
+        try:
+            check_schema(record, op)
+        except ValueError as e:
+            yield Problem("C002", position, "", str(e), "correct the inputs and outputs")
+        try:
+            arguments.parse(op.type, record.args, op.arg)
+        except ValueError as e:
+            yield Problem("C003", position, "", str(e), "give the argument the type that the operator takes")
+        for arg in op.arg:
+            if arg.name not in record.args and arg.name not in _FREE and record.args:
+                close = difflib.get_close_matches(arg.name, record.args, 1)
+                if close:
+                    yield Problem(
+                        "C003", position, "", f"{op.type} has no argument {arg.name!r}", f"did you mean {close[0]!r}?"
+                    )
+
+
+def _flow(net: Any) -> Iterator[Problem]:
+    declared, wanted = set(net.external_input), set(net.external_output)
+    made: dict[str, int] = {}
+    used: set[str] = set()  # since they were made last
+    for position, op in enumerate(net.op):
+        for name in op.input:
+            if name not in made and name not in declared:
+                declared.add(name)
+                message = f"{op.type} takes blob {name!r}, which no operator before it makes"
+                yield Problem(
+                    "C004", position, name, message, "declare it as external input, or make it before this operator"
+                )
+            used.add(name)
+        for name in op.output:
+            lost = name in made and name not in used and name not in op.input
+            if lost and not _provisional(net.op[made[name]]) and not _synchronizes(op):
+                message = f"{op.type} overwrites blob {name!r}, which operator {made[name]} made and nobody used"
+                yield Problem("C006", position, name, message, "remove the operator that made it, or rename a blob")
+            made[name] = position
+            used.discard(name)
+    if wanted:
+        for name, position in made.items():
+            if name not in used and name not in wanted and not name.startswith("_"):
+                op = net.op[position]
+                if all(n not in used and n not in wanted for n in op.output):
+                    message = f"nothing uses blob {name!r} of {op.type}, and it is no external output"
+                    yield Problem("C005", position, name, message, "declare it as external output, or remove the operator")
+
+
+def _provisional(op: Any) -> bool:
+    """Whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
+    return not op.input or op.type.endswith("Fill") or op.type.startswith("Copy")
+
+
+def _synchronizes(op: Any) -> bool:
+    """Whether it gives a device the first device's value of the same blob."""
+    plain = [name.partition("/")[2] for name in (*op.input[:1], *op.output[:1])]
+    return op.type == "Copy" and len(plain) == 2 and plain[0] == plain[1] != ""
+
+
+def _placement(net: Any) -> Iterator[Problem]:
+    place: dict[str, str] = {}
+    for position, op in enumerate(net.op):
+        option = op.device_option if op.HasField("device_option") else net.device_option
+        here = device_name(option)
+        record = registry.get(op.type)
+        names = record.inputs if record is not None else ()
+        for i, name in enumerate(op.input):
+            there = place.get(name)
+            operand = names[min(i, len(names) - 1)] if names else ""
+            free = record is None or operand in record.host or operand in record.anywhere or bool(record.peer)
+            if there is None or there == here or free or op.type.startswith(_ANYWHERE):
+                continue
+            message = f"{op.type} on {here} takes blob {name!r}, which is on {there}"
+            yield Problem("C007", position, name, message, "copy it first (Copy, CopyCPUToGPU, CopyGPUToCPU)")
+        outputs = record.outputs if record is not None else ()
+        for i, name in enumerate(op.output):
+            operand = outputs[min(i, len(outputs) - 1)] if outputs else ""
+            if record is None or operand in record.host or op.type in ("CopyGPUToCPU", "EnsureCPUOutput"):
+                place[name] = "cpu"
+            elif not op.type.startswith(("Broadcast", "Allreduce", "NCCL")):
+                place[name] = here
+
+
+def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
+    for position, op in enumerate(net.op):
+        record = registry.get(op.type)
+        specs = infer_operator(op, known)
+        inputs = [known.get(n) for n in op.input]
+        if record is not None and record.infer is not None and None not in inputs and op.output and not any(specs):
+            text = ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs) if s is not None)
+            yield Problem("C008", position, op.output[0], f"{op.type} cannot take {text}", "check the shapes and arguments")
+        for name, spec in zip(op.output, specs):
+            if spec is None:
+                known.pop(name, None)
+            else:
+                known[name] = spec
+
+
+def _coverage(net: Any) -> Iterator[Problem]:
+    sync = sync_of(net)
+    if sync is None or len(sync.devices) < 2:
+        return
+    reached: dict[str, set[str]] = {}
+    for move in sync.moves:
+        reached.setdefault(move.parameter, set()).update(b.partition("/")[0] for b in (move.source, *move.targets))
+    for parameter, scopes in reached.items():
+        absent = [d for d in sync.devices if d not in scopes]
+        if absent:
+            message = f"parameter {parameter!r} does not reach {', '.join(absent)}"
+            yield Problem("C009", None, parameter, message, "copy or broadcast it to every device")
+
+
+def lint_shards(nets: Sequence[Any]) -> list[Problem]:
+    """Where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
+    problems = []
+    plans = [_collectives(net) for net in nets]
+    for world in dict.fromkeys(w for plan in plans for w in plan):
+        rows = [plan.get(world, []) for plan in plans]
+        for k in range(max(map(len, rows))):
+            said = [row[k][1] if k < len(row) else "nothing more" for row in rows]
+            if len(set(said)) > 1:
+                first = next((row[k][0] for row in rows if k < len(row)), None)
+                text = "; ".join(f"shard {r}: {s}" for r, s in enumerate(said))
+                problems.append(
+                    Problem("C010", first, world, f"common world {world!r}, collective {k}: {text}",
+                            "give all shards the same parameters in the same order")
+                )  # fmt: skip
+                break
+    return problems
+
+
+def _collectives(net: Any) -> dict[str, list[tuple[int, str]]]:
+    found: dict[str, list[tuple[int, str]]] = {}
+    for position, op in enumerate(net.op):
+        if op.type in ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier") and op.input:
+            blob = op.input[1].rpartition("/")[2] if len(op.input) > 1 else ""
+            root = next((f" root {a.i}" for a in op.arg if a.name == "root"), "")
+            found.setdefault(op.input[0], []).append((position, f"{op.type} {blob}{root}".strip()))
+    return found

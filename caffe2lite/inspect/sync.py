@@ -1,0 +1,112 @@
+"""What a net that brings parameters to all devices does, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from caffe2lite.inspect.summary import BlobUse, device_name
+from caffe2lite.ops.infer import Spec
+
+_COLLECTIVES = ("Broadcast", "NCCLBroadcast", "Allreduce", "NCCLAllreduce")
+_SETUP = ("CreateCommonWorld", "CloneCommonWorld", "FileStoreHandlerCreate", "RedisStoreHandlerCreate")
+
+
+class Move(NamedTuple):
+    """One parameter: from the blob `source` to the `targets` by an operator at a position of the net."""
+
+    parameter: str
+    source: str
+    targets: list[str]
+    by: str  # operator and engine
+    world: str  # common world, "" within a process
+    position: int
+
+
+class Sync(NamedTuple):
+    """A net that only moves parameters."""
+
+    moves: list[Move]
+    parameters: list[str]
+    devices: list[str]  # scopes of the blobs: gpu_0, gpu_1, …
+    worlds: list[str]
+    chained: bool  # whether control inputs put the collectives in one order
+    bytes_each: dict[str, int]  # by parameter, where shapes are known
+
+    def explain(self) -> str:
+        """The net in a few sentences."""
+        master = self.devices[0] if self.devices else "the first device"
+        text = [
+            f"This net synchronizes {len(self.parameters)} parameters over {len(self.devices)} devices "
+            f"({', '.join(self.devices)}): each gets the values of {master}."
+        ]
+        if self.worlds:
+            order = (
+                "one after the other: each waits for the one before it by a control input"
+                if self.chained
+                else "in the order of the net"
+            )
+            text.append(
+                f"Between shards it broadcasts from the root's (rank 0's) {master} over the common world"
+                f"{'s' if len(self.worlds) > 1 else ''} {', '.join(self.worlds)}, {order}. All shards must run it together."
+            )
+        else:
+            text.append("It stays within one process: no shards take part.")
+        if self.bytes_each:
+            total = sum(self.bytes_each.values())
+            text.append(f"Each device receives {total:,} bytes.")
+        return " ".join(text)
+
+
+def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
+    """The Sync of a NetDef, None where it does anything else but move parameters."""
+    moves: list[Move] = []
+    staged: dict[str, str] = {}  # what a copy on the host is a copy of
+
+    def parameter(blob: str) -> str:
+        return _plain(staged.get(blob, blob))
+
+    for position, op in enumerate(net.op):
+        if op.type in _COLLECTIVES:
+            world = "" if op.type.startswith("NCCL") else op.input[0]
+            blobs = list(op.input) if op.type.startswith("NCCL") else list(op.input[1:])
+            if not blobs:
+                return None
+            by = f"{op.type} ({op.engine})" if op.engine else op.type
+            moves.append(Move(parameter(blobs[0]), blobs[0], blobs[1:], by, world, position))
+        elif op.type.startswith("Copy") and len(op.input) == len(op.output) == 1:
+            if op.type == "CopyGPUToCPU" and op.output[0].startswith(op.input[0]):
+                staged[op.output[0]] = staged.get(op.input[0], op.input[0])
+            if parameter(op.input[0]) != parameter(op.output[0]) and _plain(op.input[0]) != _plain(op.output[0]):
+                return None
+            at = device_name(op.device_option)
+            moves.append(Move(parameter(op.input[0]), op.input[0], [op.output[0]], f"{op.type} on {at}", "", position))
+        elif op.type not in _SETUP:
+            return None
+    if not moves:
+        return None
+    devices = dict.fromkeys(_scope(b) for m in moves for b in (m.source, *m.targets))
+    collectives = [op for op in net.op if op.type in _COLLECTIVES]
+    sizes = {}
+    for move in moves:
+        spec = (shapes or {}).get(move.source)
+        size = BlobUse([], [], spec).bytes
+        if size is not None:
+            sizes[move.parameter] = size
+    return Sync(
+        moves=moves,
+        parameters=list(dict.fromkeys(m.parameter for m in moves)),
+        devices=sorted(devices, key=lambda d: (len(d), d)),
+        worlds=list(dict.fromkeys(m.world for m in moves if m.world)),
+        chained=len(collectives) > 1 and all(op.control_input for op in collectives),
+        bytes_each=sizes,
+    )
+
+
+def _plain(blob: str) -> str:
+    return blob.partition("/")[2] or blob
+
+
+def _scope(blob: str) -> str:
+    head, slash, _ = blob.partition("/")
+    return head if slash else "(no scope)"

@@ -1,0 +1,217 @@
+"""Looking into files: what they are, what is in them, what is wrong with them, and what differs."""
+
+import json
+
+import numpy as np
+import pytest
+from caffe2.proto import caffe2_pb2
+from caffe2.python import core, data_parallel_model, workspace
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_seed import build
+
+from caffe2lite import inspect
+from caffe2lite.devices import emulated
+from caffe2lite.ops.infer import Spec
+
+click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
+pytest.importorskip("rich", reason="the extra tools is not installed")
+from caffe2lite.commands import cli  # noqa: E402 - it needs click
+
+
+def run(*args):
+    return click_testing.CliRunner().invoke(cli, [str(a) for a in args], catch_exceptions=False)
+
+
+@pytest.fixture
+def sync_net():
+    """The net of FinalizeAfterCheckpoint on four emulated GPUs."""
+    emulated.use(4)
+    workspace.ResetWorkspace()
+    model = build("gpu", 4)
+    data_parallel_model.FinalizeAfterCheckpoint(model)
+    yield model._checkpoint_net.Proto()
+    workspace.ResetWorkspace()
+    emulated.use(0)
+
+
+def small_net():
+    net = core.Net("small")
+    net.FC(["x", "w", "b"], "h")
+    net.Relu("h", "h")
+    net.Softmax("h", "p")
+    net.AddExternalOutput(core.BlobReference("p"))
+    assert list(net.Proto().external_input) == ["x", "w", "b"]
+    return net.Proto()
+
+
+def test_a_sync_net_in_words(sync_net, tmp_path):
+    (tmp_path / "sync.pb").write_bytes(sync_net.SerializeToString())
+    sync = inspect.sync_of(inspect.read(tmp_path / "sync.pb").message, {"gpu_0/fc1_w": Spec((16, 8))})
+    assert sync.devices == ["gpu_0", "gpu_1", "gpu_2", "gpu_3"] and not sync.worlds
+    assert {"fc1_w", "fc1_b", "fc2_w", "fc2_b"} <= set(sync.parameters)
+    assert sync.bytes_each == {"fc1_w": 512}
+    assert all(m.source.startswith("gpu_0/") for m in sync.moves)
+    said = run("inspect", tmp_path / "sync.pb").output
+    assert "over 4 devices (gpu_0, gpu_1, gpu_2, gpu_3): each gets the values of gpu_0" in said
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_files_are_known_by_their_content(text, tmp_path):
+    plan = core.Plan("plan")
+    net = small_net()
+    plan.AddNets([core.Net(net)])
+    tensor = caffe2_pb2.TensorProto(dims=[2], data_type=1, float_data=[1, 2], name="t")
+    messages = {
+        "net": net,
+        "plan": plan.Proto(),
+        "tensor": tensor,
+        "tensors": caffe2_pb2.TensorProtos(protos=[tensor]),
+        "blob": caffe2_pb2.BlobProto(name="b", type="Tensor", tensor=tensor),
+    }
+    for kind, message in messages.items():
+        path = tmp_path / kind
+        path.write_bytes(str(message).encode() if text else message.SerializeToString())
+        assert inspect.read(path).kind == kind
+        assert json.loads(run("inspect", "--json", path).output)[0]["kind"] == kind
+
+
+def test_a_summary_with_shapes_and_work():
+    shapes = {"x": Spec((5, 8)), "w": Spec((3, 8)), "b": Spec((3,))}
+    summary = inspect.summarize(small_net(), shapes)
+    assert summary.by_type == {"FC": 1, "Relu": 1, "Softmax": 1} and summary.by_device == {"cpu": 3}
+    assert summary.blobs["p"].spec.shape == (5, 3) and summary.blobs["p"].bytes == 60
+    assert summary.blobs["h"].producers == [0, 1] and summary.inputs == ["x", "w", "b"] and summary.outputs == ["p"]
+    assert summary.flops >= 2 * 5 * 8 * 3
+
+
+def checkpoint(path, **blobs):
+    workspace.ResetWorkspace()
+    for name, value in blobs.items():
+        workspace.FeedBlob(name, value)
+    args = {"absolute_path": 1, "db": str(path), "db_type": "minidb", "chunk_size": 4}
+    workspace.RunOperatorOnce(core.CreateOperator("Save", list(blobs), [], **args))
+    workspace.ResetWorkspace()
+
+
+def test_a_checkpoint_with_statistics_and_what_is_missing(tmp_path):
+    checkpoint(tmp_path / "c", w=np.array([[1, np.nan, 3, 4, 5, np.inf]], "f"), other=np.arange(3))
+    w, other = inspect.stored(str(tmp_path / "c"))
+    assert (w.name, w.kind, w.shape, w.bytes, w.least, w.most, w.mean, w.nan, w.inf) == (
+        "w", "float32", (1, 6), 24, 1.0, 5.0, 3.25, 1, 1,
+    )  # fmt: skip
+    assert (other.kind, other.least, other.most, other.missing) == ("int64", 0, 2, 0)
+    (tmp_path / "net").write_bytes(small_net().SerializeToString())
+    facts = json.loads(run("inspect", "--json", tmp_path / "c", "--against", tmp_path / "net").output)[0]
+    assert set(facts["missing"]) == {"x", "b"} and facts["extra"] == ["other"]
+
+
+PLANTED = {
+    "C001": lambda net: net.op.add(type="Sofmax", input=["x"], output=["s"]),
+    "C002": lambda net: net.op.add(type="Relu", input=["x", "x"], output=["s"]),
+    "C003": lambda net: net.op[2].arg.add(name="axes", i=1),
+    "C004": lambda net: net.op[0].input.__setitem__(0, "nowhere"),
+    "C005": lambda net: net.op.add(type="Relu", input=["x"], output=["unused"]),
+    "C006": lambda net: net.op.insert(1, caffe2_pb2.OperatorDef(type="Relu", input=["x"], output=["h"])),
+    "C007": lambda net: setattr(net.op[2].device_option, "device_type", caffe2_pb2.CUDA),
+}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_planted_problem_is_found_and_can_be_silenced(code, tmp_path):
+    net = small_net()
+    assert not inspect.lint(net)
+    PLANTED[code](net)
+    assert code in {p.code for p in inspect.lint(net)}
+    (tmp_path / "net").write_bytes(net.SerializeToString())
+    result = run("lint", tmp_path / "net")
+    assert result.exit_code == 1 and code in result.output
+    assert code not in {p.code for p in inspect.lint(net, silence=[code])}
+
+
+def test_shapes_that_clash():
+    shapes = {"x": Spec((5, 8)), "w": Spec((3, 8)), "b": Spec((3,))}
+    net = core.Net("clash")
+    net.Concat(["x", "w"], ["y", "sizes"], axis=1)
+    assert [p.code for p in inspect.lint(net.Proto(), shapes)] == ["C008"]
+
+
+def test_a_parameter_that_misses_a_device(sync_net):
+    assert not [p for p in inspect.lint(sync_net) if p.code == "C009"]
+    gone = sync_net.op.pop()
+    (problem,) = [p for p in inspect.lint(sync_net) if p.code == "C009"]
+    assert problem.blob == gone.output[0].partition("/")[2] and gone.output[0].partition("/")[0] in problem.message
+
+
+def test_shards_that_would_wait_for_each_other(tmp_path):
+    nets = []
+    for shard, order in enumerate((["a", "b"], ["b", "a"])):
+        net = core.Net(f"shard{shard}")
+        for name in order:
+            net.Broadcast(["world", f"cpu_0/{name}"], [f"cpu_0/{name}"], engine="GLOO")
+        nets.append(net.Proto())
+        (tmp_path / f"{shard}.pb").write_bytes(net.Proto().SerializeToString())
+    assert not inspect.lint_shards([nets[0], nets[0]])
+    (problem,) = inspect.lint_shards(nets)
+    assert "shard 0: Broadcast a; shard 1: Broadcast b" in problem.message
+    assert run("lint", "--shards", tmp_path / "0.pb", tmp_path / "1.pb").exit_code == 1
+
+
+def test_differences_of_nets(tmp_path):
+    a, b = small_net(), small_net()
+    b.name = a.name
+    assert inspect.diff_nets(a, b) == []
+    b.op[2].arg.add(name="axis", i=2)
+    moved = b.op.pop(0)
+    b.op.append(moved)
+    b.op.add(type="Copy", input=["p"], output=["q"])
+    lines = inspect.diff_nets(a, b)
+    assert any(line.startswith("+ ") and "Copy(p) -> q" in line for line in lines)
+    assert any(line.startswith("> ") and "FC(x, w, b)" in line for line in lines)
+    assert any("argument axis: absent is 2" in line for line in lines)
+    for name, net in (("a", a), ("b", b)):
+        (tmp_path / name).write_bytes(net.SerializeToString())
+    assert run("diff", tmp_path / "a", tmp_path / "a").exit_code == 0
+    assert run("diff", tmp_path / "a", tmp_path / "b").exit_code == 1
+
+
+def test_differences_of_checkpoints(tmp_path):
+    checkpoint(tmp_path / "a", w=np.arange(6.0), same=np.ones(2), gone=np.ones(1))
+    checkpoint(tmp_path / "b", w=np.arange(6.0) + [0, 0, 0, 0, 0, 0.5], same=np.ones(2), new=np.ones(1))
+    result = run("diff", tmp_path / "a", tmp_path / "b")
+    assert result.exit_code == 1
+    assert "~ w: 1 of 6 values differ, by 0.5 at most" in result.output
+    assert "- gone" in result.output and "+ new" in result.output and "same" not in result.output
+
+
+def test_doctor_says_what_to_do():
+    found = {f["what"]: f for f in json.loads(run("doctor", "--json").output)}
+    assert found["import caffe2"]["found"] == "is caffe2lite"
+    assert found["numpy"]["found"] == np.__version__
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 50, b"hello world", bytes(100)])
+def test_what_is_no_file_of_caffe2(content, tmp_path):
+    (tmp_path / "f").write_bytes(content)
+    with pytest.raises(inspect.Unrecognised, match="f"):
+        inspect.read(tmp_path / "f")
+    assert run("inspect", tmp_path / "f").exit_code == 1
+
+
+GOOD = small_net().SerializeToString()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    cut=st.integers(0, len(GOOD)),
+    edits=st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=5),
+)
+def test_any_bytes_are_inspected_or_refused(cut, edits, tmp_path_factory):
+    content = bytearray(GOOD)
+    for at, value in edits:
+        content[at] = value
+    path = tmp_path_factory.mktemp("mutated") / "f"
+    path.write_bytes(content[:cut])
+    for command in ("inspect", "lint"):
+        result = run(command, path)
+        assert result.exit_code in (0, 1)
