@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from caffe2lite.ops._scratch import blocks, scratch
-from caffe2lite.ops.infer import Spec, like, pointwise_cost
+from caffe2lite.ops.infer import like, pointwise_cost
 from caffe2lite.ops.registry import MANY, operator
 
 
