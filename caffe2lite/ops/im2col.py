@@ -5,7 +5,7 @@ from __future__ import annotations
 from caffe2lite.ops import _columns, _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import like
+from caffe2lite.ops.infer import Spec, given, like
 from caffe2lite.ops.registry import operator
 
 
@@ -20,7 +20,15 @@ def _blocks(shape, place):
     return [_columns.Block(n, n + 1, 0, place.out[0]) for n in range(shape[0])]
 
 
-@operator("Y", args=WINDOW_ARGS, types="float32", gradient=single("Col2Im", "GO0 I0 -> GI0"))
+def _infer(args, inputs):
+    window = _window(given(args))
+    batch, channels, size = _windows.split_shape(inputs[0].shape, window, "the input")
+    place = _windows.place(window, size)
+    depth = channels * place.kernel[0] * place.kernel[1]
+    return [Spec(_windows.join_shape(batch, depth, place.out, window), inputs[0].dtype)]
+
+
+@operator("Y", args=WINDOW_ARGS, types="float32", gradient=single("Col2Im", "GO0 I0 -> GI0"), infer=_infer)
 def Im2Col(xp, X, *, out, **args):
     """Y (N, C × kernel, height, width of the result): what is under the window; NHWC: channels last."""
     window = _window(args)

@@ -217,9 +217,7 @@ def _infer_split(args: Any, inputs: Any) -> list[Spec | None]:
     if len(sizes) != count or sum(sizes) != X.shape[at] or (args.get("add_axis") and set(sizes) != {1}):
         return [None] * count
     middle = () if args.get("add_axis") else None
-    return [
-        Spec((*X.shape[:at], *((n,) if middle is None else middle), *X.shape[at + 1 :]), X.dtype) for n in sizes
-    ]
+    return [Spec((*X.shape[:at], *((n,) if middle is None else middle), *X.shape[at + 1 :]), X.dtype) for n in sizes]
 
 
 for _name in ("Split", "DepthSplit"):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from caffe2lite.ops.gradient import NO_GRADIENT
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import operator
 
 Factor = Callable[[int], float]
@@ -261,7 +261,7 @@ def _policy(read: Reader, base: float) -> Factor:
     stateful=True,
     types="int64",
     host="iter",
-    infer=lambda args, inputs: [Spec((), "float32")],
+    infer=like(0, dtype="float32"),
     gradient=NO_GRADIENT,
 )
 def LearningRate(ctx, iter, *, base_lr: float | None = None, out):

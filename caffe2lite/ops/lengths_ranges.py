@@ -149,7 +149,14 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     return Y
 
 
-@operator("OUTPUT", types={"DATA": "float32 float64 int32 int64", "LENGTHS": "int32"}, gradient=NO_GRADIENT)
+@operator(
+    "OUTPUT",
+    types={"DATA": "float32 float64 int32 int64", "LENGTHS": "int32"},
+    gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [
+        Spec((inputs[1].shape[0] * args["target_length"], *inputs[0].shape[1:]), inputs[0].dtype)
+    ],
+)
 def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length: int = -1, out):
     """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end."""
     if target_length < 1:

@@ -137,7 +137,7 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     "unique remapping?",
     types=_INDICES,
     gradient=FORBID_GRADIENT,
-    infer=lambda args, inputs: [None, Spec(inputs[0].shape, "int32")],
+    infer=lambda args, inputs: [inputs[0] if inputs[0].shape[0] < 2 else None, Spec(inputs[0].shape, "int32")],
 )
 def Unique(xp, X, *, out):
     """The distinct values of X, sorted, and for each element of X which of them it is, int32."""

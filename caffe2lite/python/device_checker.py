@@ -26,7 +26,7 @@ class DeviceChecker:
                 op.device_option.CopyFrom(device_option)
                 places = input_device_options or InferOpBlobDevicesAsDict(op)[0]
                 for name, value in zip(op.input, inputs):
-                    workspace.FeedBlob(name, value, places.get(name, device_option))
+                    workspace.FeedBlob(name, np.asarray(value), places.get(name, device_option))
                 workspace.RunOperatorOnce(op)
                 results.append([workspace.FetchBlob(op.output[i]) for i in outputs_to_check])
                 workspace.ResetWorkspace()

@@ -14,8 +14,8 @@ from caffe2lite.python import core, workspace
 
 
 def rand_array(*dims):
-    """Uniform numbers in [-0.5, 0.5)."""
-    return np.random.rand(*dims) - 0.5
+    """An array, float32, of uniform numbers in [-0.5, 0.5); without dimensions, of one number."""
+    return np.asarray(np.random.rand(*dims) - 0.5, np.float32)
 
 
 def randBlob(name, type, *dims, **kwargs):

@@ -7,6 +7,7 @@ inputs and outputs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import inspect
 import io
@@ -173,9 +174,15 @@ class SerializedTestCase(hu.HypothesisTestCase):
             inputs, outputs, output_to_grad, op, device_option, threshold if atol is None else atol, threshold
         )
 
+    @contextlib.contextmanager
     def set_disable_serialized_check(self, val: bool):
-        """Leave recorded cases alone."""
+        """Leave recorded cases alone, within a `with`."""
+        before = getattr(_output_context, "disable_serialized_check", False)
         _output_context.disable_serialized_check = val
+        try:
+            yield
+        finally:
+            _output_context.disable_serialized_check = before
 
 
 def testWithArgs():
