@@ -179,10 +179,12 @@ def ScopedBlobReference(name, *args, **kwargs):
 
 def _RectifyInputOutput(blobs, net=None):
     """A list of BlobReferences for a name, a reference, or a list of these; strings gain the name scope."""
-    if isinstance(blobs, (str, bytes)):
-        return [ScopedBlobReference(blobs, net=net)]
+    if type(blobs) is str:  # the most frequent case
+        return [BlobReference(scope.CurrentNameScope() + blobs, net)]
     if type(blobs) is BlobReference:
         return [blobs]
+    if isinstance(blobs, (str, bytes)):
+        return [ScopedBlobReference(blobs, net=net)]
     if type(blobs) not in (list, tuple):
         raise TypeError(f"Unknown input/output type: {blobs} of type {type(blobs)}.")
     rectified = []
