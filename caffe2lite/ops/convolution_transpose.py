@@ -9,14 +9,14 @@ from caffe2lite.ops.convolution import conv_gradient
 from caffe2lite.ops.infer import Spec, given
 from caffe2lite.ops.registry import operator
 
-_ARGS = {
+TRANSPOSE_ARGS = {
     **WINDOW_ARGS,
     "adjs": Arg("adjs", "list[int]", ()),
     **{name: Arg(name, "int", 0) for name in ("adj", "adj_h", "adj_w")},
 }
 
 
-def _prepare(shape, filter_shape, args):
+def prepare(shape, filter_shape, args):
     """(window, the window on the output, batch, output channels)."""
     window = _windows.parse({k: v for k, v in args.items() if k != "global_pooling"})
     batch, channels, size = _windows.split_shape(shape, window, "the input")
@@ -54,13 +54,13 @@ def _adjustments(args, n):
 
 
 def _infer(args, inputs):
-    window, place, batch, made = _prepare(inputs[0].shape, inputs[1].shape, given(args))
+    window, place, batch, made = prepare(inputs[0].shape, inputs[1].shape, given(args))
     return [Spec(_windows.join_shape(batch, made, place.size, window), inputs[0].dtype)]
 
 
 @operator(
     "Y",
-    args=_ARGS,
+    args=TRANSPOSE_ARGS,
     types={"X": "float32", "filter": "=X", "bias": "=X"},
     cuda_types={"X": "float32 float16", "filter": "=X", "bias": "=X"},
     infer=_infer,
@@ -68,7 +68,7 @@ def _infer(args, inputs):
 )
 def ConvTranspose(xp, X, filter, bias=None, *, out, **args):
     """Y spreads each pixel of X by the filter.  X (N, M, …), filter (M, C / group, kernel…), Y (N, C, …)."""
-    window, place, batch, made = _prepare(X.shape, filter.shape, args)
+    window, place, batch, made = prepare(X.shape, filter.shape, args)
     if bias is not None and bias.shape != (made,):
         raise ValueError(
             f"the bias has the shape {list(bias.shape)}; it must have one value for each of {made} channels"
@@ -93,14 +93,14 @@ def _infer_gradient(args, inputs):
 
 @operator(
     "dfilter dbias? dX?",
-    args=_ARGS,
+    args=TRANSPOSE_ARGS,
     types={"X": "float32", "filter": "=X", "dY": "=X"},
     cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
     infer=_infer_gradient,
 )
 def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
     """Gradients by the filter, the bias (unless no_bias) and the input (where a last output is named)."""
-    window, place, batch, made = _prepare(X.shape, filter.shape, args)
+    window, place, batch, made = prepare(X.shape, filter.shape, args)
     wanted = _windows.join_shape(batch, made, place.size, window)
     if dY.shape != wanted:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the result has {list(wanted)}")
