@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from caffe2lite.ops._broadcast import result_shape, sum_to
 from caffe2lite.ops.gradient import single

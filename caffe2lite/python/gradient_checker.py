@@ -200,8 +200,7 @@ class GradientChecker:
             self._input_device_options = outer_options
 
         estimate = estimate.astype(np.float32)
-        scale = np.maximum(np.maximum(np.abs(gradient), np.abs(estimate)), 1)
-        wrong = np.abs(gradient - estimate) > scale * self._threshold
+        wrong = ~np.isclose(gradient, estimate, atol=self._threshold, rtol=self._threshold)
         if wrong.any():
             print(f"Gradient of {op.type} w.r.t. input {op.input[input_to_check]}: (place, gradient, estimate)")
             for i in np.argwhere(wrong):
