@@ -42,21 +42,16 @@ class LayerModelHelper(model_helper.ModelHelper):
         self._layers = []
         self._param_to_shape = {}
 
-        self._seed = None
-        self._sequence_seed = True
-
-        self.param_to_optim = {}
-        self.param_to_reg = {}
-        self._default_optimizer = None
-        self._loss = None
-        self._prediction = []
-        self._output_schema = None
-        self._preproc_output_schema = None
-        self._post_grad_net_modifiers = []
-        self._final_net_modifiers = []
-        self._breakdown_map = None
-        self._transfer_learning_blob_name_mappings = None
         self._initialize_params = True
+
+        self._output_schema = self._preproc_output_schema = self._loss = None
+        self._breakdown_map = self._transfer_learning_blob_name_mappings = None
+        self._prediction = []
+
+        self._stored_seed = (None, True)
+        self._default_optimizer = None
+        self.param_to_optim, self.param_to_reg = {}, {}
+        self._post_grad_net_modifiers, self._final_net_modifiers = [], []
         self.ad_hoc_diagnose_blobs_and_operations = []
         self.ad_hoc_plot_blobs = []
         self.use_attribution = use_attribution
@@ -380,25 +375,24 @@ class LayerModelHelper(model_helper.ModelHelper):
 
     # --- training ----------------------------------------------------------------------------------------------------
 
+    def store_seed(self, seed, sequence_seed=True):
+        """Keep a seed for apply_seed."""
+        self._stored_seed = (seed, sequence_seed)
+
+    def apply_seed(self, net):
+        """Give a net the stored seed, if there is one."""
+        if self.seed:
+            net.set_rand_seed(*self._stored_seed)
+
     @property
     def seed(self):
         """The seed given to store_seed."""
-        return self._seed
+        return self._stored_seed[0]
 
     @property
     def sequence_seed(self):
         """Whether operators get seeds that differ."""
-        return self._sequence_seed
-
-    def store_seed(self, seed, sequence_seed=True):
-        """Keep a seed for apply_seed."""
-        self._seed = seed
-        self._sequence_seed = sequence_seed
-
-    def apply_seed(self, net):
-        """Give a net the stored seed, if there is one."""
-        if self._seed:
-            net.set_rand_seed(self._seed, self._sequence_seed)
+        return self._stored_seed[1]
 
     @property
     def default_optimizer(self):

@@ -364,10 +364,10 @@ class _Loop(NetBuilder):
         return self._iter
 
     def __enter__(self):
-        builder = super().__enter__()
+        super().__enter__()
         if self._num_iters is not None:
             ops.stop_if(ops.GE([self._iter, self._num_iters]))
-        return builder
+        return self
 
     def __exit__(self, type, *args):
         if type is None and self._num_iters is not None:

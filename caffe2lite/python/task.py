@@ -165,9 +165,10 @@ class TaskGroup(context.Managed):
 
     def report_step(self, step=None, node=None, interval_ms=1000):
         """Run `step` on a node every `interval_ms` milliseconds while its tasks run, and once after them."""
-        step = core.to_execution_step(step)
-        step.RunEveryMillis(interval_ms)
-        self._report_steps.append((str(node or Node.current(node)), step))
+        timed = core.to_execution_step(step)
+        timed.RunEveryMillis(interval_ms)
+        where = str(node or Node.current(node))
+        self._report_steps.append((where, timed))
 
     def report_net(self, net=None, node=None, report_interval=5):
         """The net that runs on a node every `report_interval` seconds while its tasks run."""
@@ -399,9 +400,9 @@ class Task(context.Managed):
 
     def add_outputs(self, outputs):
         """add_output for one, or for each of a list."""
-        if not isinstance(outputs, (list, tuple)):
-            return self.add_output(outputs)
-        return [self.add_output(output) for output in outputs]
+        if isinstance(outputs, (list, tuple)):
+            return list(map(self.add_output, outputs))
+        return self.add_output(outputs)
 
     def set_step(self, step):
         """Set the step: an ExecutionStep, net, NetBuilder, or a list of steps and nets."""

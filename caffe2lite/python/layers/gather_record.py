@@ -17,34 +17,29 @@ class GatherRecord(ModelLayer):
         self.output_schema = schema.NewRecord(model.net, input_record.record.clone_schema())
         self._indices = input_record.indices()
 
-    def _gather_scalar(self, net, record, lengths_blob, output_record):
-        if lengths_blob is None:
-            net.Gather([record(), self._indices], output_record())
+    def _gather(self, net, given, made, lengths):
+        """Gather `given` into `made`; `lengths` says how many entries an example has, None: one."""
+        if isinstance(given, schema.Scalar):
+            if lengths is None:
+                net.Gather([given(), self._indices], made())
+            else:
+                net.LengthsGather([given(), lengths, self._indices], made())
+        elif isinstance(given, schema.Struct):
+            for name in given.fields:
+                self._gather(net, given[name], made[name], lengths)
+        elif isinstance(given, schema.List):
+            self._gather(net, given.lengths, made.lengths, lengths)
+            self._gather(net, given._items, made._items, self._lengths_of_items(net, given.lengths(), lengths))
         else:
-            net.LengthsGather([record(), lengths_blob, self._indices], output_record())
+            raise NotImplementedError(f"GatherRecord of {given!r}")
 
-    def _gather_struct(self, net, record, lengths_blob, output_record):
-        for name, field in record.get_children():
-            self._dispatch(net, field, lengths_blob, output_record[name])
-
-    def _gather_list(self, net, record, lengths_blob, output_record):
-        self._gather_scalar(net, record.lengths, lengths_blob, output_record.lengths)
-        inner = record.lengths()
-        if lengths_blob is not None:  # how many items all lists of an example have
-            as_float = net.Cast(inner, net.NextScopedBlob(str(inner) + "_float"), to=core.DataType.FLOAT)
-            sums = net.LengthsSum([as_float, lengths_blob], net.NextScopedBlob(str(inner) + "_nested_float"))
-            inner = net.Cast(sums, net.NextScopedBlob(str(inner) + "_nested"), to=core.DataType.INT32)
-        self._dispatch(net, record._items, inner, output_record._items)
-
-    def _dispatch(self, net, record, lengths_blob, output_record):
-        for kind, gather in (
-            (schema.Scalar, self._gather_scalar),
-            (schema.Struct, self._gather_struct),
-            (schema.List, self._gather_list),
-        ):
-            if isinstance(record, kind):
-                return gather(net, record, lengths_blob, output_record)
-        raise NotImplementedError(f"GatherRecord of {record!r}")
+    def _lengths_of_items(self, net, inner, outer):
+        """How many items all lists of an example have, where an example has `outer` lists of `inner` items."""
+        if outer is None:
+            return inner
+        as_float = net.Cast(inner, net.NextScopedBlob(str(inner) + "_float"), to=core.DataType.FLOAT)
+        sums = net.LengthsSum([as_float, outer], net.NextScopedBlob(str(inner) + "_nested_float"))
+        return net.Cast(sums, net.NextScopedBlob(str(inner) + "_nested"), to=core.DataType.INT32)
 
     def add_ops(self, net):
-        self._dispatch(net, self.input_record.record, None, self.output_schema)
+        self._gather(net, self.input_record.record, self.output_schema, None)
