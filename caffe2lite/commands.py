@@ -86,7 +86,11 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None) -> dict[str, A
             facts["missing"] = [n for n in wanted if n not in held]
             facts["extra"] = sorted(held.difference(wanted))
         return facts
-    nets = {"net": lambda m: [m], "plan": lambda m: list(m.network), "predictor net": lambda m: [n.value for n in m.nets]}
+    nets = {
+        "net": lambda m: [m],
+        "plan": lambda m: list(m.network),
+        "predictor net": lambda m: [n.value for n in m.nets],
+    }
     if file.kind in nets:
         facts["nets"] = [_net_facts(net, specs) for net in nets[file.kind](file.message)]
     else:
@@ -112,11 +116,18 @@ def _net_facts(net: Any, specs: dict[str, Any]) -> dict[str, Any]:
     summary = look.summarize(net, specs)
     sync = look.sync_of(net, specs)
     facts = summary._asdict()
-    facts["blobs"] = {n: {**b._asdict(), "spec": b.spec and [list(b.spec.shape), b.spec.dtype]} for n, b in summary.blobs.items()}
+    facts["blobs"] = {
+        n: {**b._asdict(), "spec": b.spec and [list(b.spec.shape), b.spec.dtype]} for n, b in summary.blobs.items()
+    }
     facts["sync"] = None if sync is None else {**sync._asdict(), "moves": [m._asdict() for m in sync.moves]}
     facts["words"] = None if sync is None else sync.explain()
     facts["operators_in_order"] = [
-        {"type": op.type, "inputs": list(op.input), "outputs": list(op.output), "device": look.summary.device_name(op.device_option)}
+        {
+            "type": op.type,
+            "inputs": list(op.input),
+            "outputs": list(op.output),
+            "device": look.summary.device_name(op.device_option),
+        }
         for op in net.op
     ]
     return facts
@@ -146,7 +157,10 @@ def _show_net(out: Console, net: dict[str, Any]) -> None:
     out.print(f"net [bold]{net['name']}[/bold] ({net['type']}): {net['operators']} operators", highlight=False)
     if net["words"]:
         out.print(net["words"], highlight=False)
-        rows = [(m["position"], m["parameter"], m["source"], ", ".join(m["targets"]), m["by"], m["world"]) for m in net["sync"]["moves"]]
+        rows = [
+            (m["position"], m["parameter"], m["source"], ", ".join(m["targets"]), m["by"], m["world"])
+            for m in net["sync"]["moves"]
+        ]
         _table(out, ("#", "parameter", "from", "to", "by", "common world"), rows)
         return
     _table(
@@ -179,7 +193,9 @@ def _table(out: Console, columns: Iterable[str], rows: Iterable[Iterable[Any]]) 
 @click.option("--silence", multiple=True, metavar="CODE", help="Do not report problems of this code.")
 @_shapes
 @_as_json
-def lint(paths: tuple[str, ...], shards: bool, silence: tuple[str, ...], inputs: tuple[str, ...], as_json: bool) -> None:
+def lint(
+    paths: tuple[str, ...], shards: bool, silence: tuple[str, ...], inputs: tuple[str, ...], as_json: bool
+) -> None:
     """Find what would bite when nets run.  Exit status 1 where something was found."""
     from caffe2lite import inspect as look
 

@@ -57,7 +57,9 @@ def _alias() -> Finding:
     ours = sys.modules.get("caffe2lite.python")
     if package is not ours:
         place = getattr(package, "__file__", "?")
-        return Finding("import caffe2", f"another caffe2 comes first: {place}", "uninstall it (it may be part of torch)")
+        return Finding(
+            "import caffe2", f"another caffe2 comes first: {place}", "uninstall it (it may be part of torch)"
+        )
     return Finding("import caffe2", "is caffe2lite")
 
 

@@ -79,7 +79,12 @@ def main():
     begin = time.monotonic()
     shutil.rmtree(OUT, ignore_errors=True)
     done = {}
-    columns = TextColumn("{task.description:28}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn()
+    columns = (
+        TextColumn("{task.description:28}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         for name, step in steps():
             step.run(progress)
@@ -100,7 +105,9 @@ def main():
             )
     if "mpirun" not in done:
         console.print("Shards were left out: they need the extra mpi (pip install 'caffe2lite\\[mpi]').")
-    console.print(f"Written: {OUT / 'digits.minidb'}, {OUT / 'checkpoint_sync_net.pb'} ({time.monotonic() - begin:.0f} s)")
+    console.print(
+        f"Written: {OUT / 'digits.minidb'}, {OUT / 'checkpoint_sync_net.pb'} ({time.monotonic() - begin:.0f} s)"
+    )
     good = all(all(s.equal) for s in done.values()) and resume.accuracies[0] > 0.95
     raise SystemExit(0 if good else 1)
 

@@ -10,7 +10,15 @@ import types
 import numpy as np
 
 GENUINE = sys.argv[1]
-for alias, meant in {"str": str, "object": object, "int": int, "float": float, "unicode": str, "float_": np.float64, "bool": bool}.items():
+for alias, meant in {
+    "str": str,
+    "object": object,
+    "int": int,
+    "float": float,
+    "unicode": str,
+    "float_": np.float64,
+    "bool": bool,
+}.items():
     setattr(np, alias, meant)
 inspect.getargspec = lambda f: inspect.getfullargspec(f)[:4]
 

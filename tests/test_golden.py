@@ -36,7 +36,11 @@ def gpu():
 
 
 # Types that hold strings, objects or host data by their nature, or that Caffe2 has for the CPU only.
-@pytest.mark.parametrize("kind", ["Conv", "ConvGradient", "FC", "FCGradient", "Relu", "MaxPool", "SpatialBN", "Softmax"])
+@pytest.mark.parametrize(
+    "kind", ["Conv", "ConvGradient", "FC", "FCGradient", "Relu", "MaxPool", "SpatialBN", "Softmax"]
+)
 def test_operator_on_an_emulated_gpu(kind, gpu):
-    wrong = [(n, w) for n, files in golden_cases.cases("operators", kind) if (w := golden_cases.replay(files, gpu=True))]
+    wrong = [
+        (n, w) for n, files in golden_cases.cases("operators", kind) if (w := golden_cases.replay(files, gpu=True))
+    ]
     _report(kind, wrong)

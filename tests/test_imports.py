@@ -34,5 +34,7 @@ def test_no_module_reaches_up():
     wrong = []
     for layer, allowed in ALLOWED.items():
         for path in (ROOT / layer).rglob("*.py"):
-            wrong += [f"{path.relative_to(ROOT)} imports {m}" for m in imported(path) if m in LAYERS and m not in allowed]
+            wrong += [
+                f"{path.relative_to(ROOT)} imports {m}" for m in imported(path) if m in LAYERS and m not in allowed
+            ]
     assert not wrong

@@ -34,5 +34,3 @@ def test_a_transform_that_is_not_faster_is_not_taken():
     net.Relu("x", "y")
     result = workspace.ApplyTransformIfFaster("ConvToNNPack", net.Proto(), init.Proto(), improvement_threshold=1e9)
     assert result == net.Proto()
-
-

@@ -127,9 +127,7 @@ class Workspace:
             raise EngineError(f"blob {name!r} holds no Int8 tensor")
         return value
 
-    def chunks(
-        self, blob: Blob, name: str, chunk_size: int = 0, bfloat16: bool = False
-    ) -> Iterator[tuple[str, bytes]]:
+    def chunks(self, blob: Blob, name: str, chunk_size: int = 0, bfloat16: bool = False) -> Iterator[tuple[str, bytes]]:
         """(key, serialised BlobProto) of a blob, for the operators that save."""
         return serialize.chunks(name, blob, chunk_size, bfloat16)
 

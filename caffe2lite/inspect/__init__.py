@@ -1,8 +1,8 @@
 """Look into saved nets and checkpoints without running them.
 
-    from caffe2lite import inspect
-    file = inspect.read("checkpoint_sync_net.pb")
-    inspect.summarize(file.message)
+from caffe2lite import inspect
+file = inspect.read("checkpoint_sync_net.pb")
+inspect.summarize(file.message)
 """
 
 from caffe2lite.inspect.checkpoint import Stored, stored

@@ -94,6 +94,10 @@ def _value(arg: Any) -> str:
         return "absent"
     for field, value in arg.ListFields():
         if field.name != "name":
-            text = repr(value) if isinstance(value, (bytes, int, float)) or not hasattr(value, "__len__") else str(list(value))
+            text = (
+                repr(value)
+                if isinstance(value, (bytes, int, float)) or not hasattr(value, "__len__")
+                else str(list(value))
+            )
             return text if len(text) <= 60 else text[:57] + "..."
     return "empty"

@@ -104,7 +104,12 @@ def _fits(kind: str, made: Any) -> bool:
     if kind == "predictor net":
         return bool(made.nets or made.blobs) and all(_is_net(n.value) for n in made.nets)
     if kind == "blob":
-        return isinstance(made.type, str) and made.type.isprintable() and bool(made.type) and (made.HasField("tensor") or made.HasField("content"))
+        return (
+            isinstance(made.type, str)
+            and made.type.isprintable()
+            and bool(made.type)
+            and (made.HasField("tensor") or made.HasField("content"))
+        )
     if kind == "tensor":
         return bool(made.dims) and made.data_type != caffe2_pb2.TensorProto.UNDEFINED
     return bool(made.protos) and all(_fits("tensor", t) for t in made.protos)

@@ -25,8 +25,27 @@ CODES = {
     "C009": "a parameter that does not reach every device",
     "C010": "shards whose collectives do not match",
 }
-_FREE = {"engine", "order", "is_test", "use_cudnn", "cudnn_exhaustive_search", "ws_nbytes_limit", "init_params", "values"}
-_ANYWHERE = ("Copy", "EnsureCPUOutput", "NCCL", "Broadcast", "Allreduce", "Allgather", "Reduce", "Sum", "CloneCommonWorld")
+_FREE = {
+    "engine",
+    "order",
+    "is_test",
+    "use_cudnn",
+    "cudnn_exhaustive_search",
+    "ws_nbytes_limit",
+    "init_params",
+    "values",
+}
+_ANYWHERE = (
+    "Copy",
+    "EnsureCPUOutput",
+    "NCCL",
+    "Broadcast",
+    "Allreduce",
+    "Allgather",
+    "Reduce",
+    "Sum",
+    "CloneCommonWorld",
+)
 
 
 class Problem(NamedTuple):
@@ -99,7 +118,9 @@ def _flow(net: Any) -> Iterator[Problem]:
                 op = net.op[position]
                 if all(n not in used and n not in wanted for n in op.output):
                     message = f"nothing uses blob {name!r} of {op.type}, and it is no external output"
-                    yield Problem("C005", position, name, message, "declare it as external output, or remove the operator")
+                    yield Problem(
+                        "C005", position, name, message, "declare it as external output, or remove the operator"
+                    )
 
 
 def _provisional(op: Any) -> bool:
@@ -144,7 +165,9 @@ def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
         inputs = [known.get(n) for n in op.input]
         if record is not None and record.infer is not None and None not in inputs and op.output and not any(specs):
             text = ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs) if s is not None)
-            yield Problem("C008", position, op.output[0], f"{op.type} cannot take {text}", "check the shapes and arguments")
+            yield Problem(
+                "C008", position, op.output[0], f"{op.type} cannot take {text}", "check the shapes and arguments"
+            )
         for name, spec in zip(op.output, specs):
             if spec is None:
                 known.pop(name, None)

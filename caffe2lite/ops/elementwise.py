@@ -29,7 +29,9 @@ def _scale_again(xp, inputs, outputs, args):
     return functools.partial(xp.multiply, X, xp.asarray(args.get("scale", 1.0), dtype=X.dtype), Y)
 
 
-@operator("Ys*", inplace=[(-1, -1)], types="float32 float64", num_inputs=(1, MANY), num_outputs=(1, MANY), infer=each_like)
+@operator(
+    "Ys*", inplace=[(-1, -1)], types="float32 float64", num_inputs=(1, MANY), num_outputs=(1, MANY), infer=each_like
+)
 def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
     """Each output = scale * the input of its position."""
     if len(out) != len(Xs):

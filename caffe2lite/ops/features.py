@@ -132,8 +132,10 @@ def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     count = _same_examples(inputs)
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [xp.ones(e.shape[0], "int64") for e in examples])
-    return _lengths(xp, merge, count), merge.items(_ids(xp, feature_ids, examples)), merge.values(
-        [v[e] for (v, _), e in zip(groups, examples)]
+    return (
+        _lengths(xp, merge, count),
+        merge.items(_ids(xp, feature_ids, examples)),
+        merge.values([v[e] for (v, _), e in zip(groups, examples)]),
     )
 
 

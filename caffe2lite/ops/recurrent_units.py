@@ -84,7 +84,13 @@ def LSTMUnit(
     return H, C
 
 
-@operator("dH_prev dC_prev dX", num_inputs=(8, 9), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest", infer=like(0, 1, 2))
+@operator(
+    "dH_prev dC_prev dX",
+    num_inputs=(8, 9),
+    types={"H_prev": "float32", "X": "=H_prev"},
+    anywhere="rest",
+    infer=like(0, 1, 2),
+)
 def LSTMUnitGradient(
     xp,
     H_prev,
@@ -142,7 +148,9 @@ def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True,
     return H
 
 
-@operator("dH_prev dX", num_inputs=(5, 6), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest", infer=like(0, 1))
+@operator(
+    "dH_prev dX", num_inputs=(5, 6), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest", infer=like(0, 1)
+)
 def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_states: bool = False, out):
     """Gradients by the previous state and the gates (none by the reset gate, which acts before)."""
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)

@@ -63,7 +63,9 @@ def _text(value) -> bytes:
 def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
     """The elements of each row (or, with axis 1, of each column), each followed by the delimiter."""
     if input.ndim not in (1, 2) or axis not in (0, 1) or axis >= input.ndim:
-        raise ValueError(f"the input must have one or two dimensions, and axis be one of them: {list(input.shape)}, {axis}")
+        raise ValueError(
+            f"the input must have one or two dimensions, and axis be one of them: {list(input.shape)}, {axis}"
+        )
     rows = input.reshape(input.shape[0], -1)
     if axis == 1:
         rows = rows.T

@@ -232,9 +232,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         def apply(net, in_record, out_record):
             getattr(net, op_type)(in_record.field_blobs(), out_record.field_blobs(), **kwargs)
 
-        return self.add_layer(
-            layers.create_layer("Functional", self, input_record, output_names_or_num, apply, **own)
-        )
+        return self.add_layer(layers.create_layer("Functional", self, input_record, output_names_or_num, apply, **own))
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -470,6 +468,4 @@ class LayerModelHelper(model_helper.ModelHelper):
     @staticmethod
     def _modify(modifiers, net, init_net, grad_map, blob_to_device, modify_output_record):
         for modifier in modifiers:
-            modifier(
-                net, init_net, grad_map, blob_to_device=blob_to_device, modify_output_record=modify_output_record
-            )
+            modifier(net, init_net, grad_map, blob_to_device=blob_to_device, modify_output_record=modify_output_record)

@@ -24,9 +24,7 @@ def save(path, names, **args):
 
 def load(paths, names, **args):
     return workspace.RunOperatorOnce(
-        core.CreateOperator(
-            "Load", [], names, absolute_path=1, dbs=[str(p) for p in paths], db_type="minidb", **args
-        )
+        core.CreateOperator("Load", [], names, absolute_path=1, dbs=[str(p) for p in paths], db_type="minidb", **args)
     )
 
 

@@ -89,7 +89,7 @@ def test_the_gradient_checker_accepts_right_and_refuses_wrong_gradients():
     assert good
 
     def forward(inputs, outputs):
-        outputs[0].feed(inputs[0].data**2)
+        outputs[0].feed(inputs[0].data ** 2)
 
     def wrong(inputs, outputs):
         outputs[0].feed(inputs[-1].data * 3)

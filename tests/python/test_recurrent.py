@@ -86,9 +86,7 @@ def close(blob, expected):
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("unroll", [None, T])
 def test_lstm(drop, unroll):
-    model, outputs, x, states = build(
-        rnn_cell.LSTM, drop_states=drop, forget_bias=0.5, static_rnn_unroll_size=unroll
-    )
+    model, outputs, x, states = build(rnn_cell.LSTM, drop_states=drop, forget_bias=0.5, static_rnn_unroll_size=unroll)
     workspace.RunNetOnce(model.net)
     hidden, last_hidden, last_cell = lstm(x, states, drop=drop, forget_bias=0.5)
     close(outputs[0], hidden)

@@ -34,7 +34,9 @@ def parameters(ends, shards=1):
     return said
 
 
-@pytest.mark.parametrize("size, kind, devices, engine", [(2, "gpu", 2, "GLOO"), (3, "cpu", 1, "MPI"), (2, "cpu", 2, "NCCL")])
+@pytest.mark.parametrize(
+    "size, kind, devices, engine", [(2, "gpu", 2, "GLOO"), (3, "cpu", 1, "MPI"), (2, "cpu", 2, "NCCL")]
+)
 def test_by_mpiexec(size, kind, devices, engine):
     end = launch.launched("sync", size, kind=kind, devices=str(devices), engine=engine)
     assert len(parameters([end], size)) == 1
@@ -56,7 +58,9 @@ def redis_server(tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    server = subprocess.Popen([program, "--port", str(port), "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        [program, "--port", str(port), "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -81,10 +85,13 @@ def test_collectives_against_numpy(size):
     assert end.status == 0 and end.output.count("operators agree") == size, end.output
 
 
-@pytest.mark.parametrize("what, words", [
+@pytest.mark.parametrize(
+    "what, words",
+    [
         ("shape", ["fc1_b float32[16]", "fc1_b float32[17]"]),
         ("number", ["CloneCommonWorld allreduce_4_cw", "rank 0: CloneCommonWorld broadcast_0_cw"]),
-    ])
+    ],
+)
 def test_ranks_that_disagree_say_so_on_every_rank(what, words, tmp_path):
     for end in launch.by_hand("sync", 2, tmp_path, disagree=what):
         assert end.status == 1

@@ -42,9 +42,7 @@ def device_option_equal(opt1, opt2, ignore_node_name=True, ignore_random_seed=Tr
     if not (opt1 and opt2):
         return opt1 == opt2
     counting = [
-        name
-        for name, ignored in (("node_name", ignore_node_name), ("random_seed", ignore_random_seed))
-        if not ignored
+        name for name, ignored in (("node_name", ignore_node_name), ("random_seed", ignore_random_seed)) if not ignored
     ]
     if any(getattr(opt1, name) != getattr(opt2, name) for name in counting):
         return False

@@ -36,9 +36,7 @@ class ArcCosineFeatureMap(ModelLayer):
         self.scale = scale
         self.output_dims = output_dims
         if initialize_output_schema:
-            self.output_schema = schema.Scalar(
-                (np.float32, (output_dims,)), model.net.NextScopedBlob(name + "_output")
-            )
+            self.output_schema = schema.Scalar((np.float32, (output_dims,)), model.net.NextScopedBlob(name + "_output"))
         self.weight_init = weight_init
         self.bias_init = bias_init
         self.weight_optim = weight_optim or model.NoOptim

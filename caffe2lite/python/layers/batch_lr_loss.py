@@ -135,9 +135,7 @@ class BatchLRLoss(Loss):
         divergence = net.BernoulliJSD([self.input_record.prediction(), label], [net.NextScopedBlob("jsd")])
         if self.homotopy_weighting:
             self.update_weight(net)
-        return net.WeightedSum(
-            [loss, self.xent_weight, divergence, self.jsd_weight], net.NextScopedBlob("loss")
-        )
+        return net.WeightedSum([loss, self.xent_weight, divergence, self.jsd_weight], net.NextScopedBlob("loss"))
 
     def _attenuated(self, net, loss):
         name = net.NextScopedBlob

@@ -37,9 +37,7 @@ class BatchNormalization(ModelLayer):
         self.bias = number("bias", 0.0, bias_optim)
         self.rm = number("running_mean", 0.0, model.NoOptim)
         self.riv = number("running_inv_var", 1.0, model.NoOptim)
-        self.output_schema = schema.Scalar(
-            (np.float32, self.input_shape), self.get_next_blob_reference("output")
-        )
+        self.output_schema = schema.Scalar((np.float32, self.input_shape), self.get_next_blob_reference("output"))
 
     def _add_ops(self, net, is_test, out_blob=None):
         original = self.input_record.field_blobs()

@@ -60,9 +60,7 @@ class HomotopyWeight(ModelLayer):
         name = net.NextScopedBlob
         falling = net.NextScopedBlob("lr")
         net.AtomicIter([self.mutex, self.atomic_iter], [self.atomic_iter])
-        net.LearningRate(
-            [self.atomic_iter], [falling], policy="inv", gamma=self.gamma, power=self.power, base_lr=1.0
-        )
+        net.LearningRate([self.atomic_iter], [falling], policy="inv", gamma=self.gamma, power=self.power, base_lr=1.0)
         rising = net.Sub([self.model.global_constants["ONE"], falling], [name("complementary_lr")])
         scaled = net.Scale([falling], [name("scaled_lr")], scale=self.scale)
         scaled_rising = net.Scale([rising], [name("scaled_complementary_lr")], scale=self.scale)

@@ -18,9 +18,7 @@ class LabelSmooth(ModelLayer):
         self.set_smooth_matrix(smooth_matrix)
         self.set_dim(smooth_matrix)
         self.smooth_matrix_shape = np.shape(smooth_matrix)
-        self.output_schema = schema.Scalar(
-            (np.float32, (self.dim,)), self.get_next_blob_reference("smoothed_label")
-        )
+        self.output_schema = schema.Scalar((np.float32, (self.dim,)), self.get_next_blob_reference("smoothed_label"))
 
     def set_dim(self, smooth_matrix):
         """Numbers of the output, and the blob that says how many labels there are."""

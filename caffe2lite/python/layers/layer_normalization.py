@@ -36,9 +36,7 @@ class LayerNormalization(ModelLayer):
         self.bias = number("bias", 0.0, bias_optim)
         if not use_layer_norm_op:
             self.epsilon_blob = model.maybe_add_global_constant(f"{self.name}_epsilon", float(epsilon))
-        self.output_schema = schema.Scalar(
-            (np.float32, self.input_shape), self.get_next_blob_reference("output")
-        )
+        self.output_schema = schema.Scalar((np.float32, self.input_shape), self.get_next_blob_reference("output"))
 
     def add_ops_with_layer_norm_op(self, net):
         """By LayerNorm."""

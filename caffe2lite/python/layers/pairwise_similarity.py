@@ -33,9 +33,7 @@ class PairwiseSimilarity(ModelLayer):
         for part in (self.x_embeddings, self.y_embeddings):
             if not isinstance(part, schema.Scalar):
                 raise AssertionError(f"Incorrect input type for embeddings: {part!r}")
-        self.indices_to_gather = (
-            input_record.indices_to_gather if "indices_to_gather" in input_record.fields else None
-        )
+        self.indices_to_gather = input_record.indices_to_gather if "indices_to_gather" in input_record.fields else None
         self.output_schema = schema.Scalar((np.float32, (output_dim,)), self.get_next_blob_reference("output"))
 
     def add_ops(self, net):

@@ -188,9 +188,7 @@ class SparseLookup(ModelLayer):
         more = [self.scale_bias] if version == "uint8rowwise" else []
         if version not in ("fp32", "fp16"):
             args = {}
-        getattr(net, f"SparseLengths{kind}{suffix}")(
-            [self.w, *inputs, *more], self.output_schema.field_blobs(), **args
-        )
+        getattr(net, f"SparseLengths{kind}{suffix}")([self.w, *inputs, *more], self.output_schema.field_blobs(), **args)
 
     def _sparse_lengths_weighted_reducer(self, in_indices, weights, reducer, net, version, grad_on_weights=0):
         inputs = [weights, in_indices, self.input_record.lengths()]

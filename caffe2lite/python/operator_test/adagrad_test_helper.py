@@ -104,6 +104,3 @@ def adagrad_sparse_test_helper(
 
     threshold = 1e-3 if param.dtype == np.float16 else 1e-4
     parent_test.assertReferenceChecks(gc, op, operands, reference, threshold=threshold)
-
-
-

@@ -36,9 +36,7 @@ class BeamSearchForwardOnly:
             self.tokens_t_prev,
             self.hypo_t_prev,
             self.attention_t_prev,
-        ) = step.net.AddExternalInputs(
-            "timestep", "scores_t_prev", "tokens_t_prev", "hypo_t_prev", "attention_t_prev"
-        )
+        ) = step.net.AddExternalInputs("timestep", "scores_t_prev", "tokens_t_prev", "hypo_t_prev", "attention_t_prev")
         tokens = step.net.Cast(self.tokens_t_prev, "tokens_t_prev_int32", to=_INT32)
         self.tokens_t_prev_int32_flattened, _ = step.net.Reshape(
             [tokens], [tokens, "input_t_int32_old_shape"], shape=[1, -1]
@@ -162,9 +160,7 @@ class BeamSearchForwardOnly:
         else:
             tokens = self._constant("initial_tokens", float(self.go_token_id), _FLOAT)
         hypotheses = self._constant("initial_hypo", 0.0, _FLOAT)
-        flat, _ = self.model.net.Reshape(
-            [inputs], ["encoder_inputs_flattened", "encoder_inputs_old_shape"], shape=[-1]
-        )
+        flat, _ = self.model.net.Reshape([inputs], ["encoder_inputs_flattened", "encoder_inputs_old_shape"], shape=[-1])
         no_attention = self.model.net.ConstantFill(flat, "init_attention", value=0.0, dtype=_FLOAT)
         return [
             self.StateConfig(initial, self.LinkConfig(read, 0, 1), self.LinkConfig(written, 1, 1))

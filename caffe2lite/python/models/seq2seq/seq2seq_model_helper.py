@@ -41,6 +41,4 @@ class Seq2SeqModelHelper(ModelHelper):
 
     def GetAllParams(self, namescope=None):
         """The parameters of a name scope: trained, computed, and not trained."""
-        return (
-            self.GetParams(namescope) + self.GetComputedParams(namescope) + self.GetNonTrainableParams(namescope)
-        )
+        return self.GetParams(namescope) + self.GetComputedParams(namescope) + self.GetNonTrainableParams(namescope)

@@ -270,9 +270,7 @@ class LSTMWithAttentionDecoder:
         return self.cell.get_attention_weights()
 
     def apply(self, model, input_t, seq_lengths, states, timestep):
-        return self.cell.apply(
-            model=model, input_t=input_t, seq_lengths=seq_lengths, states=states, timestep=timestep
-        )
+        return self.cell.apply(model=model, input_t=input_t, seq_lengths=seq_lengths, states=states, timestep=timestep)
 
     def apply_over_sequence(self, model, inputs, seq_lengths, initial_states):
         return self.cell.apply_over_sequence(
@@ -389,9 +387,7 @@ def output_projection(model, decoder_outputs, decoder_output_size, target_vocab_
             dim_out=decoder_softmax_size,
         )
         decoder_output_size = decoder_softmax_size
-    weight = model.param_init_net.XavierFill(
-        [], "output_projection_w", shape=[target_vocab_size, decoder_output_size]
-    )
+    weight = model.param_init_net.XavierFill([], "output_projection_w", shape=[target_vocab_size, decoder_output_size])
     bias = model.param_init_net.XavierFill([], "output_projection_b", shape=[target_vocab_size])
     model.params.extend([weight, bias])
     return model.net.FC([decoder_outputs, weight, bias], ["output_logits"])

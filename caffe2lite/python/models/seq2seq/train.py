@@ -316,9 +316,7 @@ class Seq2SeqModelCaffe2:
         """Saves the parameters in PREFIX-STEP, a database of type minidb; returns its name."""
         path = f"{checkpoint_path_prefix}-{current_step}"
         workspace.RunOperatorOnce(
-            core.CreateOperator(
-                "Save", self.model.GetAllParams(), [], absolute_path=True, db=path, db_type="minidb"
-            )
+            core.CreateOperator("Save", self.model.GetAllParams(), [], absolute_path=True, db=path, db_type="minidb")
         )
         logger.info("Saved checkpoint file to %s", path)
         return path

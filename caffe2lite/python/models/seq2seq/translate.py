@@ -169,9 +169,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         own |= {"timestep", "scores_t_prev", "tokens_t_prev", "hypo_t_prev", "attention_t_prev"}
         return [name for name in step_model.net.Proto().external_input if name not in own]
 
-    def _build_decoder(
-        self, model, step_model, model_params, scope, previous_tokens, timestep, fake_seq_lengths
-    ):
+    def _build_decoder(self, model, step_model, model_params, scope, previous_tokens, timestep, fake_seq_lengths):
         """The model of an ensemble: (state configs, log probabilities, attention weights or None)."""
         attention_type = model_params["attention"]
         use_attention = attention_type != "none"
