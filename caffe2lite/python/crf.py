@@ -33,10 +33,8 @@ class CRFWithLoss:
         # The transitions are the same for all of the loss, whoever updates them meanwhile.
         transitions = net.Copy(self.transitions, core.ScopedBlobReference("transitions_snapshot"))
         unary = self._unary_score(predictions, labels)
-        padded = self._with_ends(net, init, predictions)
-        begin = init.ConstantFill([], shape=[1], value=self.num_classes)
-        end = init.ConstantFill([], shape=[1], value=self.num_classes + 1)
-        path = net.Concat([begin, net.Cast(labels, to="int64"), end], 2, axis=0)[0]
+        padded = self.pad_predictions(predictions, init, net, self.num_classes)
+        path = self.pad_labels(labels, init, net, self.num_classes)
         binary = self._path_binary_scores(path, transitions, seq_lengths)
         path_total = net.Add([binary, unary], core.ScopedBlobReference("path_total"))
 
@@ -55,13 +53,19 @@ class CRFWithLoss:
         products = net.DotProduct([net.FlattenToVec(one_hot), net.FlattenToVec(predictions)])
         return net.ReduceFrontSum(products)
 
-    def _with_ends(self, net, init_net, predictions):
+    @staticmethod
+    def pad_labels(labels, init_net, net, num_classes):
+        """The labels between begin and end."""
+        begin = init_net.ConstantFill([], shape=[1], value=num_classes)
+        end = init_net.ConstantFill([], shape=[1], value=num_classes + 1)
+        return net.Concat([begin, net.Cast(labels, to="int64"), end], 2, axis=0)[0]
+
+    @staticmethod
+    def pad_predictions(predictions, init_net, net, num_classes):
         """The scores with columns for begin and end, and a first and last row in which these are certain."""
-        low = [_LOW] * self.num_classes
+        low = [_LOW] * num_classes
         ends = [
-            init_net.GivenTensorFill(
-                [], core.ScopedBlobReference(name), shape=[1, self.num_classes_padded], values=low + last
-            )
+            init_net.GivenTensorFill([], core.ScopedBlobReference(name), shape=[1, num_classes + 2], values=low + last)
             for name, last in (("b_scores", [0.0, _LOW]), ("e_scores", [_LOW, 0.0]))
         ]
         zero = net.ConstantFill([], shape=[1], value=0)
@@ -151,7 +155,7 @@ class CRFWithLoss:
             outputs[0].reshape(kept.shape)
             outputs[0].data[...] = kept
 
-        padded = self._with_ends(self.model.net, self.model.param_init_net, classes)
+        padded = self.pad_predictions(classes, self.model.param_init_net, self.model.net, self.num_classes)
         return self.model.net.Python(crf_update_predictions_op)(
             [padded, self.transitions], core.ScopedBlobReference("post_crf_classes")
         )

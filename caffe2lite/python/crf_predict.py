@@ -12,8 +12,7 @@ def crf_update_predictions(model, crf_with_loss, classes):
 
 def apply_crf(init_net, net, transitions, predictions, num_classes):
     """In each row of `predictions` exchange the best score with that of the label on the best path."""
-    model = type("Nets", (), {"net": net, "param_init_net": init_net})
-    padded = CRFWithLoss(model, num_classes, transitions)._with_ends(net, init_net, predictions)
+    padded = CRFWithLoss.pad_predictions(predictions, init_net, net, num_classes)
     path = net.ViterbiPath([padded, transitions])
     swapped = net.SwapBestPath([padded, path])
     inner = net.RemovePadding([swapped], padding_width=1, end_padding_width=1)
