@@ -19,6 +19,13 @@ def StumpFunc(xp, X, *, threshold: float = 0.0, low_value: float = 0.0, high_val
     return Y
 
 
+@operator("Index_Low Index_High", types="float32", gradient=NO_GRADIENT)
+def StumpFuncIndex(xp, X, *, threshold: float = 0.0):
+    """Where the elements of X are that are at most the threshold, and where the others are, int64."""
+    low = X.reshape(-1) <= X.dtype.type(threshold)
+    return xp.flatnonzero(low), xp.flatnonzero(~low)
+
+
 def _table(xp: Any, x: Any, values: Any, percentiles: Any) -> Any:
     """Percentiles of x, interpolated between those of known values: 0 below all, 1 above."""
     place = xp.clip(xp.searchsorted(values, x, side="left"), 1, max(len(values) - 1, 1))

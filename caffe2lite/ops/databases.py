@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import threading
+
+import numpy as np
+from google.protobuf.message import DecodeError
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
-from caffe2lite.ops.gradient import NO_GRADIENT
+from caffe2lite.ops.dtypes import dtype_of
 from caffe2lite.ops.objects import Object
-from caffe2lite.ops.registry import NO_GRADIENT, operator
+from caffe2lite.ops.registry import MANY, NO_GRADIENT, operator
+from caffe2lite.proto import caffe2_pb2
 
 
 class DBReader(Object):
@@ -57,3 +62,51 @@ def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, sha
     if not 0 <= shard_id < num_shards:
         raise ValueError(f"shard_id must be within 0 to {num_shards - 1}, got {shard_id}")
     return DBReader(db_type, db, num_shards, shard_id)
+
+
+_FIELDS = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "object": "string_data"}
+
+
+def _array(tensor, key):
+    """The array of a TensorProto."""
+    dtype = dtype_of(tensor.data_type)
+    shape = tuple(tensor.dims)
+    if tensor.raw_data and dtype != "object":
+        values = np.frombuffer(tensor.raw_data, dtype)
+    elif tensor.byte_data:
+        values = np.frombuffer(tensor.byte_data, dtype)
+    elif dtype == "float16":
+        values = np.array(tensor.int32_data, np.uint16).view(dtype)
+    else:
+        values = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype)
+    if values.size != math.prod(shape):
+        raise ValueError(f"the record {key!r} has a tensor of {values.size} values for the shape {list(shape)}")
+    return values.reshape(shape)
+
+
+def _tensors(record, count):
+    """The tensors of a record, a serialised TensorProtos."""
+    key, content = record
+    try:
+        tensors = caffe2_pb2.TensorProtos.FromString(content).protos
+    except DecodeError:
+        raise ValueError(f"the record {key!r} holds no TensorProtos") from None
+    if len(tensors) != count:
+        raise ValueError(f"the record {key!r} holds {len(tensors)} tensors, and there are {count} outputs")
+    return [_array(t, key) for t in tensors]
+
+
+@operator("output*", stateful=True, num_outputs=(1, MANY), gradient=NO_GRADIENT)
+def TensorProtosDBInput(ctx, data, *, batch_size: int = 0):
+    """The tensors of the next records, one output for each place in a record; batch_size 0 is one, without a batch."""
+    if not isinstance(data, DBReader):
+        raise TypeError("the input must be a reader that CreateDB has made")
+    records = [_tensors(data.next_record(), len(ctx.outputs)) for _ in range(max(batch_size, 1))]
+    for i, first in enumerate(records[0]):
+        odd = next((r[i] for r in records if r[i].shape != first.shape or r[i].dtype != first.dtype), None)
+        if odd is not None:
+            raise ValueError(
+                f"the records of a batch must be alike; tensor {i} is {first.dtype} {list(first.shape)} in the first "
+                f"and {odd.dtype} {list(odd.shape)} in another"
+            )
+    return tuple(np.stack(column) if batch_size else column[0].copy() for column in zip(*records))

@@ -36,10 +36,10 @@ def Int8GivenIntTensorFill(
 
 @operator("Y", types="float32")
 def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """The byte nearest to X / Y_scale + Y_zero_point; what is beyond becomes 0 or 255, NaN 0."""
+    """The byte nearest to X / Y_scale + Y_zero_point, 0 or 255 where that is beyond; 0 for what no int32 can hold."""
     steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
-    bounded = np.clip(np.nan_to_num(steps, nan=-np.inf, posinf=np.inf, neginf=-np.inf), -1e9, 1e9)
-    return Int8Tensor(saturate(bounded.astype(np.int64), Y_zero_point), Y_scale, Y_zero_point)
+    whole = np.where(abs(steps) < 2**31, steps, -(2**31)).astype(np.int64)
+    return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
 
 
 @operator("Y")

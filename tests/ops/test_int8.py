@@ -1,0 +1,65 @@
+"""Int8 operators: what recorded cases do not show."""
+
+import numpy as np
+import pytest
+from caffe2.python import core, workspace
+
+
+def run(kind, inputs, outputs, **args):
+    workspace.RunOperatorOnce(core.CreateOperator(kind, inputs, outputs, **args))
+
+
+def quantized(name, values, scale, zero_point):
+    run("Int8GivenTensorFill", [], [name], values=values.tobytes(), shape=values.shape, Y_scale=scale,
+        Y_zero_point=zero_point)  # fmt: skip
+
+
+def test_a_tensor_survives_serialisation_and_is_told_as_real_numbers():
+    values = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    quantized("q", values, 0.5, 2)
+    workspace.C.deserialize_blob("again", workspace.SerializeBlob("q"))
+    data, scale, zero_point = workspace.FetchInt8Blob("again")
+    np.testing.assert_array_equal(data, values)
+    assert (scale, zero_point) == (0.5, 2)
+    np.testing.assert_array_equal(workspace.FetchInt8BlobRealVal("again"), (values.astype("f") - 2) * 0.5)
+
+
+def test_a_convolution_is_that_of_the_real_numbers_to_half_a_step():
+    rng = np.random.default_rng(0)
+    quantized("x", rng.integers(0, 256, (2, 6, 5, 4), dtype=np.uint8), 0.03, 120)
+    quantized("w", rng.integers(0, 256, (6, 3, 2, 2), dtype=np.uint8), 0.01, 130)
+    run("Int8GivenIntTensorFill", [], ["b"], values=range(6), shape=[6], Y_scale=0.0003)
+    args = {"kernel_h": 3, "kernel_w": 2, "pad": 1, "stride": 2, "group": 2, "order": "NHWC"}
+    run("Int8Conv", ["x", "w", "b"], ["y"], Y_scale=0.2, Y_zero_point=128, **args)
+    for name in "xw":
+        workspace.FeedBlob(f"{name}_real", workspace.FetchInt8BlobRealVal(name))
+    workspace.FeedBlob("b_real", workspace.FetchInt8Blob("b").data.astype("f") * np.float32(0.0003))
+    run("Conv", ["x_real", "w_real", "b_real"], ["y_real"], **args)
+    real = np.clip(workspace.FetchBlob("y_real"), -128 * 0.2, 127 * 0.2)
+    np.testing.assert_allclose(workspace.FetchInt8BlobRealVal("y"), real, atol=0.1001)
+
+
+def test_a_net_in_place_gives_the_same_again():
+    net = core.Net("net")
+    net.Proto().op.extend(
+        [
+            core.CreateOperator("Int8Quantize", ["f"], ["q"], Y_scale=0.1, Y_zero_point=10),
+            core.CreateOperator("Int8Relu", ["q"], ["q"], Y_scale=0.1, Y_zero_point=10),
+            core.CreateOperator("Int8Dequantize", ["q"], ["y"]),
+        ]
+    )
+    workspace.FeedBlob("f", np.array([-1, 0, 2], "f"))
+    workspace.CreateNet(net)
+    for factor in (1, 1, 3):
+        workspace.FeedBlob("f", np.array([-1, 0, 2 * factor], "f"))
+        workspace.RunNet(net)
+        np.testing.assert_allclose(workspace.FetchBlob("y"), [0, 0, 2 * factor], rtol=1e-6)
+
+
+def test_what_does_not_fit_is_told():
+    quantized("x", np.zeros((1, 2), np.uint8), 0.5, 3)
+    with pytest.raises(RuntimeError, match="must be those of the input"):
+        run("Int8Relu", ["x"], ["y"])
+    workspace.FeedBlob("f", np.zeros((1, 2), "f"))
+    with pytest.raises(RuntimeError, match="must be an Int8 tensor"):
+        run("Int8Dequantize", ["f"], ["y"])
