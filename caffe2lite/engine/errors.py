@@ -47,12 +47,11 @@ def describe(value: Any) -> str:
     """What a blob holds, in few words: `float32[2, 3]`."""
     if value is None:
         return "nothing"
-    shape = getattr(value, "shape", None)
-    if shape is None:
+    if not hasattr(value, "dtype"):
         return type(value).__name__
     kind = "string" if value.dtype == object else str(value.dtype)
     place = "" if isinstance(value, np.ndarray) else f"@{getattr(value, 'device', 'gpu')}"
-    return f"{kind}[{', '.join(map(str, shape))}]{place}"
+    return f"{kind}[{', '.join(map(str, value.shape))}]{place}"
 
 
 def _list(names: Any) -> str:
