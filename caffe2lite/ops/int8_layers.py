@@ -10,6 +10,7 @@ from caffe2lite.ops import _windows
 from caffe2lite.ops._int8 import Int8Tensor, need, ratio, requantize, same_scale, saturate, shift_right
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.convolution_transpose import TRANSPOSE_ARGS, prepare
+from caffe2lite.ops.int8_packed import PackedWeights
 from caffe2lite.ops.registry import operator
 from caffe2lite.ops.roi import RoIAlign
 
@@ -66,31 +67,51 @@ def _centred(X):
     return X.data.astype(np.float64) - X.zero_point
 
 
-def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu):
+def _weights(W, bias):
+    """(weights, bias, whether they were packed)."""
+    if isinstance(W, PackedWeights):
+        return W.weights, bias if bias is not None else W.bias, True
+    return W, bias, False
+
+
+def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
     """The output of sums of products, whose scale is that of X times that of W."""
     if bias.data.shape != (sums.shape[-1],) or bias.data.dtype != np.int32:
         raise ValueError(f"the bias must be {sums.shape[-1]} int32 values, it is {list(bias.shape)} {bias.data.dtype}")
+    if packed and relu:  # the range above 0 gets all steps
+        Y_scale, Y_zero_point = np.float32((255 - Y_zero_point) * np.float32(Y_scale) / 255), 0
     scale = np.float32(X.scale) * np.float32(W.scale) / np.float32(Y_scale)
+    if packed:
+        whole = np.rint((sums + bias.data).astype(np.float32) * scale).astype(np.int64)
+        return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
     whole = requantize(sums.astype(np.int64) + bias.data, scale)
     return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
 
 
-@operator("Y", num_inputs=(3, 4), num_outputs=(1, 4))
-def Int8FC(
-    xp, X, W, b, Qparam=None, *, axis: int = 1, axis_w: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0
-):  # fmt: skip
-    """Y = X W' + b, where X is seen as a matrix from `axis` on."""
-    need(X, W, b)
-    rows, inner = math.prod(X.shape[:axis]), math.prod(X.shape[axis:])
-    outputs, width = math.prod(W.shape[:axis_w]), math.prod(W.shape[axis_w:])
-    if inner != width:
-        raise ValueError(f"X {list(X.shape)} has rows of {inner} values, and W {list(W.shape)} takes {width}")
-    sums = _centred(X).reshape(rows, inner) @ _centred(W).reshape(outputs, width).T
-    return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu=False)
+def _fc_op(name, relu):
+    def kernel(
+        xp, X, W, b, Qparam=None, *, axis: int = 1, axis_w: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0
+    ):  # fmt: skip
+        W, b, packed = _weights(W, b)
+        need(X, W, b)
+        rows, inner = math.prod(X.shape[:axis]), math.prod(X.shape[axis:])
+        outputs, width = math.prod(W.shape[:axis_w]), math.prod(W.shape[axis_w:])
+        if inner != width:
+            raise ValueError(f"X {list(X.shape)} has rows of {inner} values, and W {list(W.shape)} takes {width}")
+        sums = _centred(X).reshape(rows, inner) @ _centred(W).reshape(outputs, width).T
+        return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu, packed)
+
+    doc = "Y = X W' + b, where X is seen as a matrix from `axis` on" + (", and none below 0." if relu else ".")
+    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), doc=doc)(kernel)
+
+
+_fc_op("Int8FC", relu=False)
+_fc_op("Int8FCRelu", relu=True)
 
 
 def _conv_op(name, relu):
     def kernel(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, **args):
+        filter, bias, packed = _weights(filter, bias)
         if bias is None:
             raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
         need(X, filter, bias)
@@ -109,7 +130,7 @@ def _conv_op(name, relu):
             for g in range(window.group)
         ]
         total = np.concatenate(sums, axis=1).reshape(n, h, width, made)
-        return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu)
+        return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu, packed)
 
     doc = "The convolution of X (N, H, W, C) with a filter (M, KH, KW, C / group), plus bias" + (
         ", and none below 0." if relu else "."

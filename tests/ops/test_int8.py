@@ -63,3 +63,17 @@ def test_what_does_not_fit_is_told():
     workspace.FeedBlob("f", np.zeros((1, 2), "f"))
     with pytest.raises(RuntimeError, match="must be an Int8 tensor"):
         run("Int8Dequantize", ["f"], ["y"])
+
+
+def test_packed_weights_give_what_genuine_gives():
+    rng = np.random.RandomState(0)
+    for name, shape in (("f", (3, 8)), ("w", (5, 8)), ("b", (5,))):
+        workspace.FeedBlob(name, rng.randn(*shape).astype("f"))
+    run("Int8Quantize", ["f"], ["q"], Y_scale=0.05, Y_zero_point=128)
+    run("Int8FCPackWeight", ["w", "b"], ["wp", "bp"], engine="DNNLOWP", in_scale=0.05)
+    assert workspace.FetchInt8Blob("bp").data.tolist() == [213, -482, -1956, 555, -1089]
+    run("Int8FC", ["q", "wp", "bp"], ["y"], engine="DNNLOWP", Y_scale=0.05, Y_zero_point=100)
+    assert workspace.FetchInt8Blob("y").data.reshape(-1)[:10].tolist() == [193, 60, 37, 53, 30, 112, 97, 95, 112, 41]
+    run("Int8FCRelu", ["q", "wp", "bp"], ["y"], engine="DNNLOWP", Y_scale=0.05, Y_zero_point=100)
+    assert workspace.FetchInt8Blob("y").zero_point == 0
+    assert workspace.FetchInt8Blob("y").data.reshape(-1)[:10].tolist() == [153, 0, 0, 0, 0, 20, 0, 0, 19, 0]
