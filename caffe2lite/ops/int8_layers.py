@@ -12,7 +12,8 @@ from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.convolution_transpose import TRANSPOSE_ARGS, prepare
 from caffe2lite.ops.int8_packed import PackedWeights
 from caffe2lite.ops.registry import operator
-from caffe2lite.ops.roi import RoIAlign
+from caffe2lite.ops.roi import _check as check_rois
+from caffe2lite.ops.roi import _image as image_of
 
 
 def _window(X, args):
@@ -163,18 +164,43 @@ def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_
     return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu=False)
 
 
+def _samples(start, length, bins, size, sampling_ratio):
+    """Along one side of a roi: (samples a bin, the two pixels of each sample, their weights)."""
+    step = np.float32(length / bins)
+    grid = sampling_ratio if sampling_ratio > 0 else math.ceil(step)
+    k = np.arange(bins * grid)
+    at = (start + (k // max(grid, 1)) * step + (k % max(grid, 1) + np.float32(0.5)) * step / max(grid, 1)).astype("f")
+    inside = (at >= -1) & (at <= size)
+    at = np.clip(at, 0, size - 1)
+    low = at.astype(np.int64)
+    part = at - low
+    return grid, (low, np.minimum(low + 1, size - 1)), ((1 - part) * inside, part * inside)
+
+
 @operator("Y", types={"RoIs": "float32"})
 def Int8RoIAlign(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
 ):  # fmt: skip
-    """The mean of bilinear samples in each part of each roi, for images (N, H, W, C)."""
+    """The mean of bilinear samples in each part of each roi, for images (N, H, W, C); weights are in steps of 1/255."""
     need(X)
+    check_rois(X.data, RoIs, (4, 5), order)
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
-    steps = (X.data.astype(np.float32) - X.zero_point) * (np.float32(X.scale) / np.float32(Y_scale))
-    means = RoIAlign(
-        xp, steps, RoIs, order=order, spatial_scale=spatial_scale, pooled_h=pooled_h, pooled_w=pooled_w,
-        sampling_ratio=sampling_ratio,
-    )  # fmt: skip
-    return Int8Tensor(saturate(np.rint(means).astype(np.int64), Y_zero_point), Y_scale, Y_zero_point)
+    sizes, channels = X.shape[1:3], X.shape[3]
+    Y = np.empty((RoIs.shape[0], pooled_h, pooled_w, channels), np.uint8)
+    for r, roi in enumerate(RoIs):
+        image, box = image_of(roi, 4, X.shape[0])
+        x1, y1, x2, y2 = box * np.float32(spatial_scale)
+        grid_h, rows, down = _samples(y1, max(y2 - y1, 1), pooled_h, sizes[0], sampling_ratio)
+        grid_w, columns, across = _samples(x1, max(x2 - x1, 1), pooled_w, sizes[1], sampling_ratio)
+        total = np.zeros((pooled_h * grid_h, pooled_w * grid_w, channels), np.int64)
+        for y, wy in zip(rows, down):
+            for x, wx in zip(columns, across):
+                weights = np.rint(wy[:, None] * wx * np.float32(255)).astype(np.int64)
+                total += weights[:, :, None] * X.data[image][np.ix_(y, x)]
+        sums = total.reshape(pooled_h, grid_h, pooled_w, grid_w, channels).sum(axis=(1, 3))
+        step = X.scale / (np.float64(np.float32(Y_scale)) * 255 * grid_h * grid_w)
+        shift = X.zero_point * X.scale / np.float64(np.float32(Y_scale))
+        Y[r] = saturate(np.floor(sums * step - shift + 0.5).astype(np.int64), Y_zero_point)
+    return Int8Tensor(Y, Y_scale, Y_zero_point)
