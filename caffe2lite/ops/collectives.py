@@ -67,9 +67,10 @@ def _agree(ctx, world, first, **more) -> None:
     """In the first run of a net the ranks compare what they are about to do: all of the net, then each operator."""
     if world.size == 1 or getattr(ctx.state, "agreed", False):
         return
-    ours = [op for op in ctx.siblings if op.type in _COMPARED and op.input[0] == ctx.op.input[0]]
-    if ours and ours[0].output == ctx.op.output and ours[0].type == ctx.op.type:
-        world.compare([_described(op) for op in ours])
+    ours = (op for op in ctx.siblings if op.type in _COMPARED and op.input[0] == ctx.op.input[0])
+    first_op = next(ours, ctx.op)
+    if first_op.output == ctx.op.output and first_op.type == ctx.op.type:
+        world.compare([_described(op) for op in (first_op, *ours)])
     kind = "" if first is None else f" {first.dtype}{list(first.shape)}"
     extra = "".join(f" {k}={v}" for k, v in more.items())
     world.compare([f"{_described(ctx.op)}{kind}{extra}"])
