@@ -10,7 +10,7 @@ from caffe2lite.ops import _windows
 from caffe2lite.ops._int8 import Int8Tensor, need, ratio, requantize, same_scale, saturate, shift_right
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.convolution_transpose import TRANSPOSE_ARGS, prepare
-from caffe2lite.ops.int8_packed import PackedWeights
+from caffe2lite.ops.int8_packed import PackedWeights, above_zero
 from caffe2lite.ops.registry import operator
 from caffe2lite.ops.roi import _check as check_rois
 from caffe2lite.ops.roi import _image as image_of
@@ -79,8 +79,8 @@ def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
     """The output of sums of products, whose scale is that of X times that of W."""
     if bias.data.shape != (sums.shape[-1],) or bias.data.dtype != np.int32:
         raise ValueError(f"the bias must be {sums.shape[-1]} int32 values, it is {list(bias.shape)} {bias.data.dtype}")
-    if packed and relu:  # the range above 0 gets all steps
-        Y_scale, Y_zero_point = np.float32((255 - Y_zero_point) * np.float32(Y_scale) / 255), 0
+    if packed and relu:
+        Y_scale, Y_zero_point = above_zero(Y_scale, Y_zero_point)
     scale = np.float32(X.scale) * np.float32(W.scale) / np.float32(Y_scale)
     if packed:
         whole = np.rint((sums + bias.data).astype(np.float32) * scale).astype(np.int64)

@@ -37,6 +37,11 @@ def quantize(values: np.ndarray, scale: np.float32, zero_point: int) -> Int8Tens
     return Int8Tensor(np.clip(steps, 0, 255).astype(np.uint8), scale, zero_point)
 
 
+def above_zero(scale: float, zero_point: int) -> tuple[np.float32, int]:
+    """(scale, zero point) that give all bytes to the part of a range that is not below 0, as after a Relu."""
+    return np.float32((255 - zero_point) * np.float32(scale) / 255), 0
+
+
 def by_range(values: np.ndarray) -> Int8Tensor:
     """Quantized so that the smallest value becomes 0 and the largest 255; 0 is met exactly."""
     low = min(float(values.min(initial=0)), 0.0)

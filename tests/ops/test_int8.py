@@ -77,3 +77,21 @@ def test_packed_weights_give_what_genuine_gives():
     run("Int8FCRelu", ["q", "wp", "bp"], ["y"], engine="DNNLOWP", Y_scale=0.05, Y_zero_point=100)
     assert workspace.FetchInt8Blob("y").zero_point == 0
     assert workspace.FetchInt8Blob("y").data.reshape(-1)[:10].tolist() == [153, 0, 0, 0, 0, 20, 0, 0, 19, 0]
+
+
+def test_a_batch_normalisation_and_a_product_are_those_of_the_real_numbers():
+    rng = np.random.default_rng(0)
+    quantized("x", rng.integers(0, 256, (2, 3, 4), dtype=np.uint8), 0.03, 120)
+    quantized("w", rng.integers(0, 256, (2, 4, 5), dtype=np.uint8), 0.03, 130)
+    x, w = (workspace.FetchInt8BlobRealVal(n) for n in "xw")
+    run("Int8BatchMatMul", ["x", "w"], ["y"], engine="DNNLOWP", Y_scale=0.5, Y_zero_point=100)
+    real = np.clip(x @ w, -100 * 0.5, 155 * 0.5)
+    np.testing.assert_allclose(workspace.FetchInt8BlobRealVal("y"), real, atol=0.2501)
+    parameters = rng.random((4, 4)).astype("f") + np.float32(0.2)
+    for name, values in zip("sbmv", parameters):
+        workspace.FeedBlob(name, values)
+    args = {"engine": "DNNLOWP", "order": "NHWC", "Y_scale": 0.05, "Y_zero_point": 90}
+    run("Int8SpatialBNRelu", ["x", "s", "b", "m", "v"], ["y"], **args)
+    s, b, m, v = parameters
+    real = np.clip((x - m) / np.sqrt(v + 1e-5) * s + b, 0, 165 * 0.05)
+    np.testing.assert_allclose(workspace.FetchInt8BlobRealVal("y"), real, atol=0.0163)
