@@ -78,6 +78,12 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
         _save(ctx, full_path(ctx, db % step, absolute_path), db_type, list(ctx.op.input), Options())
 
 
+operator(
+    "", name="Snapshot", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
+    doc="Checkpoint under the name that it had first.",
+)(Checkpoint.kernels["", None])  # fmt: skip
+
+
 def _infer_load(args, inputs):
     return []
 
