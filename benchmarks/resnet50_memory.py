@@ -1,6 +1,6 @@
 """Peak memory and time of one ResNet-50 training step on the CPU: run it on any `caffe2`, ours or the genuine one.
 
-    python benchmarks/resnet50_memory.py [batch]
+python benchmarks/resnet50_memory.py [batch]
 """
 
 import resource
@@ -13,9 +13,7 @@ from caffe2.python.models import resnet
 
 batch = int(sys.argv[1]) if len(sys.argv) > 1 else 8
 model = model_helper.ModelHelper(name="memory", arg_scope={"order": "NCHW"})
-_, loss = resnet.create_resnet50(
-    model, "data", num_input_channels=3, num_labels=1000, label="label", no_bias=True
-)
+_, loss = resnet.create_resnet50(model, "data", num_input_channels=3, num_labels=1000, label="label", no_bias=True)
 model.AddGradientOperators([loss])
 optimizer.build_sgd(model, 0.01, momentum=0.9)
 workspace.RunNetOnce(model.param_init_net)

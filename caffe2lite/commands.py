@@ -81,7 +81,7 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None) -> dict[str, A
         facts["blobs"] = [b._asdict() for b in blobs]
         if against is not None:
             net = _read(against).message
-            wanted = [n for n in net.external_input]
+            wanted = list(net.external_input)
             held = {b.name for b in blobs}
             facts["missing"] = [n for n in wanted if n not in held]
             facts["extra"] = sorted(held.difference(wanted))

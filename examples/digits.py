@@ -47,7 +47,7 @@ def build(gpus, rendezvous):
         pass  # the loop below feeds gpu_0/data, gpu_0/label, …
 
     def add_network(model, loss_scale):
-        softmax, loss = model.net.SoftmaxWithLoss([network(model, "data"), "label"], ["softmax", "loss"])
+        _softmax, loss = model.net.SoftmaxWithLoss([network(model, "data"), "label"], ["softmax", "loss"])
         return [model.Scale(loss, "scaled_loss", scale=loss_scale)]
 
     def add_optimizer(model):

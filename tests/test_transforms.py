@@ -22,7 +22,7 @@ def test_convolutions_on_the_cpu_get_the_engine():
 
 
 def test_an_unknown_transform_is_an_error_that_names_those_there_are():
-    with pytest.raises(RuntimeError, match="'nope'.*ConvToNNPack"):
+    with pytest.raises(RuntimeError, match=r"'nope'.*ConvToNNPack"):
         workspace.ApplyTransform("nope", small_net())
     assert workspace.C.transform_exists("ConvToNNPack") and not workspace.C.transform_exists("nope")
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from caffe2lite.devices.base import Device
 
-
 _LARGE = 1 << 28  # elements from which on it is worth asking how much memory there is
 
 

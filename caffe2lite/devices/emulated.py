@@ -163,7 +163,7 @@ for _name in ("neg", "pos", "invert", "abs"):
     setattr(
         EmulatedArray,
         f"__{_name}__",
-        lambda self, f=getattr(operator, _name): self.device.wrap(f(self._a), None),
+        lambda self, f=getattr(operator, _name): self.device.wrap(f(self._a), None),  # noqa: B008 - binds this name
     )
 EmulatedArray.__hash__ = None  # type: ignore[assignment]
 

@@ -13,8 +13,8 @@ from caffe2lite import db as databases
 from caffe2lite import devices
 from caffe2lite.engine import (
     fusion,
-    graph,  # noqa: F401 - registers the net types
     gradients,
+    graph,  # noqa: F401 - registers the net types
     inference,
     memonger,
     observers,
@@ -553,12 +553,12 @@ def get_cudnn_version() -> int:
 
 def get_device_properties(device_id: int) -> dict[str, Any]:
     """Name, memory and version of a GPU."""
-    return devices.place(caffe2_pb2.CUDA, device_id).properties()
+    return devices.place(caffe2_pb2.PROTO_CUDA, device_id).properties()
 
 
 def get_gpu_memory_info(device_id: int) -> tuple[int, int]:
     """(free, total) bytes of a GPU."""
-    return devices.place(caffe2_pb2.CUDA, device_id).memory()
+    return devices.place(caffe2_pb2.PROTO_CUDA, device_id).memory()
 
 
 def is_numa_enabled() -> bool:

@@ -92,8 +92,21 @@ class Instance:
     """An operator bound to the blobs of a workspace.  Making one raises OperatorError for what its schema refuses."""
 
     __slots__ = (
-        "args", "context", "device", "engine", "head", "inputs", "kernel", "kwargs", "known", "made", "op", "outputs",
-        "outs", "record", "run",
+        "args",
+        "context",
+        "device",
+        "engine",
+        "head",
+        "inputs",
+        "kernel",
+        "known",
+        "kwargs",
+        "made",
+        "op",
+        "outputs",
+        "outs",
+        "record",
+        "run",
     )  # fmt: skip
 
     def __init__(self, op: Any, workspace: Workspace, engines: Sequence[str] = ()) -> None:
@@ -138,7 +151,7 @@ class Instance:
     def _run(self) -> None:
         ins = [b.value for b in self.inputs]
         known = self.known
-        if known is None or any([a is not b for a, b in zip(ins, known)]):
+        if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
         self.store(self.kernel(self.head, *ins, **self.kwargs))
 

@@ -171,7 +171,7 @@ class Net:
             for call in calls:
                 call()
         except Exception as e:
-            at = len(self._calls) - calls.__length_hint__() - 1
+            at = len(self._calls) - calls.__length_hint__() - 1  # type: ignore[attr-defined]
             position = self._step_of[at]
             if isinstance(e, Stale):
                 return self._run_from(position + 1)

@@ -79,7 +79,7 @@ class TensorCPU:
 
     def init(self, dims: Sequence[int], data_type: int) -> None:
         """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
-        if data_type not in NUMPY_TYPES or NUMPY_TYPES[data_type] == object:
+        if data_type not in NUMPY_TYPES or NUMPY_TYPES[data_type].kind == "O":
             raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
         self._blob.resize(tuple(int(d) for d in dims), NUMPY_TYPES[data_type])
 
@@ -149,26 +149,26 @@ def _python_gradient(g: Any) -> list[Any]:
 
 
 @operator("Ys*", stateful=True, inplace=[(-1, -1)], gradient=_python_gradient)
-def Python(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+def Python(ctx: Any, *Xs: Any, token: str = "") -> None:
     """Calls the registered function with its inputs and outputs (and workspace)."""
     function, pass_workspace = _lookup(_functions, token, "")
     _call(ctx, function, pass_workspace)
 
 
 @operator("dXs*", stateful=True, inplace=[(-1, -1)])
-def PythonGradient(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+def PythonGradient(ctx: Any, *Xs: Any, token: str = "") -> None:
     """Calls the registered gradient function."""
     _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])
 
 
 @operator("Ys*", stateful=True, inplace=[(-1, -1)], gradient=_python_gradient)
-def PythonDLPack(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+def PythonDLPack(ctx: Any, *Xs: Any, token: str = "") -> None:
     """As Python; its tensors' `data` answers to DLPack, as NumPy arrays do."""
     function, pass_workspace = _lookup(_functions, token, "")
     _call(ctx, function, pass_workspace)
 
 
 @operator("dXs*", stateful=True, inplace=[(-1, -1)])
-def PythonDLPackGradient(ctx: Any, *Xs: Any, token: str = "") -> None:  # noqa: N802
+def PythonDLPackGradient(ctx: Any, *Xs: Any, token: str = "") -> None:
     """As PythonGradient."""
     _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])

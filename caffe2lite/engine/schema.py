@@ -77,7 +77,7 @@ class OpSchema:
                 shape.unknown_shape = True
             else:
                 shape.dims.extend(spec.shape)
-                shape.data_type = DATA_TYPES.get(spec.dtype or "", 0)
+                shape.data_type = DATA_TYPES.get(spec.dtype or "", 0)  # type: ignore[assignment]
             made.append(shape)
         return made
 

@@ -57,7 +57,7 @@ def tensor_bytes(
     """
     flat = device.to_host(array).reshape(-1)[begin:end]
     end = begin + flat.size
-    first = _T(dims=array.shape, data_type=data_type(array))
+    first = _T(dims=array.shape, data_type=data_type(array))  # type: ignore[arg-type]
     last = _T()
     last.segment.begin, last.segment.end = begin, end
     named = _T(name=name)

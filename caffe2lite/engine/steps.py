@@ -155,7 +155,7 @@ class Step:
                 done.notify_all()
 
         for substep in self.substeps:
-            threads.submit(lambda s=substep: work(s))
+            threads.submit(lambda s=substep: work(s))  # type: ignore[misc]
         with done:
             while left:
                 done.wait()

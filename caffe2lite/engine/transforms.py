@@ -24,7 +24,7 @@ def transform(change: Callable[[Any], None]) -> Callable[[Any], None]:
 def ConvToNNPack(net: Any) -> None:
     """Name the engine NNPACK on every convolution on the CPU."""
     for op in net.op:
-        if op.type == "Conv" and op.device_option.device_type == caffe2_pb2.CPU:
+        if op.type == "Conv" and op.device_option.device_type == caffe2_pb2.PROTO_CPU:
             op.engine = "NNPACK"
 
 

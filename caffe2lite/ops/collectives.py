@@ -135,7 +135,7 @@ def _share(ctx, host: np.ndarray, count: int) -> None:
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The first blob of shard `root` comes to all blobs of all shards."""
     world = _world(ctx)
-    host, device = _on_host(ctx, 1)
+    host, _device = _on_host(ctx, 1)
     _agree(ctx, world, host, root=root)
     _guarded(ctx, lambda: world.broadcast(host, root))
     _share(ctx, host, len(ctx.inputs))

@@ -50,7 +50,7 @@ def Im2Col(xp, X, *, out, **args):
 def Col2Im(xp, X, Z, *, out, **args):
     """Y, of the shape of Z: each column is added back to the pixels that Im2Col took it from."""
     window = _window(args)
-    batch, channels, size = _windows.split_shape(Z.shape, window, "the image")
+    _batch, channels, size = _windows.split_shape(Z.shape, window, "the image")
     place = _windows.place(window, size)
     Y = out(Z.shape, X.dtype)
     Y[...] = 0

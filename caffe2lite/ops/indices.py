@@ -70,7 +70,7 @@ class Index(Object):
     def write(self, proto) -> None:
         keys = self.keys()
         proto.tensor.dims.append(len(keys))
-        if self.kind == object:
+        if np.dtype(self.kind).kind == "O":
             proto.tensor.data_type = _T.STRING
             proto.tensor.string_data.extend(keys.tolist())
         elif self.kind == np.int64:

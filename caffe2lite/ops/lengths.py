@@ -194,7 +194,7 @@ def _mean_gradient_of(xp, dY, lengths, indices, *, out):
 
 
 def _weighted_gradient(xp, weights, dY, lengths, *, out):
-    made, counts = _spread(xp, dY, lengths, out)
+    made, _counts = _spread(xp, dY, lengths, out)
     _check_weights(weights, made.shape[0])
     return xp.multiply(made, column(xp, weights, made), out=made)
 
@@ -204,7 +204,7 @@ def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
 
 
 def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
-    made, counts = _spread(xp, dY, lengths, out[0])
+    made, _counts = _spread(xp, dY, lengths, out[0])
     _check_weights(weights, made.shape[0])
     rows = data if indices is None else _segments.take_rows(xp, data, indices)
     by_weights = out[1](weights.shape, weights.dtype)
@@ -244,7 +244,7 @@ for _name, _outputs, _kernel, _types, _doc in (
     ("SparseLengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "As LengthsWeightedSumGradient."),
     ("SparseLengthsIndicesInGradientWeightedSumGradient", "dX", _weighted_gradient_of, _WEIGHTED, "As LengthsWeightedSumGradient."),
     ("LengthsWeightedSumWithMainInputGradient", "dX dweights", _dense_both, _WEIGHTED, "Gradients by the rows and by the weights."),
-    ("SparseLengthsWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED, "Gradients by the lookups and by the weights."),
+    ("SparseLengthsWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED, "Gradients by lookups and by weights."),
     (
         "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED,
         "Gradients by the lookups and by the weights.",

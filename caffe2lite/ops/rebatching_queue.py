@@ -9,7 +9,7 @@ import numpy as np
 
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.objects import Object
-from caffe2lite.ops.registry import MANY, NO_GRADIENT, operator
+from caffe2lite.ops.registry import MANY, operator
 from caffe2lite.ops.signals import StopNet
 
 

@@ -47,7 +47,7 @@ def _infer(args, inputs):
 def _side(start, length, bins, size, samples):
     """The matrix (bins, size) of the mean of bilinear samples in each of `bins` parts of a side."""
     step = length / bins
-    grid = samples if samples > 0 else int(math.ceil(length / bins))
+    grid = samples if samples > 0 else math.ceil(length / bins)
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix
@@ -218,8 +218,8 @@ def _bins(start, length, bins, size):
     """(first, last) pixel of each part of a side."""
     step = length / bins
     for i in range(bins):
-        first = int(math.floor(i * step)) + start
-        last = int(math.ceil((i + 1) * step)) + start
+        first = math.floor(i * step) + start
+        last = math.ceil((i + 1) * step) + start
         yield min(max(first, 0), size), min(max(last, 0), size)
 
 

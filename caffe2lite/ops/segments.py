@@ -207,7 +207,7 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
     ),
     (
         "SortedSegmentMean", _sorted_mean, _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
-        "Y[k] = mean of the rows with id k.",
+        "Mean of rows of id k.",
     ),
     (
         "SortedSegmentWeightedSum", _sorted_weighted, _WEIGHTED,
@@ -339,8 +339,8 @@ def _range_gradient(factor):
 
 for _name, _gradient, _kernel, _factor, _doc in (
     ("SortedSegmentRangeSum", "SortedSegmentRangeSumGradient", _range_sum, lambda xp, x, y, n: 1, "Y[k] = sum of the rows with id k."),
-    ("SortedSegmentRangeMean", "SortedSegmentRangeMeanGradient", _range_mean, lambda xp, x, y, n: 1 / n, "Y[k] = mean of the rows with id k."),
-    ("SortedSegmentRangeMax", "SortedSegmentRangeMaxGradient", _range_max, lambda xp, x, y, n: x == y, "Y[k] = maximum of the rows with id k."),
+    ("SortedSegmentRangeMean", "SortedSegmentRangeMeanGradient", _range_mean, lambda xp, x, y, n: 1 / n, "Mean of rows."),
+    ("SortedSegmentRangeMax", "SortedSegmentRangeMaxGradient", _range_max, lambda xp, x, y, n: x == y, "Maximum of rows of id k."),
     (
         "SortedSegmentRangeLogSumExp", "SortedSegmentRangeLogSumExpGradient", _range_log_sum_exp,
         lambda xp, x, y, n: xp.exp(x - y), "Y[k] = log of the sum of exp of the rows with id k.",

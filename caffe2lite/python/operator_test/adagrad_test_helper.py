@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 
-import caffe2lite.python.hypothesis_test_util as hu
 from caffe2lite.python import core
 
 
