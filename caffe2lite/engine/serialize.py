@@ -240,7 +240,10 @@ def read(blob: Blob, content: bytes, device: devices.Device | None = None) -> Pi
             known = by_blob_type.get(piece.type)
             if known is None:
                 raise EngineError(f"blob {piece.proto.name!r} is of type {piece.type!r}, which cannot be read here")
-            blob.hold(known.read(piece.proto))
+            try:
+                blob.hold(known.read(piece.proto))
+            except (ValueError, TypeError, DecodeError) as e:
+                raise EngineError(f"blob {piece.proto.name!r} of type {piece.type!r} cannot be read: {e}") from None
         return piece
     place = device or devices.place(piece.device.device_type, piece.device.device_id)
     present = blob.value

@@ -62,12 +62,15 @@ class Int8Tensor(Object):
         return cls(data.reshape(tuple(q.dims)), q.scale, int(q.bias))
 
 
-def need(*values: Any) -> None:
-    """TypeError unless all are Int8 tensors."""
-    for i, value in enumerate(values):
+def need(*values: Any, bias: Int8Tensor | None = None) -> None:
+    """TypeError unless all are Int8 tensors: of bytes, and the bias of int32."""
+    kinds = ["uint8"] * len(values) + ["int32"] * (bias is not None)
+    for i, (value, kind) in enumerate(zip((*values, bias), kinds)):
         if not isinstance(value, Int8Tensor):
-            kind = f"a tensor of {value.dtype}" if hasattr(value, "dtype") else f"a {type(value).__name__}"
-            raise TypeError(f"input {i} must be an Int8 tensor, and it is {kind}; Int8Quantize makes one")
+            found = f"a tensor of {value.dtype}" if hasattr(value, "dtype") else f"a {type(value).__name__}"
+            raise TypeError(f"input {i} must be an Int8 tensor, and it is {found}; Int8Quantize makes one")
+        if value.data.dtype != kind:
+            raise TypeError(f"input {i} must be an Int8 tensor of {kind}, and it holds {value.data.dtype}")
 
 
 def same_scale(X: Int8Tensor, scale: float, zero_point: int) -> None:

@@ -77,8 +77,8 @@ def _weights(W, bias):
 
 def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
     """The output of sums of products, whose scale is that of X times that of W."""
-    if bias.data.shape != (sums.shape[-1],) or bias.data.dtype != np.int32:
-        raise ValueError(f"the bias must be {sums.shape[-1]} int32 values, it is {list(bias.shape)} {bias.data.dtype}")
+    if bias.shape != (sums.shape[-1],):
+        raise ValueError(f"the bias must have {sums.shape[-1]} values, its shape is {list(bias.shape)}")
     if packed and relu:
         Y_scale, Y_zero_point = above_zero(Y_scale, Y_zero_point)
     scale = np.float32(X.scale) * np.float32(W.scale) / np.float32(Y_scale)
@@ -94,7 +94,7 @@ def _fc_op(name, relu):
         xp, X, W, b, Qparam=None, *, axis: int = 1, axis_w: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0
     ):  # fmt: skip
         W, b, packed = _weights(W, b)
-        need(X, W, b)
+        need(X, W, bias=b)
         rows, inner = math.prod(X.shape[:axis]), math.prod(X.shape[axis:])
         outputs, width = math.prod(W.shape[:axis_w]), math.prod(W.shape[axis_w:])
         if inner != width:
@@ -115,7 +115,7 @@ def _conv_op(name, relu):
         filter, bias, packed = _weights(filter, bias)
         if bias is None:
             raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
-        need(X, filter, bias)
+        need(X, filter, bias=bias)
         window, place = _window(X, args)
         channels, made = X.shape[3] // window.group, filter.shape[0]
         if filter.shape[1:] != (*place.kernel, channels) or made % window.group or X.shape[3] % window.group:
@@ -148,7 +148,7 @@ def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_
     """Y spreads each pixel of X (N, H, W, M) by the filter (M, KH, KW, C)."""
     if bias is None:
         raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
-    need(X, filter, bias)
+    need(X, filter, bias=bias)
     window, place, batch, made = prepare(X.shape, filter.shape, args)
     if not window.channels_last or window.group != 1:
         raise ValueError("Int8 images are (N, H, W, C), order NHWC, and there is one group")

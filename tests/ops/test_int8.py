@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
 
 
@@ -95,3 +96,13 @@ def test_a_batch_normalisation_and_a_product_are_those_of_the_real_numbers():
     s, b, m, v = parameters
     real = np.clip((x - m) / np.sqrt(v + 1e-5) * s + b, 0, 165 * 0.05)
     np.testing.assert_allclose(workspace.FetchInt8BlobRealVal("y"), real, atol=0.0163)
+
+
+@pytest.mark.parametrize(("dims", "kind"), [([2, 2], 6), ([-1], 6), ([1 << 40, 1 << 40], 6), ([1], 1)])
+def test_bytes_that_are_no_tensor_are_refused(dims, kind):
+    proto = caffe2_pb2.BlobProto(name="x", type="Int8TensorCPU")
+    proto.qtensor.MergeFrom(
+        caffe2_pb2.QTensorProto(dims=dims, data=[1], data_type=kind, precision=8, scale=1, bias=0, is_signed=False)
+    )
+    with pytest.raises(RuntimeError, match="blob 'x' of type 'Int8TensorCPU' cannot be read"):
+        workspace.C.deserialize_blob("x", proto.SerializeToString())
