@@ -1,0 +1,43 @@
+"""A table of injected faults: which rank dies or stops, when, and how the shards were started.
+
+    python benchmarks/faults.py        needs the extra mpi; about four minutes
+
+Each line: the outcome of the survivors, seconds until all have ended, their exit status.  The deadline is 4 s.
+"""
+
+import itertools
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "shards"))
+
+import launch
+
+DEADLINE_MS = "4000"
+
+
+def outcome(end):
+    lines = [line for line in end.output.splitlines() if "Error" in line]
+    return lines[-1].split("Error: ", 1)[-1][:90] if lines else end.output.strip().splitlines()[-1][:90] if end.output.strip() else ""
+
+
+def main():
+    print("| start | ranks | who | what | when | s | status | what a survivor says |\n|---|---|---|---|---|---|---|---|")
+    cases = itertools.product(("by hand", "mpiexec"), (2, 3), (0, 1), ("SIGKILL", "SIGSTOP"), ("before", "after", "amid"))
+    for how, size, who, what, when in cases:
+        options = {"who": str(who), "what": what, "when": when, "timeout_ms": DEADLINE_MS}
+        if how == "mpiexec":
+            ends = [launch.launched("fault", size, **options)]
+        else:
+            with tempfile.TemporaryDirectory() as store:
+                stopped = [who] if what == "SIGSTOP" else []
+                ends = launch.by_hand("fault", size, store, stopped=stopped, **options)
+                ends.pop(who)
+        seconds = max(end.seconds for end in ends)
+        status = ", ".join(str(end.status) for end in ends)
+        print(f"| {how} | {size} | {who} | {what} | {when} | {seconds:.1f} | {status} | {outcome(ends[0])} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
