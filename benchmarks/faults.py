@@ -19,12 +19,22 @@ DEADLINE_MS = "4000"
 
 def outcome(end):
     lines = [line for line in end.output.splitlines() if "Error" in line]
-    return lines[-1].split("Error: ", 1)[-1][:90] if lines else end.output.strip().splitlines()[-1][:90] if end.output.strip() else ""
+    return (
+        lines[-1].split("Error: ", 1)[-1][:90]
+        if lines
+        else end.output.strip().splitlines()[-1][:90]
+        if end.output.strip()
+        else ""
+    )
 
 
 def main():
-    print("| start | ranks | who | what | when | s | status | what a survivor says |\n|---|---|---|---|---|---|---|---|")
-    cases = itertools.product(("by hand", "mpiexec"), (2, 3), (0, 1), ("SIGKILL", "SIGSTOP"), ("before", "after", "amid"))
+    print(
+        "| start | ranks | who | what | when | s | status | what a survivor says |\n|---|---|---|---|---|---|---|---|"
+    )
+    cases = itertools.product(
+        ("by hand", "mpiexec"), (2, 3), (0, 1), ("SIGKILL", "SIGSTOP"), ("before", "after", "amid")
+    )
     for how, size, who, what, when in cases:
         options = {"who": str(who), "what": what, "when": when, "timeout_ms": DEADLINE_MS}
         if how == "mpiexec":
@@ -36,7 +46,9 @@ def main():
                 ends.pop(who)
         seconds = max(end.seconds for end in ends)
         status = ", ".join(str(end.status) for end in ends)
-        print(f"| {how} | {size} | {who} | {what} | {when} | {seconds:.1f} | {status} | {outcome(ends[0])} |", flush=True)
+        print(
+            f"| {how} | {size} | {who} | {what} | {when} | {seconds:.1f} | {status} | {outcome(ends[0])} |", flush=True
+        )
 
 
 if __name__ == "__main__":

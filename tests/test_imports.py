@@ -15,6 +15,7 @@ ALLOWED = {
     "ops": {"proto", "devices", "db", "distributed", "ops"},
     "engine": {"proto", "devices", "db", "distributed", "ops", "engine"},
 }
+FOR_TESTS = {ROOT / "distributed" / "store_ops_test_util.py"}  # what legacy tests import; nothing here does
 
 
 def imported(path):
@@ -34,6 +35,8 @@ def test_no_module_reaches_up():
     wrong = []
     for layer, allowed in ALLOWED.items():
         for path in (ROOT / layer).rglob("*.py"):
+            if path in FOR_TESTS:
+                continue
             wrong += [
                 f"{path.relative_to(ROOT)} imports {m}" for m in imported(path) if m in LAYERS and m not in allowed
             ]

@@ -18,6 +18,8 @@ DEFAULT_TIMEOUT = 30.0
 class StoreHandlerTimeoutError(RuntimeError):
     """A key that nobody has set in time."""
 
+    surfaces = True  # scripts catch this very type from operators
+
 
 def poll(step: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
     """Call `step` until it gives something else than None; StoreHandlerTimeoutError says `what` was waited for."""

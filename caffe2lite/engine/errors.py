@@ -86,6 +86,7 @@ def explain(error: BaseException, instance: Any, net: str = "") -> BaseException
     text = str(error) or type(error).__name__
     if isinstance(error, (IndexError, KeyError, AttributeError, AssertionError)):
         text = f"{type(error).__name__}: {text}"
-    made = OperatorError(f"{text}\n  enforce fail in {operator_line(instance.op, values)}{where}")
+    kind = type(error) if getattr(error, "surfaces", False) else OperatorError
+    made = kind(f"{text}\n  enforce fail in {operator_line(instance.op, values)}{where}")
     made.__cause__ = error
     return made

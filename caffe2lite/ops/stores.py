@@ -6,6 +6,8 @@ from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, FileStore, RedisStore
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import operator
 
+_TIMEOUT_MS = int(1000 * DEFAULT_TIMEOUT)
+
 
 class StoreHandler(Object):
     """A store in a blob."""
@@ -37,10 +39,12 @@ def StoreSet(ctx, handler, data, *, blob_name: str = ""):
 
 
 @operator("data", stateful=True, num_inputs=(1, 1))
-def StoreGet(ctx, handler, *, blob_name: str = ""):
-    """Take a blob from the store, waiting until somebody has put it there."""
+def StoreGet(ctx, handler, *, blob_name: str = "", timeout_ms: int = _TIMEOUT_MS):
+    """Take a blob from the store, waiting up to timeout_ms (caffe2lite's own argument) until somebody has put it there."""
     name = blob_name or ctx.op.output[0]
-    ctx.workspace.load(ctx.outputs[0], handler.store.get(name), ctx.device, f"{handler.store}, key {name!r}")
+    ctx.workspace.load(
+        ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}"
+    )
 
 
 @operator("value", stateful=True, num_inputs=(1, 1))
@@ -52,7 +56,7 @@ def StoreAdd(ctx, handler, *, blob_name: str, add_value: int = 1, out):
 
 
 @operator("", stateful=True, blocking=True, num_inputs=(1, 2))
-def StoreWait(ctx, handler, names=None, *, blob_names: list[str] = ()):
-    """Wait until all the blobs are in the store."""
+def StoreWait(ctx, handler, names=None, *, blob_names: list[str] = (), timeout_ms: int = _TIMEOUT_MS):
+    """Wait up to timeout_ms (caffe2lite's own argument) until all the blobs are in the store."""
     wanted = list(blob_names) if names is None else [n.decode() for n in names.reshape(-1)]
-    handler.store.wait(wanted, DEFAULT_TIMEOUT)
+    handler.store.wait(wanted, timeout_ms / 1000)
