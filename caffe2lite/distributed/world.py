@@ -54,7 +54,7 @@ def get(store: Store | None, rank: int, size: int, timeout: float = DEFAULT_TIME
     global _world
     with _lock:
         if _world is None:
-            _world = _launched() if launched() else _by_hand(store, rank, size, timeout)
+            _world = _launched(timeout) if launched() else _by_hand(store, rank, size, timeout)
         return _world
 
 
@@ -63,12 +63,12 @@ def current() -> World | None:
     return _world
 
 
-def _import_mpi(initialize: bool) -> Any:
+def _import_mpi() -> Any:
     try:
         import mpi4py
     except ImportError:
         raise WorldError("several shards need MPI: pip install 'caffe2lite[mpi]'") from None
-    mpi4py.rc.initialize = initialize
+    mpi4py.rc.initialize = False
     mpi4py.rc.finalize = False
     mpi4py.rc.threads = True
     mpi4py.rc.thread_level = "multiple"
@@ -77,8 +77,37 @@ def _import_mpi(initialize: bool) -> Any:
     return MPI
 
 
-def _launched() -> World:
-    MPI = _import_mpi(initialize=True)  # noqa: N806 - mpi4py's own name
+def _start(mpi: Any, timeout: float) -> tuple[Any, bool]:
+    """(MPI's library, whether it has started in time).
+
+    mpi4py's own Init would keep all other threads from running, and could not be given up.
+    """
+    library = ctypes.CDLL(mpi.__file__)  # finds what this module is linked with
+    if mpi.Is_initialized():
+        return library, True
+    provided = ctypes.c_int()
+    done: list[int] = []
+    starter = threading.Thread(
+        target=lambda: done.append(library.MPI_Init_thread(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(provided))),
+        daemon=True,
+    )
+    starter.start()
+    starter.join(timeout)
+    return library, done == [0]
+
+
+def _leave() -> None:
+    """End without MPI_Finalize, which would wait for the dead; a launcher then ends the others."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _launched(timeout: float) -> World:
+    MPI = _import_mpi()  # noqa: N806 - mpi4py's own name
+    if not _start(MPI, timeout)[1]:
+        atexit.register(_leave)
+        raise WorldError(f"MPI did not start within {timeout:g} s: a peer of this job does not answer")
     MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
     world = World(MPI, None)
     atexit.register(_end_launched, world)
@@ -95,10 +124,7 @@ def _launched() -> World:
 
 def _end_launched(world: World) -> None:
     if world.broken:
-        # MPI_Finalize would wait for the dead; the launcher ends the others when one leaves without it.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
+        _leave()
     if not world.mpi.Is_finalized():
         world.mpi.Finalize()
 
@@ -109,23 +135,15 @@ def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World
             f"{size} shards have no way to meet: start them by mpirun or srun, or give the rendezvous a kv_handler "
             f"(FileStoreHandlerCreate, RedisStoreHandlerCreate)"
         )
-    MPI = _import_mpi(initialize=False)  # noqa: N806
+    MPI = _import_mpi()  # noqa: N806
     session = handshake.meet(store, "caffe2lite", rank, size, timeout)
     manager = pmi.Manager(store, session, rank, timeout)
     manager.start()
     os.environ.update(manager.environment)
-    library = ctypes.CDLL("libmpi.so.12")  # loaded by mpi4py; its own Init would keep the thread above from answering
-    provided = ctypes.c_int()
-    done: list[int] = []
-    starter = threading.Thread(
-        target=lambda: done.append(library.MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(provided))),
-        daemon=True,
-    )
-    starter.start()
-    starter.join(timeout)
+    library, started = _start(MPI, timeout)
     for name in manager.environment:
         os.environ.pop(name, None)
-    if not done or done[0] or manager.error:
+    if not started or manager.error:
         atexit.register(manager.say_goodbye)
         raise WorldError(f"MPI did not start within {timeout:g} s: {manager.error or 'a peer does not answer'}")
     MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)

@@ -122,7 +122,8 @@ def test_a_peer_that_dies_or_stops_is_an_error(what, when, tmp_path):
     assert ends[0].seconds < DEADLINE_MS / 1000 + 15  # the start of two interpreters on a busy machine included
 
 
+@pytest.mark.parametrize("when", ["before", "amid"])
 @pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP"])
-def test_under_a_launcher_a_peer_ends_the_job(what):
-    end = launch.launched("fault", 2, who="1", what=what, when="amid", timeout_ms=str(DEADLINE_MS))
+def test_under_a_launcher_a_peer_ends_the_job(what, when):
+    end = launch.launched("fault", 2, who="1", what=what, when=when, timeout_ms=str(DEADLINE_MS))
     assert end.status != 0 and "all runs done" not in end.output
