@@ -33,7 +33,7 @@ def main():
         "| start | ranks | who | what | when | s | status | what a survivor says |\n|---|---|---|---|---|---|---|---|"
     )
     cases = itertools.product(
-        ("by hand", "mpiexec"), (2, 3), (0, 1), ("SIGKILL", "SIGSTOP"), ("before", "after", "amid")
+        sys.argv[1:] or ("by hand", "mpiexec"), (2, 3), (0, 1), ("SIGKILL", "SIGSTOP"), ("before", "after", "amid")
     )
     for how, size, who, what, when in cases:
         options = {"who": str(who), "what": what, "when": when, "timeout_ms": DEADLINE_MS}

@@ -25,6 +25,8 @@ _shapes = click.option(
 
 
 def _specs(inputs: Iterable[str]) -> dict[str, Any]:
+    import numpy as np
+
     from caffe2lite.ops.infer import Spec
 
     specs = {}
@@ -32,8 +34,9 @@ def _specs(inputs: Iterable[str]) -> dict[str, Any]:
         name, _, rest = text.partition(":")
         dims, _, dtype = rest.partition(":")
         try:
-            specs[name] = Spec(tuple(int(d) for d in dims.split("x") if d), dtype or "float32")
-        except ValueError:
+            np.dtype(dtype or "float32")
+            specs[name] = Spec(tuple(int(d) for d in dims.split("x")) if dims else (), dtype or "float32")
+        except (ValueError, TypeError):
             raise click.BadParameter(f"{text!r} is not BLOB:2x3 or BLOB:2x3:int32", param_hint="--input") from None
     return specs
 
@@ -48,7 +51,7 @@ def _read(path: str) -> Any:
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else 240)
+    return Console(width=None if sys.stdout.isatty() else 240, markup=False, highlight=False)
 
 
 @cli.command()
@@ -61,6 +64,8 @@ def inspect(paths: tuple[str, ...], against: str | None, inputs: tuple[str, ...]
     specs, results = _specs(inputs), []
     for path in paths:
         file = _read(path)
+        if against is not None and file.kind != "minidb":
+            raise click.UsageError(f"--against is for checkpoints, and {path} is a {file.kind}")
         facts = _facts(file, specs, against)
         results.append(facts)
         if not as_json:
@@ -80,7 +85,10 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None) -> dict[str, A
             raise click.ClickException(str(e)) from None
         facts["blobs"] = [b._asdict() for b in blobs]
         if against is not None:
-            net = _read(against).message
+            other = _read(against)
+            if other.kind != "net":
+                raise click.UsageError(f"--against takes a net, and {against} is a {other.kind}")
+            net = other.message
             wanted = list(net.external_input)
             held = {b.name for b in blobs}
             facts["missing"] = [n for n in wanted if n not in held]
@@ -114,6 +122,11 @@ def _net_facts(net: Any, specs: dict[str, Any]) -> dict[str, Any]:
     from caffe2lite import inspect as look
 
     summary = look.summarize(net, specs)
+    stray = [name for name in specs if name not in summary.blobs]
+    if stray:
+        raise click.UsageError(
+            f"--input {stray[0]}: net {net.name!r} has no such blob; it takes {', '.join(summary.inputs)}"
+        )
     sync = look.sync_of(net, specs)
     facts = summary._asdict()
     facts["blobs"] = {
@@ -135,7 +148,7 @@ def _net_facts(net: Any, specs: dict[str, Any]) -> dict[str, Any]:
 
 def _show(facts: dict[str, Any]) -> None:
     out = _console()
-    out.print(f"[bold]{facts['path']}[/bold]: {facts['kind']}")
+    out.print(f"{facts['path']}: {facts['kind']}", style="bold")
     for net in facts.get("nets", ()):
         _show_net(out, net)
     if "tensors" in facts:
@@ -154,7 +167,7 @@ def _show(facts: dict[str, Any]) -> None:
 
 
 def _show_net(out: Console, net: dict[str, Any]) -> None:
-    out.print(f"net [bold]{net['name']}[/bold] ({net['type']}): {net['operators']} operators", highlight=False)
+    out.print(f"net {net['name']} ({net['type']}): {net['operators']} operators", highlight=False)
     if net["words"]:
         out.print(net["words"], highlight=False)
         rows = [
@@ -173,7 +186,8 @@ def _show_net(out: Console, net: dict[str, Any]) -> None:
     out.print(f"outputs: {', '.join(net['outputs']) or 'none'}", highlight=False)
     known = [b for b in net["blobs"].values() if b["spec"]]
     if known:
-        out.print(f"shapes known of {len(known)} of {len(net['blobs'])} blobs", highlight=False)
+        rows = [(n, *(b["spec"] or ("not known", ""))) for n, b in net["blobs"].items()]
+        _table(out, ("blob", "shape", "type"), [(n, s, t) for n, s, t in rows])
     if net["flops"]:
         out.print(f"{net['flops']:,} FLOPs", highlight=False)
 
@@ -241,7 +255,7 @@ def diff(a: str, b: str, as_json: bool) -> None:
     else:
         for line in lines:
             click.echo(line)
-        click.echo(f"{len(lines)} differences" if lines else "no differences")
+        click.echo(f"{len(lines)} difference{'s' if len(lines) != 1 else ''}" if lines else "no differences")
     sys.exit(1 if lines else 0)
 
 

@@ -184,6 +184,32 @@ def test_differences_of_checkpoints(tmp_path):
     assert "- gone" in result.output and "+ new" in result.output and "same" not in result.output
 
 
+def test_names_are_shown_as_they_are(tmp_path):
+    net = core.Net("m[bold]x")
+    net.Relu("w[/b]", "[z]")
+    (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
+    said = run("inspect", tmp_path / "net").output
+    assert "w[/b]" in said and "[z]" in said and "m[bold]x" in said
+    assert "caffe2lite[" in run("doctor").output or all(f["found"] for f in json.loads(run("doctor", "--json").output))
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (["net", "--against", "net"], "--against is for checkpoints"),
+        (["checkpoint", "--against", "checkpoint"], "--against takes a net"),
+        (["net", "--input", "dta:2x3"], "no such blob"),
+        (["net", "--input", "x:2x3:flot"], "is not BLOB:2x3"),
+        (["net", "--input", "x:2y3"], "is not BLOB:2x3"),
+    ],
+)
+def test_options_that_do_not_fit(args, words, tmp_path):
+    (tmp_path / "net").write_bytes(small_net().SerializeToString())
+    checkpoint(tmp_path / "checkpoint", w=np.ones(2))
+    result = run("inspect", *(tmp_path / a if a in ("net", "checkpoint") else a for a in args))
+    assert result.exit_code == 2 and words in result.output
+
+
 def test_doctor_says_what_to_do():
     found = {f["what"]: f for f in json.loads(run("doctor", "--json").output)}
     assert found["import caffe2"]["found"] == "is caffe2lite"

@@ -125,7 +125,7 @@ def _is_net(net: Any) -> bool:
         check_names(net)
     except ValueError:
         return False
-    return all(op.type.isidentifier() for op in net.op) and not any(len(UnknownFieldSet(op)) for op in net.op)
+    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(len(UnknownFieldSet(op)) for op in net.op)
 
 
 def _is_minidb(path: str, size: int) -> bool:

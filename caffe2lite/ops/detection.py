@@ -240,11 +240,18 @@ def _of_image(scores, boxes, columns, box_columns, size, least, threshold, one, 
 
 
 def _limit(kept, most):
-    """The best `most` of all classes (0: all), those that are as good as the last of them included."""
-    if 0 < most < sum(len(i) for i, _, _ in kept):
-        cut = np.sort(np.concatenate([v[i] for i, v, _ in kept]))[::-1][most - 1]
-        return [([k for k in i if v[k] >= cut], v, m) for i, v, m in kept]
-    return kept
+    """The best `most` of all classes (0: all); among equals those of lower classes, and before them in their class."""
+    if not 0 < most < sum(len(i) for i, _, _ in kept):
+        return kept
+    every = np.concatenate([v[i] for i, v, _ in kept])
+    cut = np.sort(every)[::-1][most - 1]
+    ties = most - int((every > cut).sum())
+    chosen = []
+    for indices, scores, boxes in kept:
+        equal = [k for k in indices if scores[k] == cut][:ties]
+        ties -= len(equal)
+        chosen.append(([k for k in indices if scores[k] > cut or k in equal], scores, boxes))
+    return chosen
 
 
 # ---- feature pyramids --------------------------------------------------------------------------------------------------
