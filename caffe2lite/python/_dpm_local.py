@@ -50,7 +50,8 @@ def _AllReduce(devices, model, net, param, use_nccl=False, control_input=None):
         summands = [blobs[i] for i in which]
         with core.DeviceScope(core.DeviceOption(model._device_type, on[0])):
             for i, peer in enumerate(on[1:], 1):
-                if peers.size and not peers[on[0], peer]:
+                present = max(on[0], peer) < len(peers)  # a net may be made for more GPUs than there are here
+                if peers.size and not (present and peers[on[0], peer]):
                     summands[i] = net.Copy(summands[i], f"{prefix_of(model, on[0])}{param}_gpu{peer}_copy")
             net.Sum(summands, [summands[0]], name="dpm")
 

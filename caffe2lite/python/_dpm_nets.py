@@ -25,8 +25,24 @@ def num_shards(rendezvous):
     return 1 if rendezvous is None else rendezvous["num_shards"]
 
 
+def check_rendezvous(rendezvous):
+    """ValueError where the dict by which shards find each other lacks something, or cannot be."""
+    if rendezvous is None:
+        return
+    missing = [k for k in ("kv_handler", "num_shards", "shard_id", "engine") if k not in rendezvous]
+    if missing:
+        raise ValueError(f"the rendezvous lacks {', '.join(missing)}: see caffe2lite.distributed.rendezvous()")
+    if rendezvous["engine"] not in ("GLOO", "MPI", "NCCL"):
+        raise ValueError(f"the rendezvous names the engine {rendezvous['engine']!r}; there are GLOO, MPI and NCCL")
+    if not 0 <= rendezvous["shard_id"] < rendezvous["num_shards"]:
+        raise ValueError(
+            f"shard_id {rendezvous['shard_id']} is none of the {rendezvous['num_shards']} shards, which count from 0"
+        )
+
+
 def set_devices(model, devices, cpu_device, ideep, rendezvous, shared_model):
     """Notes on the model which devices of which kind it is for; returns them."""
+    check_rendezvous(rendezvous)
     if ideep:
         model._device_type, model._device_prefix = caffe2_pb2.IDEEP, "ideep"
     elif cpu_device:

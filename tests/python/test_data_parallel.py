@@ -259,3 +259,19 @@ def test_two_hosts_agree(tmp_path):
     assert [shard.returncode for shard in shards] == [0, 0], outputs
     first, second = (output.split()[-1] for output in outputs)
     assert first == second and len(first) == 3 * 4 * 8
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [({"engine": None}, "lacks engine"), ({"engine": "GLO"}, "GLOO, MPI and NCCL"), ({"shard_id": 2}, "count from 0")],
+)
+def test_a_rendezvous_that_cannot_be(change, words):
+    rendezvous = {"kv_handler": None, "num_shards": 2, "shard_id": 0, "engine": "GLOO", **change}
+    with pytest.raises(ValueError, match=words):
+        dpm.Parallelize_CPU(
+            ModelHelper(name="m"),
+            input_builder_fun=lambda m: None,
+            forward_pass_builder_fun=lambda m, scale: [],
+            devices=[0],
+            rendezvous={k: v for k, v in rendezvous.items() if k != "engine" or v is not None},
+        )
