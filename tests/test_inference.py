@@ -98,3 +98,17 @@ def test_what_is_inferred_is_what_genuine_made(kind):
             if list(spec.shape) != list(made.tensor.dims) or kind_of not in (None, made.tensor.data_type):
                 wrong.append(f"{name} {blob}: {spec}, made {list(made.tensor.dims)} type {made.tensor.data_type}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("args, expected", [({}, [13, 2]), ({"padding_width": 2, "end_padding_width": 0}, [13, 2])])
+def test_padding_of_each_range(args, expected):
+    workspace.FeedBlob("rows", np.zeros((9, 2), "f"))
+    workspace.FeedBlob("lengths", np.array([4, 5], "i"))
+    assert infer(op("AddPadding", ["rows", "lengths"], ["y", "z"], **args))["y"] == expected
+
+
+def test_gather_of_no_entries():
+    workspace.FeedBlob("rows", np.zeros((0, 3), "f"))
+    workspace.FeedBlob("indices", np.array([5], "i"))
+    workspace.RunOperatorOnce(op("Gather", ["rows", "indices"], ["y"]))
+    assert workspace.FetchBlob("y").shape == (0, 3)

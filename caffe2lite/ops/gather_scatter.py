@@ -103,6 +103,8 @@ def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     if not X.ndim:
         raise ValueError("a scalar has no entries")
     at = _axis(axis, X.ndim)
+    if not X.shape[at]:  # of no entries Caffe2 gathers none, whatever the indices are
+        return out(X.shape, X.dtype)
     return _gather(xp, X, indices, at, match_outer, at == 0, out)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from caffe2lite.ops.gradient import single
-from caffe2lite.ops.infer import like
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
 
 _INT = "int32 int64"
@@ -272,7 +272,19 @@ def _padding_gradient(g):
 _PADDABLE = "float32 float64 int32 int64 bool"
 
 
-@operator("data_out lengths_out?", types={"data": _PADDABLE, "lengths": "int32"}, gradient=_padding_gradient)
+def _infer_padding(args, inputs):
+    """Each range, one where there are no lengths, grows by both paddings."""
+    before, after = _widths(args["padding_width"], args["end_padding_width"])
+    data, ranges = inputs[0], inputs[1].shape[0] if len(inputs) > 1 else 1
+    return [Spec((data.shape[0] + ranges * (before + after), *data.shape[1:]), data.dtype), Spec((ranges,), "int32")]
+
+
+@operator(
+    "data_out lengths_out?",
+    types={"data": _PADDABLE, "lengths": "int32"},
+    infer=_infer_padding,
+    gradient=_padding_gradient,
+)
 def AddPadding(
     xp, data, lengths=None, start_padding=None, end_padding=None, *, padding_width: int = 1,
     end_padding_width: int = -1, out,
