@@ -73,7 +73,7 @@ def stored(path: str, db_type: str = "minidb") -> list[Stored]:
     sums: dict[str, _Sum] = {}
     others: list[Stored] = []
     for key, content in records(path, db_type):
-        name = key.decode("utf-8", "replace").rsplit("#%", 1)[0]
+        name = _blob_of(key)
         try:
             piece = Piece(content)
         except RuntimeError:
@@ -99,7 +99,7 @@ def tensors(path: str, db_type: str = "minidb") -> dict[str, np.ndarray]:
     """All tensors of a database, put together from their pieces."""
     found: dict[str, np.ndarray] = {}
     for key, content in records(path, db_type):
-        name = key.decode("utf-8", "replace").rsplit("#%", 1)[0]
+        name = _blob_of(key)
         try:
             piece: Any = Piece(content)
         except RuntimeError:
@@ -110,6 +110,11 @@ def tensors(path: str, db_type: str = "minidb") -> dict[str, np.ndarray]:
             found[name] = np.zeros(piece.count, piece.array.dtype).reshape(piece.dims)
         found[name].reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
     return found
+
+
+def _blob_of(key: bytes) -> str:
+    """The blob that a record is a piece of: their keys are NAME#%0, NAME#%1, …"""
+    return key.decode("utf-8", "replace").rsplit("#%", 1)[0]
 
 
 def _kind(array: np.ndarray) -> str:

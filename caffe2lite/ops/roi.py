@@ -34,11 +34,20 @@ def _image(roi, size, batch):
     return image, roi[1:]
 
 
+def _shape(X, rois, order, *pooled):
+    """The shape of what is pooled from each of `rois` boxes of features of the shape X."""
+    return (rois, *pooled, X[3]) if order == "NHWC" else (rois, X[1], *pooled)
+
+
 def _infer(args, inputs):
     X, rois = inputs[0].shape, inputs[1].shape
-    nhwc = args.get("order") == "NHWC"
-    size = (args["pooled_h"], args["pooled_w"])
-    return [Spec((rois[0], *size, X[3]) if nhwc else (rois[0], X[1], *size))]
+    return [Spec(_shape(X, rois[0], args.get("order"), args["pooled_h"], args["pooled_w"]))]
+
+
+def _planes(X, RoIs, order, pooled_h, pooled_w, out):
+    """(X with its channels first, the output, the output with its channels first)."""
+    Y = out(_shape(X.shape, len(RoIs), order, pooled_h, pooled_w), X.dtype)
+    return (X.transpose(0, 3, 1, 2), Y, Y.transpose(0, 3, 1, 2)) if order == "NHWC" else (X, Y, Y)
 
 
 # ---- RoIAlign: both directions apart, Y = rows X columns' ------------------------------------------------------------
@@ -87,14 +96,7 @@ def RoIAlign(
 ):  # fmt: skip
     """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi (He et al., Mask R-CNN, 2017)."""
     _check(X, RoIs, (4, 5), order)
-    x = X if order == "NCHW" else X.transpose(0, 3, 1, 2)
-    Y = out(
-        _infer({"order": order, "pooled_h": pooled_h, "pooled_w": pooled_w}, [Spec(X.shape), Spec(RoIs.shape)])[
-            0
-        ].shape,
-        X.dtype,
-    )
-    y = Y if order == "NCHW" else Y.transpose(0, 3, 1, 2)
+    x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
     for r, roi in enumerate(_on_host(RoIs)):
         image, box = _image(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
@@ -174,14 +176,7 @@ def RoIAlignRotated(
 ):  # fmt: skip
     """RoIAlign for rois (image, x, y, w, h, degrees) (Ma et al., Rotation Region Proposals, 2018)."""
     _check(X, RoIs, (5, 6), order)
-    x = X if order == "NCHW" else X.transpose(0, 3, 1, 2)
-    Y = out(
-        _infer({"order": order, "pooled_h": pooled_h, "pooled_w": pooled_w}, [Spec(X.shape), Spec(RoIs.shape)])[
-            0
-        ].shape,
-        X.dtype,
-    )
-    y = Y if order == "NCHW" else Y.transpose(0, 3, 1, 2)
+    x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
     for r, roi in enumerate(_on_host(RoIs)):
         image, box = _image(roi, 5, x.shape[0])
         pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)

@@ -15,16 +15,18 @@ log = logging.getLogger(__name__)
 FP16_ENGINES = ["SIMD_Q_FP16", "SIMD_Q_STOC_FP16", "SIMD_Q_STOC_MKL_FP16"]
 
 
+def _keep(optimizer, options, names):
+    """The named options become attributes of the optimizer, None where they are not given; without options nothing does."""
+    for name in names.split() if options else ():
+        setattr(optimizer, name, options.get(name))
+
+
 class _Ema:
     """The option `ema_options`: an exponential moving average of the parameter, which may replace it."""
 
     def _process_ema_options(self, ema_options):
         self.ema_enabled = bool(ema_options)
-        if self.ema_enabled:
-            self.ema_start = ema_options.get("ema_start", None)
-            self.ema_end = ema_options.get("ema_end", None)
-            self.ema_step = ema_options.get("ema_step", None)
-            self.ema_alpha = ema_options.get("ema_alpha", None)
+        _keep(self, ema_options, "ema_start ema_end ema_step ema_alpha")
 
     def _ema_blob(self, param_init_net, param):
         if self.ema_enabled:
@@ -77,22 +79,16 @@ class AdagradOptimizer(_Ema, Optimizer):
 
     def _process_swa_options(self, swa_options):
         self.swa_enabled = bool(swa_options)
-        if self.swa_enabled:
-            self.swa_avg_start_it = swa_options.get("swa_avg_start_it", None)
-            self.swa_avg_end_it = swa_options.get("swa_avg_end_it", None)
-            self.swa_feedback_start_it = swa_options.get("swa_feedback_start_it", None)
-            self.swa_feedback_step = swa_options.get("swa_feedback_step", None)
-            self.swa_feedback_end_it = swa_options.get("swa_feedback_end_it", None)
+        _keep(self, swa_options, "swa_avg_start_it swa_avg_end_it")
+        _keep(self, swa_options, "swa_feedback_start_it swa_feedback_step swa_feedback_end_it")
 
     def _process_pruning_options(self, pruning_options):
         options = {} if pruning_options is None else pruning_options
         assert isinstance(options, dict), (
             f"pruning_options can only be provided as a dictionary, currently: {pruning_options}"
         )
-        self.mask_tensor = options.get("mask_tensor")
-        self.mask_db_path = options.get("mask_db_path")
-        self.mask_db_type = options.get("mask_db_type")
-        self.mask_blob_name = options.get("mask_blob_name")
+        for name in ("mask_tensor", "mask_db_path", "mask_db_type", "mask_blob_name"):
+            setattr(self, name, options.get(name))
         self.prune_delays = options.get("prune_delays", [])
         self.prune_ratios = options.get("prune_ratios", [])
         self.prune_block_size = options.get("prune_block_size", 1)

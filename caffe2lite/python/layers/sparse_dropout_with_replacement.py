@@ -12,11 +12,13 @@ class SparseDropoutWithReplacement(ModelLayer):
     What is dropped becomes `replacement_value`.
     """
 
+    _operator = "SparseDropoutWithReplacement"
+
     def __init__(self, model, input_record, dropout_prob_train, dropout_prob_eval, dropout_prob_predict,
                  replacement_value, name="sparse_dropout", **kwargs):  # fmt: skip
         super().__init__(model, name, input_record, **kwargs)
         if not schema.equal_schemas(input_record, IdList):
-            raise AssertionError(f"SparseDropoutWithReplacement takes an id list, got {input_record!r}")
+            raise AssertionError(f"{self._operator} takes an id list, got {input_record!r}")
         self.dropout_prob_train = float(dropout_prob_train)
         self.dropout_prob_eval = float(dropout_prob_eval)
         self.dropout_prob_predict = float(dropout_prob_predict)
@@ -27,7 +29,7 @@ class SparseDropoutWithReplacement(ModelLayer):
         self.output_schema = schema.NewRecord(model.net, IdList)
 
     def _add_ops(self, net, ratio):
-        net.SparseDropoutWithReplacement(
+        getattr(net, self._operator)(
             [self.input_record.items(), self.input_record.lengths()],
             [self.output_schema.items(), self.output_schema.lengths()],
             ratio=ratio,

@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from caffe2lite.python import schema
-from caffe2lite.python.layers.layers import IdList, ModelLayer
+from caffe2lite.python.layers.sparse_dropout_with_replacement import SparseDropoutWithReplacement
 
 
-class SparseItemwiseDropoutWithReplacement(ModelLayer):
+class SparseItemwiseDropoutWithReplacement(SparseDropoutWithReplacement):
     """An id list of which ids are dropped, with one probability each for training, evaluation, prediction.
 
     What is dropped becomes `replacement_value`.
     """
 
+    _operator = "SparseItemwiseDropoutWithReplacement"
+
     def __init__(self, model, input_record, dropout_prob_train, dropout_prob_eval, dropout_prob_predict,
                  replacement_value, name="sparse_itemwise_dropout", **kwargs):  # fmt: skip
-        super().__init__(model, name, input_record, **kwargs)
-        if not schema.equal_schemas(input_record, IdList):
-            raise AssertionError(f"SparseItemwiseDropoutWithReplacement takes an id list, got {input_record!r}")
-        self.dropout_prob_train = float(dropout_prob_train)
-        self.dropout_prob_eval = float(dropout_prob_eval)
-        self.dropout_prob_predict = float(dropout_prob_predict)
-        self.replacement_value = int(replacement_value)
-        for probability in (self.dropout_prob_train, self.dropout_prob_eval, self.dropout_prob_predict):
-            if not 0 <= probability <= 1:
-                raise AssertionError(f"Expected 0 <= dropout probability <= 1, got {probability}")
-        self.output_schema = schema.NewRecord(model.net, IdList)
-
-    def _add_ops(self, net, ratio):
-        net.SparseItemwiseDropoutWithReplacement(
-            [self.input_record.items(), self.input_record.lengths()],
-            [self.output_schema.items(), self.output_schema.lengths()],
-            ratio=ratio,
-            replacement_value=self.replacement_value,
-        )
-
-    def add_train_ops(self, net):
-        self._add_ops(net, self.dropout_prob_train)
-
-    def add_eval_ops(self, net):
-        self._add_ops(net, self.dropout_prob_eval)
-
-    def add_ops(self, net):
-        self._add_ops(net, self.dropout_prob_predict)
+        super().__init__(
+            model, input_record, dropout_prob_train, dropout_prob_eval, dropout_prob_predict, replacement_value,
+            name=name, **kwargs,
+        )  # fmt: skip
