@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ class Device:
     id: int
     name: str  # as in blob names: "cpu", "gpu_0"
     xp: Any  # the array module
+    in_host_memory = False  # whether its arrays are NumPy's
+    nccl: Any = None  # CuPy's module of that name, None where there is none
 
     def __repr__(self) -> str:
         return self.name
@@ -54,6 +57,26 @@ class Device:
     def to_host(self, array: Any) -> np.ndarray:
         """A NumPy array with the same values (the array itself on the CPU)."""
         raise NotImplementedError
+
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A host array that is quickly copied from and to here."""
+        return np.empty(shape, dtype)
+
+    def fetch(self, host: np.ndarray, array: Any) -> None:
+        """Copy an array from here into a host array."""
+        np.copyto(host, self.to_host(array))
+
+    def pointer(self, array: Any) -> int:
+        """The address of a contiguous array, as NCCL wants it."""
+        raise NotImplementedError
+
+    def stream(self) -> int:
+        """The handle of the stream on which work here is put."""
+        return 0
+
+    def mark(self) -> Callable[[], bool]:
+        """A question: is all work that is on the stream now done?"""
+        return lambda: True
 
     def random(self, seed: int | None) -> Any:
         """A random generator (the interface of numpy.random.Generator) whose arrays are here."""

@@ -29,6 +29,7 @@ class Host(Device):
     id = 0
     name = "cpu"
     xp = np
+    in_host_memory = True
 
     def empty(self, count: int, dtype: Any) -> np.ndarray:
         if count > _LARGE:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,6 +66,32 @@ class Cuda(Device):
         with self._device:
             return self.xp.asnumpy(array)
 
+    @property
+    def nccl(self) -> Any:  # type: ignore[override]
+        return _nccl()
+
+    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        count = int(np.prod(shape, dtype=np.int64))
+        memory = self.xp.cuda.alloc_pinned_memory(max(1, count * np.dtype(dtype).itemsize))
+        return np.frombuffer(memory, dtype, count).reshape(shape)
+
+    def fetch(self, host: np.ndarray, array: Any) -> None:
+        with self._device:
+            array.get(out=host)
+
+    def pointer(self, array: Any) -> int:
+        return array.data.ptr
+
+    def stream(self) -> int:
+        with self._device:
+            return self.xp.cuda.get_current_stream().ptr
+
+    def mark(self) -> Callable[[], bool]:
+        with self._device:
+            event = self.xp.cuda.Event(disable_timing=True)
+            event.record(self.xp.cuda.get_current_stream())
+        return lambda: event.done
+
     def random(self, seed: int | None) -> Any:
         with self._device:
             return self.xp.random.default_rng(seed)
@@ -72,6 +101,20 @@ class Cuda(Device):
 
     def synchronize(self) -> None:
         self._device.synchronize()
+
+
+@functools.cache
+def _nccl() -> Any:
+    """CuPy's module, None where NCCL's library is missing."""
+    # Connections are then made when a communicator is, and no later call blocks the host for a dead peer.
+    os.environ.setdefault("NCCL_RUNTIME_CONNECT", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy's own advice on how to install it
+        try:
+            from cupy.cuda import nccl
+        except ImportError:
+            return None
+    return nccl if nccl.available else None
 
 
 @functools.cache

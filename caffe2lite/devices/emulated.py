@@ -55,6 +55,7 @@ class EmulatedArray:
     itemsize = property(lambda self: self._a.itemsize)
     nbytes = property(lambda self: self._a.nbytes)
     flags = property(lambda self: self._a.flags)
+    __cuda_array_interface__ = property(lambda self: self._a.__array_interface__)  # CUDA-aware MPI takes it by this
     T = property(lambda self: EmulatedArray(self._a.T, self.device, self))
 
     def get(self) -> np.ndarray:
@@ -334,6 +335,11 @@ class Gpu(Device):
 
     def to_host(self, array: EmulatedArray) -> np.ndarray:
         return array._a
+
+    def pointer(self, array: EmulatedArray) -> int:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"an array on {self.name} is not contiguous")
+        return array._a.ctypes.data
 
     def random(self, seed: int | None) -> _Random:
         return _Random(self, seed)

@@ -4,7 +4,10 @@ stores.py       key-value stores in which processes find each other: a shared fo
 handshake.py    agreeing on a fresh run over a store that may hold keys of dead ones
 pmi.py          MPICH's questions at start-up answered from a store, so that no mpirun is needed
 world.py        MPI_COMM_WORLD, however it was started, and its end
-collective.py   common worlds: broadcast, sum, gather and the rest, each with a deadline
+collective.py   what a common world is: broadcast, sum, gather and the rest
+mpi.py          common worlds of MPI processes, each call with a deadline
+links.py        how blobs on GPUs take part: MPI, directly or through pinned memory, or NCCL
+nccl.py         what NCCL wants to be told, and NCCL among the GPUs of one process
 launch.py       `rendezvous()`: what Parallelize wants to know, from the environment of a launcher
 """
 

@@ -1,31 +1,18 @@
 """Common worlds: collectives between shards, each with a deadline.
 
 A common world is known by its name, so that shards may create several in any order.  Its ranks are shard ids.
-Buffers are host arrays; who calls brings data of a GPU to the host and back.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import threading
-import time
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from caffe2lite.distributed import world as worlds
-from caffe2lite.distributed.stores import Store
 from caffe2lite.distributed.world import WorldError
-
-_SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective; a straggler is worth a sleep
-_NAP_SECONDS = 0.0005
 
 
 class CommonWorld:
-    """What the operators use.  `timeout` is in seconds."""
+    """What the operators use, and what a size of 1 needs.  `timeout` is in seconds; arrays are contiguous."""
 
     type_name = "std::shared_ptr<gloo::Context>"
 
@@ -33,32 +20,39 @@ class CommonWorld:
         self.name, self.rank, self.size, self.timeout = name, rank, size, timeout
         self.closed = False
 
-    def broadcast(self, array: np.ndarray, root: int) -> None:
+    def broadcast(self, array: Any, root: int) -> None:
         """Rank `root`'s values come to all ranks, in place."""
 
-    def allreduce(self, array: np.ndarray) -> None:
+    def allreduce(self, array: Any) -> None:
         """The sum over all ranks comes to all ranks, in place."""
 
-    def reduce(self, array: np.ndarray, root: int) -> None:
+    def reduce(self, array: Any, root: int) -> None:
         """The sum over all ranks comes to rank `root`, in place."""
 
-    def allgather(self, array: np.ndarray, result: np.ndarray) -> None:
+    def allgather(self, array: Any, result: Any) -> None:
         """`result` gets the arrays of all ranks, one after the other."""
         result.reshape(-1)[...] = array.reshape(-1)
+
+    def reduce_scatter(self, array: Any) -> None:
+        """Rank r's array begins with part r of the sum; what comes after it is undefined."""
 
     def barrier(self) -> None:
         """Wait until all ranks are here."""
 
-    def send(self, array: np.ndarray, to: int, tag: int) -> None:
+    def send(self, array: Any, to: int, tag: int) -> None:
         """Send to one rank."""
         raise WorldError(f"common world {self.name!r} has one rank: there is nobody to send to")
 
-    def receive(self, array: np.ndarray, source: int, tag: int) -> tuple[int, int]:
+    def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
         """Receive from one rank (-1: any); (its rank, its tag)."""
         raise WorldError(f"common world {self.name!r} has one rank: there is nobody to receive from")
 
     def compare(self, plan: Sequence[str]) -> None:
         """WorldError on every rank where the ranks are about to do different things, a line each."""
+
+    def link(self, device: Any, nccl: bool) -> Any:
+        """What has the collectives' methods for arrays on a device; `nccl` asks for NCCL between GPUs."""
+        return self
 
     def clone(self, name: str) -> CommonWorld:
         """Another world of the same ranks."""
@@ -67,207 +61,3 @@ class CommonWorld:
     def close(self) -> None:
         """Nothing is sent any more."""
         self.closed = True
-
-
-class MPIWorld(CommonWorld):
-    """A common world of MPI processes."""
-
-    def __init__(
-        self, name: str, rank: int, size: int, timeout: float, world: worlds.World, ranks: Sequence[int]
-    ) -> None:
-        super().__init__(name, rank, size, timeout)
-        self.world = world
-        self.ranks = list(ranks)  # MPI ranks by shard id
-        self._alive()
-        group = world.comm.Get_group().Incl(self.ranks)
-        tag = zlib.crc32(name.encode()) & 0x3FFF
-        self.comm = self._bounded(lambda: world.comm.Create_group(group, tag), f"to create common world {name!r}")
-        self.comm.Set_errhandler(world.mpi.ERRORS_RETURN)
-        self._lock = threading.Lock()  # one collective at a time: their order is what matches them
-
-    def clone(self, name: str) -> CommonWorld:
-        return MPIWorld(name, self.rank, self.size, self.timeout, self.world, self.ranks)
-
-    # ---- waiting ---------------------------------------------------------------------------------------------
-
-    def _alive(self) -> None:
-        if self.world.broken:
-            raise WorldError(
-                f"common world {self.name!r}: no collective is possible any more, since {self.world.broken}"
-            )
-        if self.closed:
-            raise WorldError(f"common world {self.name!r} was destroyed")
-
-    def _bounded(self, call: Callable[[], Any], what: str) -> Any:
-        """The result of a blocking call, on a thread that is left alone when time is up."""
-        done: list[Any] = []
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                done.append(call())
-            except BaseException as e:  # carried to the caller's thread
-                errors.append(e)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        thread.join(self.timeout)
-        if errors:
-            raise WorldError(f"{what}: {errors[0]}") from errors[0]
-        if not done:
-            raise self._dead(f"the other ranks of {self.size} did not answer within {self.timeout:g} s {what}")
-        return done[0]
-
-    def _dead(self, why: str) -> WorldError:
-        self.world.declare_dead(why)
-        return WorldError(
-            f"rank {self.rank} of common world {self.name!r}: {why}. A peer has died, was stopped, or is late by more "
-            f"than the timeout; restart the job from its last checkpoint"
-        )
-
-    def _wait(self, request: Any, what: str, *buffers: Any) -> Any:
-        """Wait for a request; its buffers stay alive if it never ends, for MPI may still write to them."""
-        status = self.world.mpi.Status()
-        begin = time.monotonic()
-        try:
-            while not request.Test(status):
-                waited = time.monotonic() - begin
-                if waited > self.timeout:
-                    self.world.kept.append((request, buffers))
-                    raise self._dead(f"{what} did not complete within {self.timeout:g} s")
-                if waited < _SPIN_SECONDS:
-                    os.sched_yield()
-                else:
-                    time.sleep(_NAP_SECONDS)
-        except self.world.mpi.Exception as e:
-            raise self._dead(f"{what} failed: {e}") from e
-        return status
-
-    # ---- collectives -----------------------------------------------------------------------------------------
-
-    def broadcast(self, array: np.ndarray, root: int) -> None:
-        with self._lock:
-            self._alive()
-            buffer = _bytes(array)
-            self._wait(self.comm.Ibcast(buffer, root), f"a broadcast of {array.nbytes:,} bytes", buffer)
-
-    def allreduce(self, array: np.ndarray) -> None:
-        with self._lock:
-            self._alive()
-            work = _summable(array)
-            self._wait(self.comm.Iallreduce(self.world.mpi.IN_PLACE, work), f"a sum of {array.nbytes:,} bytes", work)
-            if work is not array:
-                array[...] = work
-
-    def reduce(self, array: np.ndarray, root: int) -> None:
-        with self._lock:
-            self._alive()
-            work = _summable(array)
-            if self.rank == root:
-                request = self.comm.Ireduce(self.world.mpi.IN_PLACE, work, root=root)
-            else:
-                request = self.comm.Ireduce(work, None, root=root)
-            self._wait(request, f"a sum of {array.nbytes:,} bytes", work)
-            if work is not array and self.rank == root:
-                array[...] = work
-
-    def allgather(self, array: np.ndarray, result: np.ndarray) -> None:
-        with self._lock:
-            self._alive()
-            mine, all_of = _bytes(array), _bytes(result)
-            self._wait(self.comm.Iallgather(mine, all_of), f"a gathering of {array.nbytes:,} bytes", mine, all_of)
-
-    def barrier(self) -> None:
-        with self._lock:
-            self._alive()
-            self._wait(self.comm.Ibarrier(), "a barrier")
-
-    def send(self, array: np.ndarray, to: int, tag: int) -> None:
-        self._alive()
-        buffer = _bytes(array)
-        self._wait(self.comm.Isend(buffer, to, tag), f"sending {array.nbytes:,} bytes to rank {to}", buffer)
-
-    def receive(self, array: np.ndarray, source: int, tag: int) -> tuple[int, int]:
-        self._alive()
-        mpi = self.world.mpi
-        buffer = _bytes(array)
-        request = self.comm.Irecv(buffer, mpi.ANY_SOURCE if source < 0 else source, mpi.ANY_TAG if tag < 0 else tag)
-        status = self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
-        return status.Get_source(), status.Get_tag()
-
-    def compare(self, plan: Sequence[str]) -> None:
-        content = "\n".join(plan).encode()
-        mine = np.frombuffer(hashlib.sha256(content).digest() + len(content).to_bytes(8, "little"), np.uint8)
-        cards = np.empty((self.size, mine.size), np.uint8)
-        with self._lock:
-            self._alive()
-            what = f"comparing the next collectives ({plan[0]}, …) with those of the other ranks"
-            self._wait(self.comm.Iallgather(mine, cards), what, mine, cards)
-            if (cards == mine).all():
-                return
-            sizes = cards[:, -8:].copy().view("<u8")[:, 0]  # the ranks differ: now each tells all
-            padded = np.zeros(int(sizes.max()), np.uint8)
-            padded[: len(content)] = np.frombuffer(content, np.uint8)
-            texts = np.empty((self.size, padded.size), np.uint8)
-            self._wait(self.comm.Iallgather(padded, texts), "comparing the next collectives", padded, texts)
-        plans = [bytes(t[: int(n)]).decode(errors="replace").split("\n") for t, n in zip(texts, sizes)]
-        raise WorldError(f"common world {self.name!r}: the ranks do not agree on the next collectives\n{_table(plans)}")
-
-    def close(self) -> None:
-        super().close()
-
-
-def _table(plans: Sequence[Sequence[str]]) -> str:
-    """What each rank has where the plans first differ."""
-    at = next(i for i in range(max(map(len, plans))) if len({p[i] if i < len(p) else "" for p in plans}) > 1)
-    lines = [f"    rank {r}: {p[at] if at < len(p) else 'nothing more'}" for r, p in enumerate(plans)]
-    if max(map(len, plans)) > 1:
-        lines = [f"{line} (number {at + 1} of {len(p)})" for line, p in zip(lines, plans)]
-    return "\n".join(lines)
-
-
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return array.reshape(-1).view(np.uint8)
-
-
-def _summable(array: np.ndarray) -> np.ndarray:
-    """The array itself, or one of a type that MPI can add."""
-    if array.dtype == np.float16:
-        return array.astype(np.float32)
-    if array.dtype == np.bool_ or array.dtype == object:
-        raise ValueError(f"{array.dtype} cannot be summed over shards")
-    return array
-
-
-def create(name: str, rank: int, size: int, store: Store | None, timeout: float) -> CommonWorld:
-    """The common world of that name; WorldError where the shards cannot meet, or disagree about their number."""
-    if not 0 <= rank < size:
-        raise WorldError(f"common world {name!r}: rank {rank} is not within its size {size}")
-    if size == 1:
-        return CommonWorld(name, rank, size, timeout)
-    world = worlds.get(store, rank, size, timeout)
-    have = world.comm.Get_size()
-    if size != have:
-        raise WorldError(
-            f"common world {name!r} has {size} shards (num_shards), and {have} processes were started: give both the same"
-        )
-    return MPIWorld(name, rank, size, timeout, world, _by_shard(world, rank, size, timeout))
-
-
-_shards: list[int] = []
-_shards_lock = threading.Lock()
-
-
-def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list[int]:
-    """The MPI ranks by shard id; all ranks tell theirs once."""
-    with _shards_lock:
-        if not _shards:
-            first = MPIWorld("shard ids", world.comm.Get_rank(), size, timeout, world, range(size))
-            told = np.empty(size, np.int64)
-            first.allgather(np.array([rank]), told)
-            if sorted(told) != list(range(size)):
-                raise WorldError(
-                    f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}"
-                )
-            _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))
-        return _shards

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 from caffe2lite.distributed import handshake, pmi
@@ -19,6 +21,9 @@ from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, Store
 
 _LAUNCHER_VARIABLES = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 _FINALIZE_SECONDS = 5.0
+_ROLL_CALL_SECONDS = 0.6  # within the second that an error may come after its deadline
+_ROLL_CALL_TAG = 0x7FFE  # on MPI_COMM_WORLD, which nothing else uses
+_PLIGHT_BYTES = 240
 
 
 class WorldError(RuntimeError):
@@ -38,6 +43,33 @@ class World:
     def declare_dead(self, why: str) -> None:
         """No collective may be started any more, and the process must not wait for MPI when it ends."""
         self.broken = self.broken or why
+
+    def roll_call(self, plight: str) -> dict[int, str]:
+        """What other MPI ranks say that they wait for; those that are well or dead say nothing."""
+        me, size = self.comm.Get_rank(), self.comm.Get_size()
+        said = plight.encode()[:_PLIGHT_BYTES].ljust(_PLIGHT_BYTES)
+        self.kept.append([said, *(self.comm.Isend(said, r, _ROLL_CALL_TAG) for r in range(size) if r != me)])
+        heard: dict[int, str] = {}
+        status = self.mpi.Status()
+        end = time.monotonic() + _ROLL_CALL_SECONDS
+        while len(heard) < size - 1 and time.monotonic() < end:
+            if self.comm.Iprobe(self.mpi.ANY_SOURCE, _ROLL_CALL_TAG, status):
+                answer = bytearray(_PLIGHT_BYTES)
+                self.comm.Recv(answer, status.Get_source(), _ROLL_CALL_TAG)
+                heard[status.Get_source()] = answer.decode(errors="replace").rstrip()
+            else:
+                time.sleep(0.005)
+        return heard
+
+    @functools.cached_property
+    def takes_gpu_memory(self) -> bool:
+        """Whether the MPI library can be given pointers to CUDA memory."""
+        for library in (self.mpi.__file__, None):
+            try:
+                return bool(ctypes.CDLL(library).MPIX_Query_cuda_support())  # Open MPI, MPICH
+            except (AttributeError, OSError):
+                pass
+        return os.environ.get("MPICH_GPU_SUPPORT_ENABLED") == "1"  # Cray
 
 
 _world: World | None = None

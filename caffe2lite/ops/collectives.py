@@ -1,4 +1,4 @@
-"""Collectives between shards.  engine= GLOO, MPI and NCCL all name these operators.
+"""Collectives between shards.  engine= GLOO, MPI and NCCL all name these operators; NCCL is meant between GPUs only.
 
 Several blobs in one operator are the blobs of this shard's devices: the first one takes part for all of them, and
 they get the same result.  All are written in place.
@@ -6,9 +6,12 @@ they get the same result.  All are written in place.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from caffe2lite.distributed import collective
+from caffe2lite.devices import HOST
+from caffe2lite.distributed import collective, mpi
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
@@ -38,7 +41,7 @@ def CreateCommonWorld(
         started = world.get(None, 0, 2, timeout_ms / 1000)
         size, rank = started.comm.Get_size(), started.comm.Get_rank()
     store = None if kv_handler is None else kv_handler.store
-    return CommonWorldBlob(collective.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000))
+    return CommonWorldBlob(mpi.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000))
 
 
 @operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
@@ -87,38 +90,47 @@ def _described(op) -> str:
     return f"{op.type} {op.input[1].rsplit('/', 1)[-1]}" if len(op.input) > 1 else op.type
 
 
-def _on_host(ctx, i: int) -> tuple[np.ndarray, object]:
-    """(host array, the blob's device) of input i; on a real GPU the array is a copy."""
+def _tensor(ctx, i: int) -> Any:
+    """The array of input i, which takes part."""
     blob = ctx.inputs[i]
     if not blob.is_tensor:
         raise ValueError(f"blob {ctx.op.input[i]!r} must hold a tensor before it takes part")
     if blob.value.dtype == object:
         raise ValueError(f"blob {ctx.op.input[i]!r} holds strings, which cannot be sent")
-    return blob.device.to_host(blob.value), blob.device
+    return blob.value
 
 
-def _guarded(ctx, action) -> None:
-    """Run a collective; where it fails, no blob keeps half of it."""
+def _link(ctx, world, gpu_direct: int = 0) -> Any:
+    """How the first blob's memory takes part in the world."""
+    device = ctx.inputs[1].device
+    return world.link(device, nccl=device is not HOST and (ctx.op.engine == "NCCL" or bool(gpu_direct)))
+
+
+def _guarded(ctx, action) -> Any:
+    """What a collective returns; where it fails, no blob keeps half of it."""
     try:
-        action()
+        return action()
     except Exception:
         for blob in ctx.outputs:
             blob.reset()
         raise
 
 
-def _share(ctx, host: np.ndarray, count: int) -> None:
-    """All blobs of this shard get the values."""
-    for i in range(1, count):
-        blob = ctx.inputs[i]
-        view = blob.value
-        if view.shape != host.shape or view.dtype != host.dtype:
-            raise ValueError(
-                f"blobs of one operator must be alike: {ctx.op.input[i]!r} is {view.dtype}{list(view.shape)}, "
-                f"{ctx.op.input[1]!r} is {host.dtype}{list(host.shape)}"
-            )
-        if blob.device.to_host(view) is not host:
-            blob.device.copy(view, host)
+def _alike(ctx, i: int, first: Any) -> Any:
+    """The array of input i, which must be as the first one."""
+    array = _tensor(ctx, i)
+    if array.shape != first.shape or array.dtype != first.dtype:
+        raise ValueError(
+            f"blobs of one operator must be alike: {ctx.op.input[i]!r} is {array.dtype}{list(array.shape)}, "
+            f"{ctx.op.input[1]!r} is {first.dtype}{list(first.shape)}"
+        )
+    return array
+
+
+def _share(ctx, first: Any) -> None:
+    """The other blobs of this shard get the first one's values."""
+    for i in range(2, len(ctx.inputs)):
+        ctx.inputs[i].device.copy(_alike(ctx, i, first), first)
 
 
 @operator(
@@ -135,10 +147,12 @@ def _share(ctx, host: np.ndarray, count: int) -> None:
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The first blob of shard `root` comes to all blobs of all shards."""
     world = _world(ctx)
-    host, _device = _on_host(ctx, 1)
-    _agree(ctx, world, host, root=root)
-    _guarded(ctx, lambda: world.broadcast(host, root))
-    _share(ctx, host, len(ctx.inputs))
+    first = _tensor(ctx, 1)
+    for i in range(2, len(ctx.inputs)):
+        _alike(ctx, i, first)
+    _agree(ctx, world, first, root=root)
+    _guarded(ctx, lambda: _link(ctx, world).broadcast(first, root))
+    _share(ctx, first)
 
 
 @operator(
@@ -157,21 +171,21 @@ def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, st
     world = _world(ctx)
     total = _local_sum(ctx)
     _agree(ctx, world, total)
-    _guarded(ctx, lambda: world.allreduce(total))
-    _share(ctx, total, len(ctx.inputs))
+    _guarded(ctx, lambda: _link(ctx, world, gpu_direct).allreduce(total))
+    _share(ctx, total)
 
 
-def _local_sum(ctx) -> np.ndarray:
-    """The sum of this shard's blobs, in the memory of the first one where that is the host's."""
-    total, _ = _on_host(ctx, 1)
+def _local_sum(ctx) -> Any:
+    """The sum of this shard's blobs, in the memory of the first one."""
+    total, home = _tensor(ctx, 1), ctx.inputs[1].device
     for i in range(2, len(ctx.inputs)):
-        other, _ = _on_host(ctx, i)
-        if other.shape != total.shape or other.dtype != total.dtype:
-            raise ValueError(
-                f"blobs of one operator must be alike: {ctx.op.input[i]!r} is {other.dtype}{list(other.shape)}, "
-                f"{ctx.op.input[1]!r} is {total.dtype}{list(total.shape)}"
-            )
-        np.add(total, other, out=total)
+        other = _alike(ctx, i, total)
+        with home.context():
+            if ctx.inputs[i].device is not home:
+                part = home.empty(other.size, other.dtype).reshape(other.shape)
+                home.copy(part, other)
+                other = part
+            home.xp.add(total, other, out=total)
     return total
 
 
@@ -179,13 +193,18 @@ def _local_sum(ctx) -> np.ndarray:
 def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
     """The sum over all shards comes to shard `root`; the others' outputs are their own values."""
     world = _world(ctx)
-    host, device = _on_host(ctx, 1)
-    _agree(ctx, world, host, root=root)
-    work = host.copy()
-    world.reduce(work, root)
-    Y = out(host.shape, host.dtype)
-    device.copy(Y, work)
+    array = _tensor(ctx, 1)
+    _agree(ctx, world, array, root=root)
+    Y = out(array.shape, array.dtype)
+    if Y is not array:
+        ctx.device.copy(Y, array)
+    _guarded(ctx, lambda: _output_link(ctx, world).reduce(Y, root))
     return Y
+
+
+def _output_link(ctx, world) -> Any:
+    """As `_link`, for arrays on the operator's own device."""
+    return world.link(ctx.device, nccl=ctx.device is not HOST and ctx.op.engine == "NCCL")
 
 
 @operator(
@@ -193,15 +212,18 @@ def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
 )
 def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     """The blobs of all shards, one after the other along axis 0."""
-    world = _world(ctx)
-    arrays = [_on_host(ctx, i)[0] for i in range(1, len(ctx.inputs))]
-    mine = np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+    world, device = _world(ctx), ctx.device
+    first = _tensor(ctx, 1)
+    count = len(ctx.inputs) - 1
+    mine = first
+    if count > 1 or not device.owns(first):
+        mine = device.empty(count * first.size, first.dtype).reshape(count, *first.shape)
+        for k in range(count):
+            device.copy(mine[k], _alike(ctx, k + 1, first))
     _agree(ctx, world, mine)
-    rows = mine.shape[0] if mine.ndim else 1
-    result = np.empty((world.size * rows, *mine.shape[1:]), mine.dtype)
-    world.allgather(mine, result)
-    Y = out(result.shape, result.dtype)
-    ctx.device.copy(Y, result)
+    rows = count * (first.shape[0] if first.ndim else 1)
+    Y = out((world.size * rows, *first.shape[1:]), first.dtype)
+    _guarded(ctx, lambda: _output_link(ctx, world).allgather(mine, Y))
     return Y
 
 
@@ -216,17 +238,14 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     gradient=FORBID_GRADIENT,
 )
 def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
-    """The sum over all shards; each blob begins with this shard's part of it."""
+    """The sum over all shards; each blob begins with this shard's part of it, and what follows is undefined."""
     world = _world(ctx)
     total = _local_sum(ctx)
     _agree(ctx, world, total)
     if total.size % world.size:
         raise ValueError(f"{total.size} elements cannot be divided among {world.size} shards")
-    _guarded(ctx, lambda: world.allreduce(total))
-    part = total.size // world.size
-    flat = total.reshape(-1)
-    flat[:part] = flat[world.rank * part : (world.rank + 1) * part].copy()
-    _share(ctx, total, len(ctx.inputs))
+    _guarded(ctx, lambda: _link(ctx, world).reduce_scatter(total))
+    _share(ctx, total)
 
 
 @operator("", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(0, MANY), gradient=FORBID_GRADIENT)
@@ -242,21 +261,28 @@ def _number(blob_value, default: int) -> int:
 
 
 @operator(
-    "", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 4), num_outputs=(0, 0), gradient=FORBID_GRADIENT
+    "",
+    stateful=True,
+    blocking=True,
+    anywhere="X",
+    host="dst_blob tag_blob",
+    num_inputs=(2, 4),
+    num_outputs=(0, 0),
+    gradient=FORBID_GRADIENT,
 )
 def SendTensor(
     ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
 ):
     """Send a tensor to a shard; without raw_buffer its shape and type go before it."""
     world = _world(ctx)
-    host, _ = _on_host(ctx, 1)
+    array = _tensor(ctx, 1)
     to, label = _number(dst_blob, dst), _number(tag_blob, tag)
     if not 0 <= to < world.size:
         raise ValueError(f"dst must be a rank within 0 to {world.size - 1}, got {to}")
     if not raw_buffer:
-        head = np.array([host.dtype.num, host.ndim, *host.shape, *[0] * (14 - host.ndim)], np.int64)
+        head = np.array([array.dtype.num, array.ndim, *array.shape, *[0] * (14 - array.ndim)], np.int64)
         world.send(head, to, label)
-    world.send(np.ascontiguousarray(host), to, label)
+    _link(ctx, world).send(array, to, label)
 
 
 @operator(
@@ -266,7 +292,7 @@ def SendTensor(
     num_inputs=(2, 4),
     num_outputs=(3, 3),
     mutates={1: 0},
-    host="src tag",
+    host="src_blob tag_blob src tag",
     gradient=FORBID_GRADIENT,
 )
 def ReceiveTensor(
@@ -283,9 +309,7 @@ def ReceiveTensor(
         if int(head[0]) not in kinds or not 0 <= head[1] <= 14:
             raise ValueError("what was received is no tensor's head: the sender must use the same raw_buffer")
         blob.resize(tuple(int(d) for d in head[2 : 2 + int(head[1])]), kinds[int(head[0])], ctx.device)
-    host = blob.device.to_host(blob.value)
-    source, label = world.receive(host, source, label)
-    if blob.device.to_host(blob.value) is not host:
-        blob.device.copy(blob.value, host)
+    link = world.link(blob.device, nccl=blob.device is not HOST and ctx.op.engine == "NCCL")
+    source, label = _guarded(ctx, lambda: link.receive(blob.value, source, label))
     for output, number in ((ctx.outputs[1], source), (ctx.outputs[2], label)):
         output.resize((1,), np.int32)[...] = number

@@ -1,6 +1,7 @@
 """Collectives among the GPUs of one process: inputs and outputs are one blob a GPU.
 
-The arrays are added and copied from GPU to GPU, in order; on the CPU the same works for tests.
+NCCL does the work where each array is on a GPU of its own.  Elsewhere (emulated GPUs, the CPU, no library) the arrays
+are added and copied in order.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite import devices
+from caffe2lite.distributed import nccl
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.registry import operator
 
@@ -40,6 +42,16 @@ def _sum(ctx: Any, values: list[Any], root: int = 0) -> Any:
     return total
 
 
+def _clique(values: list[Any]) -> nccl.Clique | None:
+    """NCCL between the devices of these arrays, None where it has no part."""
+    return nccl.clique([devices.of(v) for v in values])
+
+
+def _made(ctx: Any, values: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    """The outputs' arrays, of that shape, on the devices of the inputs."""
+    return [b.resize(shape, values[0].dtype, devices.of(v)) for b, v in zip(ctx.outputs, values)]
+
+
 def _spread(ctx: Any, value: Any) -> None:
     """A copy of the value in each output, on the device of the input beside it."""
     targets = [devices.of(b.value) for b in ctx.inputs[: len(ctx.outputs)]]
@@ -69,7 +81,12 @@ def _collective(**schema: Any) -> Any:
 def NCCLAllreduce(ctx, *Xs):
     """Each output = the sum of all inputs."""
     _same_count(ctx)
-    _spread(ctx, _sum(ctx, _operands(ctx)))
+    values = _operands(ctx)
+    clique = _clique(values)
+    if clique:
+        clique.allreduce(values, _made(ctx, values, values[0].shape))
+    else:
+        _spread(ctx, _sum(ctx, values))
 
 
 @_collective(mutates=_PAIRS)
@@ -78,6 +95,10 @@ def NCCLBroadcast(ctx, *Xs, root: int = 0):
     _same_count(ctx)
     values = _operands(ctx)
     source = values[_root(ctx, root)]
+    clique = _clique(values)
+    if clique:
+        clique.broadcast(source, values, root)
+        return
     for blob in ctx.outputs:
         if blob.value is not source:
             blob.assign(source, devices.of(blob.value))
@@ -88,7 +109,11 @@ def NCCLReduce(ctx, *Xs, root: int = 0):
     """The output, where the root's input is, = the sum of all inputs."""
     values = _operands(ctx)
     home = devices.of(values[_root(ctx, root)])
-    ctx.outputs[0].assign(_sum(ctx, values, root), home)
+    clique = _clique(values)
+    if clique:
+        clique.reduce(values, ctx.outputs[0].resize(values[root].shape, values[root].dtype, home), root)
+    else:
+        ctx.outputs[0].assign(_sum(ctx, values, root), home)
 
 
 @_collective()
@@ -96,6 +121,10 @@ def NCCLAllGather(ctx, *Xs):
     """Each output = all inputs, one behind the other along a new first dimension."""
     _same_count(ctx)
     values = _operands(ctx)
+    clique = _clique(values)
+    if clique:
+        clique.allgather(values, _made(ctx, values, (len(values), *values[0].shape)))
+        return
     home = devices.of(values[0])
     with home.context():
         whole = home.xp.empty((len(values), *values[0].shape), values[0].dtype)
@@ -111,6 +140,10 @@ def NCCLReduceScatter(ctx, *Xs):
     values = _operands(ctx)
     if not values[0].ndim or values[0].shape[0] != len(values):
         raise ValueError(f"the first dimension must be {len(values)}, one row an input, found {list(values[0].shape)}")
+    clique = _clique(values)
+    if clique:
+        clique.reduce_scatter(values, _made(ctx, values, values[0].shape[1:]))
+        return
     total = _sum(ctx, values)
     for k, blob in enumerate(ctx.outputs):
         blob.assign(total[k], devices.of(values[k]))

@@ -79,9 +79,19 @@ def test_over_redis(redis_server):
     assert len(parameters(launch.by_hand("sync", 2, redis_server))) == 1
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_collectives_against_numpy(size):
-    end = launch.launched("operators", size)
+@pytest.mark.parametrize(
+    "size, options",
+    [
+        (2, {}),
+        (3, {}),
+        (2, {"kind": "gpu"}),  # through pinned memory
+        (2, {"kind": "gpu", "cuda_aware": "1"}),
+        (3, {"kind": "gpu", "engine": "NCCL", "fake_nccl": "1"}),
+    ],
+    ids=["two", "three", "staged", "cuda-aware", "nccl"],
+)
+def test_collectives_against_numpy(size, options):
+    end = launch.launched("operators", size, **options)
     assert end.status == 0 and end.output.count("operators agree") == size, end.output
 
 
@@ -120,6 +130,15 @@ def test_a_peer_that_dies_or_stops_is_an_error(what, when, tmp_path):
     assert ends[0].status == 1 and "Traceback" in ends[0].output, ends[0].output
     assert ends[1].status == -signal.SIGKILL
     assert ends[0].seconds < DEADLINE_MS / 1000 + 15  # the start of two interpreters on a busy machine included
+
+
+def test_nccl_is_aborted_when_a_peer_stops(tmp_path):
+    options = {"who": "1", "what": "SIGSTOP", "when": "amid", "timeout_ms": str(DEADLINE_MS)}
+    nccl = {"kind": "gpu", "engine": "NCCL", "fake_nccl": "1"}
+    end = launch.by_hand("fault", 2, tmp_path, stopped=[1], **options, **nccl)[0]
+    assert end.status == 1 and "NCCL was asked to abort" in end.output, end.output
+    assert "rank 0 of 2 of common world 'world', NCCL on gpu_0: a broadcast of 40,000 bytes" in end.output
+    assert "rank 1 does not answer" in end.output
 
 
 @pytest.mark.parametrize("when", ["before", "amid"])

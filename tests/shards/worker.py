@@ -5,9 +5,13 @@ import os
 import signal
 import sys
 
+import fake_nccl
 import numpy as np
 from caffe2.proto import caffe2_pb2
 from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
+
+from caffe2lite.devices import emulated
+from caffe2lite.distributed.world import World
 
 NAMES = ["fc1_w", "fc1_b", "fc2_w", "fc2_b"]
 
@@ -18,6 +22,12 @@ class Shard:
         self.rank = int(os.environ["PMI_RANK"]) if self.launched else int(rank)
         self.size, self.store, self.options = int(size), store, options
         self.timeout_ms = int(options.get("timeout_ms", 30_000))
+        self.engine = options.get("engine", "GLOO")
+        self.device = core.DeviceOption(caffe2_pb2.CUDA, 0) if options.get("kind") == "gpu" else core.DeviceOption(0)
+        if "fake_nccl" in options:
+            emulated.Gpu.nccl, emulated.Gpu.mark = fake_nccl, fake_nccl.mark
+        if "cuda_aware" in options:
+            World.takes_gpu_memory = True
 
     def handler(self):
         """Make the store handler; its blob's name, None under a launcher."""
@@ -39,7 +49,12 @@ class Shard:
         return name
 
     def run(self, kind, inputs, outputs, **args):
-        workspace.RunOperatorOnce(core.CreateOperator(kind, inputs, outputs, engine="GLOO", **args))
+        device = core.DeviceOption(0) if kind == "CreateCommonWorld" else self.device
+        op = core.CreateOperator(kind, inputs, outputs, engine=self.engine, device_option=device, **args)
+        workspace.RunOperatorOnce(op)
+
+    def feed(self, name, array):
+        workspace.FeedBlob(name, array, self.device)
 
     def fault(self, moment):
         """Die or stop where the options say so."""
@@ -73,7 +88,7 @@ def sync(shard):
             "kv_handler": shard.handler(),
             "num_shards": int(shard.options.get("num_shards", shard.size)),
             "shard_id": shard.rank,
-            "engine": shard.options.get("engine", "GLOO"),
+            "engine": shard.engine,
             "mpi_rendezvous": shard.launched,
             "exit_nets": None,
         },
@@ -114,8 +129,8 @@ def operators(shard):
         all_of = [np.random.RandomState(r).randint(0, 9, (3, 4)).astype(dtype) for r in range(size)]
 
         def feed(all_of=all_of):
-            workspace.FeedBlob("x", all_of[rank])
-            workspace.FeedBlob("x2", all_of[rank])
+            shard.feed("x", all_of[rank])
+            shard.feed("x2", all_of[rank])
 
         for root in range(size):
             feed()
@@ -123,19 +138,33 @@ def operators(shard):
             np.testing.assert_array_equal(workspace.FetchBlob("x"), all_of[root])
             np.testing.assert_array_equal(workspace.FetchBlob("x2"), all_of[root])
         feed()
-        shard.run("Allreduce", [world, "x"], ["x"])
-        np.testing.assert_array_equal(workspace.FetchBlob("x"), sum(all_of).astype(dtype))
+        shard.run("Allreduce", [world, "x", "x2"], ["x", "x2"])
+        for name in ("x", "x2"):
+            np.testing.assert_array_equal(workspace.FetchBlob(name), sum(all_of + all_of).astype(dtype))
         feed()
         shard.run("Reduce", [world, "x"], ["y"], root=size - 1)
-        if rank == size - 1:
-            np.testing.assert_array_equal(workspace.FetchBlob("y"), sum(all_of).astype(dtype))
+        expected = sum(all_of).astype(dtype) if rank == size - 1 else all_of[rank]
+        np.testing.assert_array_equal(workspace.FetchBlob("y"), expected)
         feed()
         shard.run("Allgather", [world, "x"], ["y"])
         np.testing.assert_array_equal(workspace.FetchBlob("y").reshape(-1), np.concatenate(all_of).reshape(-1))
+        parts = [np.random.RandomState(r).randint(0, 9, (size, 3)).astype(dtype) for r in range(size)]
+        shard.feed("x", parts[rank])
+        shard.run("ReduceScatter", [world, "x"], ["x"])
+        np.testing.assert_array_equal(workspace.FetchBlob("x")[0], sum(parts).astype(dtype)[rank])
         shard.run("Barrier", [world], [])
+    for count in (1, 7, 1000, 300_001):  # sums of floats depend on their order: all ranks must use the same one
+        shard.feed("x", np.random.RandomState(rank).randn(count).astype("f"))
+        shard.run("Allreduce", [world, "x"], ["x"])
+        mine = workspace.FetchBlob("x")
+        shard.feed("digest", np.frombuffer(hashlib.sha256(mine.tobytes()).digest(), np.uint8))
+        shard.run("Allgather", [world, "digest"], ["digests"])
+        assert len(set(map(bytes, workspace.FetchBlob("digests").reshape(size, -1)))) == 1, count
+        expected = sum(np.random.RandomState(r).randn(count).astype("f") for r in range(size))
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
     other = (rank + 1) % size
-    workspace.FeedBlob("x", np.full(5, rank, "f"))
-    workspace.FeedBlob("y", np.zeros(5, "f"))
+    shard.feed("x", np.full(5, rank, "f"))
+    shard.feed("y", np.zeros(5, "f"))
     workspace.FeedBlob("to", np.array([other], "i"))
     workspace.FeedBlob("from", np.array([(rank - 1) % size], "i"))
     workspace.FeedBlob("tag", np.array([7], "i"))
@@ -149,6 +178,9 @@ def operators(shard):
     shard.run("CloneCommonWorld", [world], ["clone"])
     shard.run("Barrier", ["clone"], [])
     shard.run("DestroyCommonWorld", ["clone"], ["clone"])
+    if "fake_nccl" in shard.options:
+        used = {"broadcast", "allReduce", "reduce", "allGather", "reduceScatter", "send", "recv"}
+        assert used <= set(fake_nccl.calls), set(fake_nccl.calls)
     print("operators agree", flush=True)
 
 
@@ -158,15 +190,20 @@ def fault(shard):
     world = shard.world()
     shard.fault("after")
     for i in range(40):
-        workspace.FeedBlob(f"p{i}", np.full(10_000, shard.rank, "f"))
+        shard.feed(f"p{i}", np.full(10_000, shard.rank, "f"))
     net = core.Net("sync")
+    net.Proto().device_option.CopyFrom(shard.device)
     for i in range(40):
-        net.Broadcast([world, f"p{i}"], [f"p{i}"], engine="GLOO")
+        net.Broadcast([world, f"p{i}"], [f"p{i}"], engine=shard.engine)
     workspace.CreateNet(net)
-    for step in range(50):
-        if step == 20:
-            shard.fault("amid")
-        workspace.RunNet(net)
+    try:
+        for step in range(50):
+            if step == 20:
+                shard.fault("amid")
+            workspace.RunNet(net)
+    finally:
+        if "fake_nccl" in shard.options:
+            print("NCCL was asked to", *sorted(set(fake_nccl.calls)), flush=True)
     shard.run("Barrier", [world], [])
     print("all runs done", flush=True)
 

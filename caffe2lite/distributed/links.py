@@ -1,0 +1,204 @@
+"""How blobs in the memory of a GPU take part in a common world: by MPI, or by NCCL.
+
+Links have the methods of a common world, on arrays of their device.  None of this has run on several real GPUs yet:
+NCCL is tested with a stand-in, as strict as CuPy's, between emulated ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.distributed import nccl
+from caffe2lite.distributed.world import WorldError
+
+
+class MPILink:
+    """MPI on a GPU's memory: directly where the library can, else through a copy in pinned host memory."""
+
+    def __init__(self, world: Any, device: Any) -> None:
+        self.world, self.device = world, device
+
+    @contextlib.contextmanager
+    def _seen_by_mpi(self, array: Any, read: bool = True, written: bool = True) -> Iterator[Any]:
+        with self.device.context():
+            if self.world.world.takes_gpu_memory:
+                self.device.synchronize()  # MPI does not know of streams
+                yield array
+                return
+            host = self.device.pinned(array.shape, array.dtype)
+            if read:
+                self.device.fetch(host, array)
+            yield host
+            if written:
+                self.device.copy(array, host)
+                self.device.synchronize()  # the pinned memory is used again
+
+    def broadcast(self, array: Any, root: int) -> None:
+        mine = self.world.rank == root
+        with self._seen_by_mpi(array, read=mine, written=not mine) as buffer:
+            self.world.broadcast(buffer, root)
+
+    def allreduce(self, array: Any) -> None:
+        with self._seen_by_mpi(array) as buffer:
+            self.world.allreduce(buffer)
+
+    def reduce(self, array: Any, root: int) -> None:
+        with self._seen_by_mpi(array, written=self.world.rank == root) as buffer:
+            self.world.reduce(buffer, root)
+
+    def reduce_scatter(self, array: Any) -> None:
+        with self._seen_by_mpi(array) as buffer:
+            self.world.reduce_scatter(buffer)
+
+    def allgather(self, array: Any, result: Any) -> None:
+        with self._seen_by_mpi(array, written=False) as mine, self._seen_by_mpi(result, read=False) as all_of:
+            self.world.allgather(mine, all_of)
+
+    def send(self, array: Any, to: int, tag: int) -> None:
+        with self._seen_by_mpi(array, written=False) as buffer:
+            self.world.send(buffer, to, tag)
+
+    def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
+        with self._seen_by_mpi(array, read=False) as buffer:
+            return self.world.receive(buffer, source, tag)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class NcclLink:
+    """NCCL between one GPU of each rank.  Its first use is collective: rank 0 makes an id, which travels over MPI."""
+
+    def __init__(self, world: Any, device: Any) -> None:
+        self.world, self.device, self._nccl = world, device, device.nccl
+        self._lock = threading.Lock()  # NCCL wants one order of calls on all ranks
+        wire = np.zeros(nccl.ID_BYTES, np.uint8)
+        failure = None
+        if world.rank == 0:
+            try:
+                wire[:] = np.frombuffer(nccl.id_to_wire(self._nccl.get_unique_id()), np.uint8)
+            except Exception as e:  # told below, when the others know
+                failure = e
+        world.broadcast(wire, 0)
+        if failure or not wire.any():
+            raise WorldError(f"{self._words('the first use of NCCL')}: rank 0 could not make an id: {failure or ''}")
+        self._comm = self._guarded(
+            lambda: nccl.join(self._nccl, world.size, wire.tobytes(), world.rank), "to join NCCL"
+        )
+
+    def _words(self, what: str) -> str:
+        world = self.world
+        return f"rank {world.rank} of {world.size} of common world {world.name!r}, NCCL on {self.device.name}: {what}"
+
+    def _guarded(self, call: Callable[[], Any], what: str) -> Any:
+        """A call that may block the host, on a thread, until the deadline."""
+
+        def here() -> Any:
+            with self.device.context():
+                return call()
+
+        return self.world.bounded(here, self._words(what))
+
+    def _run(self, what: str, call: Callable[[Any, int], None], may_block: bool = False) -> None:
+        """Put work on the device's stream and wait for it until the deadline."""
+        with self._lock:
+            self.world.alive()
+            if self._comm is None:
+                raise WorldError(self._words("its communicator was given up"))
+            comm, stream = self._comm, self.device.stream()
+            try:
+                with self.device.context():
+                    if may_block:
+                        self._guarded(lambda: call(comm, stream), what)
+                    else:
+                        call(comm, stream)
+                    done = self.device.mark()
+                self.world.until(lambda: self._checked(comm, done, what), self._words(what))
+            except Exception:
+                self._give_up()
+                raise
+
+    def _checked(self, comm: Any, done: Callable[[], bool], what: str) -> bool:
+        ended = done()
+        try:
+            comm.check_async_error()
+        except RuntimeError as e:
+            why = self._words(f"{what} failed: {e}")
+            self.world.world.declare_dead(why)
+            raise WorldError(f"{why}. A peer has died or its network has failed; restart the job") from e
+        return ended
+
+    def _give_up(self) -> None:
+        """Take back what is on the stream, which would wait for the dead for ever."""
+        comm, self._comm = self._comm, None
+        threading.Thread(target=comm.abort, daemon=True).start()  # it may take its time, the error should not
+
+    def broadcast(self, array: Any, root: int) -> None:
+        at = self.device.pointer(array)
+        self._run(
+            f"a broadcast of {array.nbytes:,} bytes",
+            lambda comm, stream: comm.broadcast(at, at, array.nbytes, nccl.BYTES, root, stream),
+        )
+
+    def allreduce(self, array: Any) -> None:
+        at, kind = self.device.pointer(array), nccl.kind(array.dtype)
+        self._run(
+            f"a sum of {array.nbytes:,} bytes",
+            lambda comm, stream: comm.allReduce(at, at, array.size, kind, nccl.SUM, stream),
+        )
+
+    def reduce(self, array: Any, root: int) -> None:
+        at, kind = self.device.pointer(array), nccl.kind(array.dtype)
+        self._run(
+            f"a sum of {array.nbytes:,} bytes",
+            lambda comm, stream: comm.reduce(at, at, array.size, kind, nccl.SUM, root, stream),
+        )
+
+    def reduce_scatter(self, array: Any) -> None:
+        at, kind, part = self.device.pointer(array), nccl.kind(array.dtype), array.size // self.world.size
+        mine = at + self.world.rank * part * array.dtype.itemsize  # where NCCL works in place
+        self._run(
+            f"a sum of {array.nbytes:,} bytes",
+            lambda comm, stream: comm.reduceScatter(at, mine, part, kind, nccl.SUM, stream),
+        )
+        if self.world.rank:
+            flat = array.reshape(-1)
+            with self.device.context():
+                self.device.copy(flat[:part], flat[self.world.rank * part : (self.world.rank + 1) * part])
+
+    def allgather(self, array: Any, result: Any) -> None:
+        source, target = self.device.pointer(array), self.device.pointer(result)
+        self._run(
+            f"a gathering of {array.nbytes:,} bytes",
+            lambda comm, stream: comm.allGather(source, target, array.nbytes, nccl.BYTES, stream),
+        )
+
+    def send(self, array: Any, to: int, tag: int) -> None:
+        """NCCL knows no tags: the order of messages between two ranks tells them apart."""
+        at = self.device.pointer(array)
+        self._run(
+            f"sending {array.nbytes:,} bytes to rank {to}",
+            lambda comm, stream: comm.send(at, array.nbytes, nccl.BYTES, to, stream),
+            may_block=True,
+        )
+
+    def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
+        if source < 0:
+            raise WorldError(self._words("receiving from any rank is not possible: give `src`, or use engine GLOO"))
+        at = self.device.pointer(array)
+        self._run(
+            f"receiving {array.nbytes:,} bytes from rank {source}",
+            lambda comm, stream: comm.recv(at, array.nbytes, nccl.BYTES, source, stream),
+            may_block=True,
+        )
+        return source, tag
+
+    def close(self) -> None:
+        if self._comm is not None:
+            comm, self._comm = self._comm, None
+            comm.destroy()
