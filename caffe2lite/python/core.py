@@ -42,13 +42,7 @@ from caffe2lite.python._core.gradients import (
     OpSSA,
     SparseGradGenMeta,
 )
-from caffe2lite.python._core.net import (
-    Net,
-    _recover_record_by_prefix,
-    get_net_name,
-    output_to_list,
-    remap_input,
-)
+from caffe2lite.python._core.net import Net, get_net_name, output_to_list, remap_input
 from caffe2lite.python._core.operators import (
     _REGISTERED_OPERATORS,
     BlobReference,
@@ -76,6 +70,7 @@ from caffe2lite.python._core.plan import (
     scoped_execution_step,
     to_execution_step,
 )
+from caffe2lite.python._core.records import _recover_record_by_prefix
 from caffe2lite.python.lazy import TriggerLazyImport
 from caffe2lite.python.scope import DeviceScope, EmptyDeviceScope, EmptyNameScope, NameScope
 
