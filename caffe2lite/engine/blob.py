@@ -54,9 +54,9 @@ class Blob:
     def changed(self) -> None:
         """Tell the nets that have bound this blob's array that it is another now."""
         if self.tokens:
-            for token in self.tokens:
+            told, self.tokens = self.tokens, []
+            for token in told:  # one that stays interested puts itself back
                 token[0] = False
-            self.tokens.clear()
 
     def resize(self, shape: tuple[int, ...], dtype: Any, device: Device = HOST) -> Any:
         """A tensor of that shape and dtype, in the present storage where it fits; its values are undefined."""
@@ -110,13 +110,17 @@ class Blob:
     def adopt(self, array: Any, device: Device = HOST) -> None:
         """Make an array that nobody else holds the tensor; copies where it is a view or not contiguous."""
         if array.base is None and array.flags.c_contiguous and getattr(array.flags, "writeable", True):
-            self.storage = array.reshape(-1)
-            self.device = device
-            self.value = array
-            self._views = {array.shape: array}
-            self.changed()
+            self.borrow(array, device)
         else:
             self.assign(array, device)
+
+    def borrow(self, array: Any, device: Device = HOST) -> None:
+        """Make a contiguous array the tensor, whoever else holds it: what one writes the other reads."""
+        self.storage = array.reshape(-1)
+        self.device = device
+        self.value = array
+        self._views = {array.shape: array}
+        self.changed()
 
     def hold(self, value: Any) -> None:
         """Put an object in that is no tensor."""

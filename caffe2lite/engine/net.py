@@ -190,10 +190,10 @@ def _show(blob: Blob, array: Any, token: list[bool]) -> None:
     """Within a replay: the blob's tensor becomes another view of its storage; this replay knows."""
     blob.value = array
     if len(blob.tokens) > 1 or (blob.tokens and blob.tokens[0] is not token):
-        for other in blob.tokens:
+        told, blob.tokens = blob.tokens, [t for t in blob.tokens if t is token]
+        for other in told:
             if other is not token:
                 other[0] = False
-        blob.tokens[:] = [token] if token in blob.tokens else []
 
 
 def _on_device(op: Any, definition: Any) -> Any:

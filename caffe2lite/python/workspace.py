@@ -330,16 +330,28 @@ def _feedable(arr):
         return utils.Caffe2TensorToNumpyArray(arr)
     if isinstance(arr, np.ndarray) and arr.dtype.kind in "SU":
         return arr.astype(object)
-    if type(arr).__module__ == "torch" and hasattr(arr, "detach"):
+    if _is_torch(arr):
         return arr.detach().cpu().numpy()
     return arr
 
 
+def _is_torch(arr):
+    return type(arr).__module__ == "torch" and hasattr(arr, "detach")
+
+
 def FeedBlob(name, arr, device_option=None):
-    """Copy an array (or a string) into blob `name`, on `device_option` or the device scope's device."""
+    """Copy an array (or a string) into blob `name`, on `device_option` or the device scope's device.
+
+    A contiguous torch tensor on the CPU is not copied: it becomes the blob's tensor, as in Caffe2.
+    """
     if type(name) is not str:
         name = StringifyBlobName(name)
     if type(arr) is not np.ndarray or arr.dtype.kind in "SU":
+        if _is_torch(arr) and device_option is None and scope.CurrentDeviceScope() is None:
+            from caffe2lite.python import _torch_tensors
+
+            _torch_tensors.feed(C.Workspace.current.create_blob(name)._blob, arr)
+            return True
         arr = _feedable(arr)
     if device_option is None:
         device_option = scope.CurrentDeviceScope()
@@ -369,7 +381,7 @@ def FetchBlobs(names):
 
 
 def FetchTorch(name):
-    """A torch tensor that shares the memory of a CPU blob."""
+    """A torch tensor that is the blob's tensor: shares its memory, follows its shape, and resizes it by `resize_`."""
     return C.Workspace.current.blobs[StringifyBlobName(name)].to_torch()
 
 
@@ -545,10 +557,10 @@ def _Workspace_fetch_int8_blob(ws, name):
 
 
 def _Tensor_to_torch(tensor):
-    """A torch tensor that shares this tensor's memory."""
-    import torch
+    """A torch tensor that shares this tensor's memory and follows its shape."""
+    from caffe2lite.python import _torch_tensors
 
-    return torch.from_numpy(tensor.data)
+    return _torch_tensors.fetch(tensor._blob)
 
 
 def _Blob_to_torch(blob):
