@@ -1,12 +1,13 @@
 # make demo   from nothing to a trained, checkpointed and resumed model: a private environment, the install, the job
 # make test   the test-suite, in the same private environment
+# make test-oldest   the same with the oldest NumPy and protobuf that are supported (PYTHON: 3.10 to 3.12)
 # make lint   ruff and mypy
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-oldest lint clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -26,9 +27,14 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/pytest -q
 
+test-oldest:
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/pip install --quiet --upgrade '.[test]' 'numpy==1.26.*' 'protobuf==4.25.*'
+	$(VENV)-oldest/bin/pytest -q
+
 lint: $(VENV)/.linters
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) demo-out
+	rm -rf $(VENV) $(VENV)-oldest demo-out

@@ -169,17 +169,17 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LogitGradient", "I0 GO0 -> GI0"))
 def Logit(xp, X, *, eps: float = 1e-6, out):
     """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps]."""
-    low = X.dtype.type(eps)
-    x = xp.minimum(xp.maximum(X, low), 1 - low)
+    low, one = X.dtype.type(eps), X.dtype.type(1)  # NumPy 1 makes float64 of 1 - float32
+    x = xp.minimum(xp.maximum(X, low), one - low)
     return xp.log(x / (1 - x), out=out(X.shape, X.dtype))
 
 
 @operator("dX", types=_FROM_X, infer=like(0))
 def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
     """dX = dY / (X * (1 - X)) where eps <= X <= 1 - eps, else 0."""
-    low = X.dtype.type(eps)
+    low, one = X.dtype.type(eps), X.dtype.type(1)
     dX = out(X.shape, X.dtype)
-    dX[...] = xp.where((low > X) | (1 - low < X), 0, dY / (X * (1 - X)))
+    dX[...] = xp.where((low > X) | (one - low < X), 0, dY / (X * (1 - X)))
     return dX
 
 

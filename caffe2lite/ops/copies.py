@@ -107,6 +107,7 @@ def AliasWithName(ctx, X, *, name: str = "", is_backward: bool = False):
     "emptied*",
     stateful=True,
     anywhere="blobs",
+    uninitialised="blobs",
     inplace=[(-1, -1)],
     num_inputs=(1, MANY),
     num_outputs=(1, MANY),

@@ -174,11 +174,10 @@ class GlobalWorkerCoordinator:
 
     def stop(self):
         """Stops all and forgets them; True when every thread has stopped."""
-        for coordinator in self._coordinators:
+        ending, self._coordinators = self._coordinators, []  # forgotten even when one fails to stop
+        for coordinator in ending:
             coordinator._stop()
-        stopped = [coordinator._wait_finish() for coordinator in self._coordinators]
-        self._coordinators = []
-        return all(stopped)
+        return all([coordinator._wait_finish() for coordinator in ending])
 
     def stop_coordinator(self, worker_name):
         """Stops the coordinators of that name."""

@@ -135,3 +135,10 @@ def test_workspaces_as_objects():
     np.testing.assert_array_equal(ws.blobs["y"].fetch(), [1, 2])
     with pytest.raises(TypeError):
         ws.create_net("no net")
+
+
+def test_free_takes_blobs_that_hold_nothing():
+    workspace.CreateBlob("empty")
+    workspace.FeedBlob("full", np.ones(3))
+    workspace.RunOperatorOnce(core.CreateOperator("Free", ["empty", "full"], ["empty", "full"]))
+    assert workspace.FetchBlob("full") == workspace.FetchBlob("empty").replace(b"empty", b"full")
