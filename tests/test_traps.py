@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
-from caffe2.python import core, workspace
+from caffe2.python import core, utils, workspace
 
 
 @pytest.fixture(autouse=True)
@@ -524,3 +524,5 @@ def test_legacy_padding_of_pools(legacy_pad, size):
 
 def test_older_name_of_the_device_id():
     assert core.DeviceOption(caffe2_pb2.CUDA, cuda_gpu_id=3).device_id == 3
+    text = b'name: "n" op { type: "Copy" device_option { device_type: 1 cuda_gpu_id: 3 } }'
+    assert utils.TryReadProtoWithClass(caffe2_pb2.NetDef, text).op[0].device_option.device_id == 3

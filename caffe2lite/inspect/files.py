@@ -7,12 +7,12 @@ import pathlib
 import struct
 from typing import Any, NamedTuple
 
-from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite.proto import caffe2_pb2, metanet_pb2
 from caffe2lite.proto.names import check_names
+from caffe2lite.proto.text import ParseError, parse
 
 _HEAD = struct.Struct("<ii")
 _MESSAGE_LIMIT = 1 << 31  # protobuf's own
@@ -66,8 +66,8 @@ def read(path: str | os.PathLike[str]) -> File:
         for kind, message in _KINDS:
             made = message()
             try:
-                text_format.Parse(text, made)
-            except (text_format.ParseError, ValueError):
+                parse(text, made)
+            except (ParseError, ValueError):
                 continue
             if _fits(kind, made):
                 return File(path, kind, made)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from google.protobuf import text_format
 
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
 from caffe2lite.ops.signals import StopNet
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto.text import ParseError, parse
 
 
 class ScratchWorkspaces(Object):
@@ -60,8 +60,8 @@ def _net(argument: Any) -> Any:
         return argument.n
     net = caffe2_pb2.NetDef()
     try:
-        text_format.Parse(argument.s.decode(), net)
-    except text_format.ParseError as e:
+        parse(argument.s, net)
+    except ParseError as e:
         raise ValueError(f"argument {argument.name} holds no net: {e}") from None
     return net
 

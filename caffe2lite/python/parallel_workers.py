@@ -177,7 +177,8 @@ class GlobalWorkerCoordinator:
         ending, self._coordinators = self._coordinators, []  # forgotten even when one fails to stop
         for coordinator in ending:
             coordinator._stop()
-        return all([coordinator._wait_finish() for coordinator in ending])
+        stopped = [coordinator._wait_finish() for coordinator in ending]
+        return all(stopped)
 
     def stop_coordinator(self, worker_name):
         """Stops the coordinators of that name."""

@@ -10,10 +10,10 @@ import sys
 import traceback
 
 import numpy as np
-from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto.text import ParseError, parse
 
 integer_types = (int,)
 string_types = (str,)
@@ -143,9 +143,8 @@ def TryReadProtoWithClass(cls, s):
     """Parse `s` as a `cls`: text format first, then binary."""
     message = cls()
     try:
-        text_format.Parse(s, message)
-        return message
-    except (text_format.ParseError, UnicodeDecodeError):
+        return parse(s, message)
+    except (ParseError, UnicodeDecodeError):
         message = cls()
         message.ParseFromString(s)
         return message

@@ -4,7 +4,6 @@ import gc
 
 import numpy as np
 import pytest
-
 from caffe2.python import core, workspace
 
 torch = pytest.importorskip("torch", reason="torch is not a dependency: FetchTorch and feeding its tensors need it")

@@ -1,0 +1,22 @@
+"""Protobuf messages as text, with the field names that older files have."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+from google.protobuf import text_format
+from google.protobuf.message import Message
+from google.protobuf.text_format import ParseError
+
+__all__ = ["ParseError", "parse"]
+
+_OLDER_NAME = re.compile(r"\bcuda_gpu_id(?=\s*:)")
+_Message = TypeVar("_Message", bound=Message)
+
+
+def parse(text: str | bytes, message: _Message) -> _Message:
+    """Read text into the message and return it; ParseError, with line and column, for what does not fit."""
+    if isinstance(text, bytes):
+        text = text.decode()
+    return text_format.Parse(_OLDER_NAME.sub("device_id", text), message)
