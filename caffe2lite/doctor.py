@@ -10,7 +10,10 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+import numpy as np
+
 from caffe2lite import __version__, devices
+from caffe2lite.extras import install
 from caffe2lite.ops import registry
 
 
@@ -22,7 +25,10 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-_HELLO = "from mpi4py import MPI; c = MPI.COMM_WORLD; assert c.allreduce(1) == c.size == 2"
+_HELLO = (
+    "from mpi4py import MPI; c = MPI.COMM_WORLD; assert c.allreduce(1) == c.size == 2; "
+    "print(MPI.Get_library_version().split(chr(10))[0].replace(chr(9), ' '))"
+)
 
 
 def examine() -> list[Finding]:
@@ -33,11 +39,13 @@ def examine() -> list[Finding]:
         *(_package(*row) for row in (("numpy", ""), ("protobuf", ""))),
         _alias(),
         _gpus(),
-        _package("cupy", "on a machine with an NVIDIA GPU: pip install 'caffe2lite[cuda12]' or [cuda13]"),
+        _package("cupy", f"on a machine with an NVIDIA GPU: {install('cuda12')} (or cuda13x, cu13)"),
         _mpi(),
+        _blas(),
     ]
-    extras = (("lmdb", "lmdb"), ("redis", "redis"), ("onnx", "onnx"), ("pillow", "image"), ("pydot", "tools"))
-    return found + [_package(name, f"pip install 'caffe2lite[{extra}]'") for name, extra in extras]
+    extras = {"lmdb": "lmdb", "redis": "redis", "onnx": "onnx", "pillow": "image", "pydot": "tools", "click": "tools",
+              "libcst": "port", "fissix": "port", "numba": "fast"}  # fmt: skip
+    return found + [_package(name, install(extra)) for name, extra in extras.items()]
 
 
 def _package(name: str, remedy: str) -> Finding:
@@ -53,7 +61,7 @@ def _alias() -> Finding:
     try:
         package = importlib.import_module("caffe2.python")
     except ImportError as e:
-        return Finding("import caffe2", f"fails: {e}", "pip install caffe2lite brings the package caffe2")
+        return Finding("import caffe2", f"fails: {e}", "install caffe2lite by pip: it brings the package caffe2")
     ours = sys.modules.get("caffe2lite.python")
     if package is not ours:
         place = getattr(package, "__file__", "?")
@@ -64,14 +72,23 @@ def _alias() -> Finding:
 
 
 def _gpus() -> Finding:
-    here = devices.gpus()
+    try:
+        here = devices.gpus()
+    except devices.DeviceError as e:
+        return Finding("GPUs", str(e), "CAFFE2LITE_EMULATED_GPUS=4")
     if not here:
         return Finding("GPUs", "none", "emulate them on the CPU: CAFFE2LITE_EMULATED_GPUS=4")
     return Finding("GPUs", ", ".join(str(g.properties()["name"]) for g in here))
 
 
+def _blas() -> Finding:
+    """The library behind NumPy's matrix products, which most of the time is spent in."""
+    built = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    return Finding("BLAS", f"{built.get('name', 'not known')} {built.get('version', '')}".strip())
+
+
 def _mpi() -> Finding:
-    remedy = "pip install 'caffe2lite[mpi]'"
+    remedy = install("mpi")
     try:
         version = importlib.metadata.version("mpi4py")
     except importlib.metadata.PackageNotFoundError:
@@ -84,4 +101,4 @@ def _mpi() -> Finding:
         return Finding("MPI", f"mpi4py {version}, but two ranks do not start: {e}", remedy)
     if done.returncode:
         return Finding("MPI", f"mpi4py {version}, but a two-rank hello fails: {done.stderr.strip()[-200:]}", remedy)
-    return Finding("MPI", f"mpi4py {version}; a two-rank hello works")
+    return Finding("MPI", f"mpi4py {version} on {done.stdout.splitlines()[0]}; a two-rank hello works")

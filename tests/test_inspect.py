@@ -190,7 +190,7 @@ def test_names_are_shown_as_they_are(tmp_path):
     (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
     said = run("inspect", tmp_path / "net").output
     assert "w[/b]" in said and "[z]" in said and "m[bold]x" in said
-    assert "caffe2lite[" in run("doctor").output or all(f["found"] for f in json.loads(run("doctor", "--json").output))
+    assert "pip install" in run("doctor").output
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from caffe2lite.db.base import DB, Cursor, DBError, Mode, Transaction, db_type
+from caffe2lite.extras import install
 
 _MAP_SIZE = 1 << 40  # address space, not disk
 
@@ -66,7 +67,7 @@ class LMDB(DB):
         try:
             import lmdb
         except ImportError:
-            raise DBError("databases of type lmdb need the extra: pip install 'caffe2lite[lmdb]'") from None
+            raise DBError(f"databases of type lmdb need a package: {install('lmdb')}") from None
         if mode is Mode.new and os.path.exists(source):
             raise DBError(f"{source}: exists already; a new lmdb needs a folder that does not")
         try:

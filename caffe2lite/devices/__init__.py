@@ -11,6 +11,7 @@ import numpy as np
 
 from caffe2lite.devices.base import Device, DeviceError
 from caffe2lite.devices.cpu import HOST
+from caffe2lite.extras import install
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = ["HOST", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
@@ -47,8 +48,8 @@ def place(device_type: int = 0, device_id: int = 0) -> Device:
     here = gpus()
     if not here:
         raise DeviceError(
-            "this net wants a GPU (device type CUDA) and there is none: install the extra caffe2lite[cuda12] or [cuda13] "
-            "on a machine with an NVIDIA GPU, or emulate GPUs on the CPU with CAFFE2LITE_EMULATED_GPUS=N"
+            f"this net wants a GPU (device type CUDA) and there is none: {install('cuda12')} (or cuda13x, cu13) on a machine "
+            "with an NVIDIA GPU, or emulate GPUs on the CPU with CAFFE2LITE_EMULATED_GPUS=N"
         )
     if not 0 <= device_id < len(here):
         raise DeviceError(f"GPU {device_id} does not exist: this process has {len(here)} (0 to {len(here) - 1})")

@@ -356,4 +356,12 @@ def devices() -> list[Device]:
     return _gpus
 
 
-use(int(os.environ.get("CAFFE2LITE_EMULATED_GPUS", "0") or 0), os.environ.get("CAFFE2LITE_EMULATED_PEERS", "1") != "0")
+def _asked() -> int:
+    """How many GPUs the environment asks for."""
+    text = os.environ.get("CAFFE2LITE_EMULATED_GPUS") or "0"
+    if not text.isdecimal():
+        raise DeviceError(f"CAFFE2LITE_EMULATED_GPUS is the number of GPUs to emulate, 0 or more, and not {text!r}")
+    return int(text)
+
+
+use(_asked(), os.environ.get("CAFFE2LITE_EMULATED_PEERS", "1") != "0")

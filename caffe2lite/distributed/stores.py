@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from caffe2lite.extras import install
+
 DEFAULT_TIMEOUT = 30.0
 
 
@@ -113,7 +115,7 @@ class RedisStore(Store):
         try:
             import redis
         except ImportError:
-            raise RuntimeError("a Redis store needs the extra: pip install 'caffe2lite[redis]'") from None
+            raise RuntimeError(f"a Redis store needs a package: {install('redis')}") from None
         self.prefix = prefix
         self.address = f"{host}:{port}"
         self._client = redis.Redis(host=host, port=port, socket_timeout=DEFAULT_TIMEOUT)

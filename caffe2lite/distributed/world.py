@@ -18,6 +18,7 @@ from typing import Any
 
 from caffe2lite.distributed import handshake, pmi
 from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, Store
+from caffe2lite.extras import install
 
 _LAUNCHER_VARIABLES = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 _FINALIZE_SECONDS = 5.0
@@ -99,7 +100,7 @@ def _import_mpi() -> Any:
     try:
         import mpi4py
     except ImportError:
-        raise WorldError("several shards need MPI: pip install 'caffe2lite[mpi]'") from None
+        raise WorldError(f"several shards need MPI: {install('mpi')}") from None
     mpi4py.rc.initialize = False
     mpi4py.rc.finalize = False
     mpi4py.rc.threads = True

@@ -5,26 +5,35 @@ file = inspect.read("checkpoint_sync_net.pb")
 inspect.summarize(file.message)
 """
 
-from caffe2lite.inspect.checkpoint import Stored, stored
-from caffe2lite.inspect.diff import diff_blobs, diff_nets
-from caffe2lite.inspect.files import File, Unrecognised, read
-from caffe2lite.inspect.lint import Problem, lint, lint_shards
-from caffe2lite.inspect.summary import Summary, summarize
+from caffe2lite.inspect.checkpoint import Stored, predictor_of, stored
+from caffe2lite.inspect.diff import diff_blobs, diff_files, diff_nets, value_of
+from caffe2lite.inspect.files import File, Unrecognised, nets_of, outline, read
+from caffe2lite.inspect.lint import Problem, lint, lint_shards, shapes_after
+from caffe2lite.inspect.summary import Summary, places, summarize
 from caffe2lite.inspect.sync import Sync, sync_of
+from caffe2lite.ops.infer import Spec
 
 __all__ = [
     "File",
     "Problem",
+    "Spec",
     "Stored",
     "Summary",
     "Sync",
     "Unrecognised",
     "diff_blobs",
+    "diff_files",
     "diff_nets",
     "lint",
     "lint_shards",
+    "nets_of",
+    "outline",
+    "places",
+    "predictor_of",
     "read",
+    "shapes_after",
     "stored",
     "summarize",
     "sync_of",
+    "value_of",
 ]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
-from caffe2lite.engine.serialize import Piece
+from caffe2lite.engine.serialize import NUMPY_TYPES, Piece
+from caffe2lite.proto import metanet_pb2
+from caffe2lite.proto.names import check_names
+
+
+_NUMBERS = {kind.name for kind in NUMPY_TYPES.values()} - {"object"}
 
 
 class Stored(NamedTuple):
@@ -25,6 +31,11 @@ class Stored(NamedTuple):
     nan: int
     inf: int
     missing: int  # elements that the pieces in the file do not hold
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor of numbers."""
+        return self.kind in _NUMBERS
 
 
 class _Sum:
@@ -66,6 +77,26 @@ class _Sum:
             inf=self.inf,
             missing=0 if first.array is None else first.count - self.held,
         )
+
+
+_EXPORT = "!!META_NET_DEF"  # the blob of a predictor export that holds its nets
+
+
+def predictor_of(path: str, db_type: str, held: Iterable[Stored]) -> Any:
+    """The MetaNetDef of a predictor export among the blobs `held` of a database; None where it is none."""
+    if not any(blob.name.startswith(_EXPORT) for blob in held):
+        return None
+    meta = metanet_pb2.MetaNetDef()
+    for key, content in records(path, db_type):
+        if key.decode("utf-8", "replace").startswith(_EXPORT):
+            try:
+                meta.ParseFromString(Piece(content).proto.content)
+                for net in meta.nets:
+                    check_names(net.value)
+            except (RuntimeError, DecodeError, ValueError):
+                return None
+            return meta if meta.IsInitialized() else None
+    return None
 
 
 def stored(path: str, db_type: str = "minidb") -> list[Stored]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from caffe2lite.inspect.checkpoint import tensors
+from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.summary import device_name
 
 
@@ -20,8 +22,9 @@ def diff_nets(a: Any, b: Any) -> list[str]:
     ]
     for field in ("external_input", "external_output"):
         had, has = list(getattr(a, field)), list(getattr(b, field))
-        lines += [f"- {field} {n}" for n in had if n not in set(has)]
-        lines += [f"+ {field} {n}" for n in has if n not in set(had)]
+        before, after = set(had), set(has)
+        lines += [f"- {field} {n}" for n in had if n not in after]
+        lines += [f"+ {field} {n}" for n in has if n not in before]
     matcher = difflib.SequenceMatcher(None, [_wiring(op) for op in a.op], [_wiring(op) for op in b.op], autojunk=False)
     removed: list[int] = []
     added: list[int] = []
@@ -44,6 +47,21 @@ def diff_nets(a: Any, b: Any) -> list[str]:
         else:
             lines.append(f"+ {j} {_wiring(b.op[j])}")
     lines += [f"- {i} {wiring}" for wiring, left in gone.items() for i in left]
+    return lines
+
+
+def diff_files(a: File, b: File) -> list[str]:
+    """Lines for what differs between two files of one kind; RuntimeError for a database that cannot be read."""
+    if a.kind in ("minidb", "lmdb"):
+        return diff_blobs(tensors(a.path, a.kind), tensors(b.path, b.kind))
+    if a.kind == "net":
+        return diff_nets(a.message, b.message)
+    lines = []
+    one, two = ({net.name: net for net in nets_of(f) or ()} for f in (a, b))
+    lines += [f"- net {n}" for n in one if n not in two] + [f"+ net {n}" for n in two if n not in one]
+    lines += [f"{n}: {line}" for n in one if n in two for line in diff_nets(one[n], two[n])]
+    if not lines and _bytes(a.message) != _bytes(b.message):
+        lines.append(f"the {a.kind}s differ outside of their nets" if one else f"the {a.kind}s differ")
     return lines
 
 
@@ -75,8 +93,8 @@ def _changes(a: Any, b: Any) -> list[str]:
     changes = []
     had, has = ({arg.name: arg for arg in op.arg} for op in (a, b))
     for name in sorted({*had, *has}):
-        if had.get(name) != has.get(name):
-            changes.append(f"argument {name}: {_value(had.get(name))} is {_value(has.get(name))}")
+        if _bytes(had.get(name)) != _bytes(has.get(name)):
+            changes.append(f"argument {name}: {value_of(had.get(name))} is {value_of(has.get(name))}")
     if device_name(a.device_option) != device_name(b.device_option):
         changes.append(f"device: {device_name(a.device_option)} is {device_name(b.device_option)}")
     if a.device_option.random_seed != b.device_option.random_seed:
@@ -89,15 +107,29 @@ def _changes(a: Any, b: Any) -> list[str]:
     return changes
 
 
-def _value(arg: Any) -> str:
+def _bytes(arg: Any) -> bytes:
+    """To compare by: NaN is no reason to differ."""
+    return b"" if arg is None else arg.SerializeToString(deterministic=True)
+
+
+def value_of(arg: Any) -> str:
+    """The value of an Argument in few words; "absent" for None."""
     if arg is None:
         return "absent"
     for field, value in arg.ListFields():
         if field.name != "name":
-            text = (
-                repr(value)
-                if isinstance(value, (bytes, int, float)) or not hasattr(value, "__len__")
-                else str(list(value))
-            )
-            return text if len(text) <= 60 else text[:57] + "..."
+            many = isinstance(value, Sequence) and not isinstance(value, (bytes, str))
+            text = f"[{', '.join(map(_plain, value[:20]))}]" if many else _plain(value)
+            if len(text) > 60 or (many and len(value) > 20):
+                return text[:57].rstrip("]") + "…" + (f" ({len(value)} values)" if many else "")
+            return text
     return "empty"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bytes):
+        try:
+            return repr(value.decode())
+        except UnicodeDecodeError:
+            return repr(value)
+    return f"{value:.7g}" if isinstance(value, float) else str(value).strip().replace("\n", " ")

@@ -25,7 +25,7 @@ class Unrecognised(ValueError):
 class File(NamedTuple):
     """A file and what is in it.
 
-    kind    "net", "plan", "predictor net", "blob", "tensor", "tensors" or "minidb"
+    kind    "net", "plan", "predictor net", "blob", "tensor", "tensors", "minidb" or "lmdb"
     message the protobuf message; None for a database, which stays on disk
     """
 
@@ -48,7 +48,9 @@ def read(path: str | os.PathLike[str]) -> File:
     """Read a file; Unrecognised says what is wrong with one that is none of Caffe2's."""
     path = os.fspath(path)
     if os.path.isdir(path):
-        raise Unrecognised(f"{path} is a folder")
+        if os.path.exists(os.path.join(path, "data.mdb")):
+            return File(path, "lmdb", None)
+        raise Unrecognised(f"{path} is a folder, and no lmdb")
     size = os.path.getsize(path)
     if not size:
         raise Unrecognised(f"{path} is empty")
@@ -75,6 +77,34 @@ def read(path: str | os.PathLike[str]) -> File:
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
         f"minidb: it may be truncated"
     )
+
+
+def nets_of(file: File) -> list[Any] | None:
+    """The NetDefs of a net, a plan or a predictor export; None for what holds no nets."""
+    if file.kind == "net":
+        return [file.message]
+    if file.kind == "plan":
+        return list(file.message.network)
+    if file.kind == "predictor net":
+        return [n.value for n in file.message.nets] + [net for p in file.message.plans for net in p.value.network]
+    return None
+
+
+def outline(step: Any, depth: int = 0) -> list[str]:
+    """An ExecutionStep of a plan as indented lines, its substeps below it."""
+    said = [f"step {step.name}".rstrip()]
+    if step.network:
+        said.append(f"nets {', '.join(step.network)}")
+    if step.num_iter:
+        said.append(f"{step.num_iter} times")
+    if step.should_stop_blob:
+        said.append(f"until {step.should_stop_blob}")
+    for field in ("concurrent_substeps", "only_once", "create_workspace"):
+        if getattr(step, field):
+            said.append(field.replace("_", " "))
+    if step.report_net:
+        said.append(f"reports by {step.report_net}")
+    return ["  " * depth + ", ".join(map(str, said)), *(line for s in step.substep for line in outline(s, depth + 1))]
 
 
 def _parse(message: Any, content: bytes) -> Any:

@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from caffe2lite.engine.inference import infer_operator
+from caffe2lite.engine.inference import infer_net, infer_operator
 from caffe2lite.engine.instance import check_schema
-from caffe2lite.inspect.summary import device_name
+from caffe2lite.inspect.clashes import clash_of
+from caffe2lite.inspect.summary import places
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops import arguments, registry
 from caffe2lite.ops.infer import Spec
@@ -30,6 +31,7 @@ _FREE = {
     "order",
     "is_test",
     "use_cudnn",
+    "exhaustive_search",
     "cudnn_exhaustive_search",
     "ws_nbytes_limit",
     "init_params",
@@ -61,8 +63,7 @@ class Problem(NamedTuple):
 def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
     """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
     found = [p for check in (_operators, _flow, _placement, _coverage) for p in check(net)]
-    if shapes:
-        found += _clashes(net, dict(shapes))
+    found += _clashes(net, dict(shapes or {}))
     kept = [p for p in found if p.code not in silence]
     return sorted(kept, key=lambda p: (-1 if p.operator is None else p.operator, p.code))
 
@@ -84,12 +85,18 @@ def _operators(net: Any) -> Iterator[Problem]:
         except ValueError as e:
             yield Problem("C003", position, "", str(e), "give the argument the type that the operator takes")
         for arg in op.arg:
-            if arg.name not in record.args and arg.name not in _FREE and record.args:
-                close = difflib.get_close_matches(arg.name, record.args, 1)
-                if close:
-                    yield Problem(
-                        "C003", position, "", f"{op.type} has no argument {arg.name!r}", f"did you mean {close[0]!r}?"
-                    )
+            if arg.name in record.args or arg.name in _FREE or _inherited(op):
+                continue
+            close = difflib.get_close_matches(arg.name, record.args, 1)
+            if record.stateful and not close:
+                continue  # it may read its message itself
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(record.args) or 'none'}"
+            yield Problem("C003", position, "", f"{op.type} has no argument {arg.name!r}, and ignores it", hint)
+
+
+def _inherited(op: Any) -> bool:
+    """Whether it has arguments that are another operator's: gradient operators get all of the forward one's."""
+    return op.is_gradient_op or "Gradient" in op.type
 
 
 def _flow(net: Any) -> Iterator[Problem]:
@@ -136,9 +143,9 @@ def _synchronizes(op: Any) -> bool:
 
 def _placement(net: Any) -> Iterator[Problem]:
     place: dict[str, str] = {}
+    here_of = places(net)
     for position, op in enumerate(net.op):
-        option = op.device_option if op.HasField("device_option") else net.device_option
-        here = device_name(option)
+        here = here_of[position]
         record = registry.get(op.type)
         names = record.inputs if record is not None else ()
         for i, name in enumerate(op.input):
@@ -160,19 +167,20 @@ def _placement(net: Any) -> Iterator[Problem]:
 
 def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
-        record = registry.get(op.type)
-        specs = infer_operator(op, known)
-        inputs = [known.get(n) for n in op.input]
-        if record is not None and record.infer is not None and None not in inputs and op.output and not any(specs):
-            text = ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs) if s is not None)
-            yield Problem(
-                "C008", position, op.output[0], f"{op.type} cannot take {text}", "check the shapes and arguments"
-            )
-        for name, spec in zip(op.output, specs):
+        clash = clash_of(op, known)
+        if clash:
+            blob = op.output[0] if op.output else op.input[0]
+            yield Problem("C008", position, blob, clash, "check shapes, types and arguments")
+        for name, spec in zip(op.output, infer_operator(op, known)):
             if spec is None:
                 known.pop(name, None)
             else:
                 known[name] = spec
+
+
+def shapes_after(net: Any, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
+    """What is known of the blobs after a net has run, from what was known before."""
+    return infer_net([net], dict(shapes))
 
 
 def _coverage(net: Any) -> Iterator[Problem]:

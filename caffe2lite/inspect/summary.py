@@ -73,7 +73,7 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
         type=net.type or "simple",
         operators=len(net.op),
         by_type=_counted(op.type for op in net.op),
-        by_device=_counted(device_name(_placed(op, net)) for op in net.op),
+        by_device=_counted(places(net)),
         blobs={n: BlobUse(makers.get(n, []), takers.get(n, []), known.get(n)) for n in names},
         inputs=list(needed),
         outputs=list(net.external_output) or [n for n in makers if n not in takers],
@@ -81,8 +81,9 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
     )
 
 
-def _placed(op: Any, net: Any) -> Any:
-    return op.device_option if op.HasField("device_option") else net.device_option
+def places(net: Any) -> list[str]:
+    """Where each operator of a net runs, as device_name says it."""
+    return [device_name(op.device_option if op.HasField("device_option") else net.device_option) for op in net.op]
 
 
 def _counted(values: Iterable[str]) -> dict[str, int]:

@@ -33,8 +33,8 @@ class Sync(NamedTuple):
     chained: bool  # whether control inputs put the collectives in one order
     bytes_each: dict[str, int]  # by parameter, where shapes are known
 
-    def explain(self) -> str:
-        """The net in a few sentences."""
+    def explain(self, bandwidth: float | None = None) -> str:
+        """The net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
         master = self.devices[0] if self.devices else "the first device"
         text = [
             f"This net synchronizes {len(self.parameters)} parameters over {len(self.devices)} devices "
@@ -54,7 +54,10 @@ class Sync(NamedTuple):
             text.append("It stays within one process: no shards take part.")
         if self.bytes_each:
             total = sum(self.bytes_each.values())
-            text.append(f"Each device receives {total:,} bytes.")
+            others = len(self.devices) - 1
+            text.append(f"Each device receives {total:,} bytes, {total * others:,} in all within a process.")
+            if bandwidth is not None:
+                text.append(f"At {bandwidth:g} GB/s a device takes about {total / bandwidth / 1e6:,.2f} ms.")
         return " ".join(text)
 
 

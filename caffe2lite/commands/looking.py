@@ -1,0 +1,320 @@
+"""`caffe2lite inspect, lint, diff`: for people by default, for programs with --json."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from caffe2lite.commands.text import amount, count, say, table
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+_shapes = click.option(
+    "--input", "inputs", multiple=True, metavar="BLOB:2x3[:int32]", help="Shape (and type) of an input, for inference."
+)
+_file = click.Path(exists=True)
+
+
+def _specs(inputs: Iterable[str]) -> dict[str, Any]:
+    import numpy as np
+
+    from caffe2lite.ops.infer import Spec
+
+    specs = {}
+    for text in inputs:
+        name, _, rest = text.partition(":")
+        dims, _, dtype = rest.partition(":")
+        try:
+            np.dtype(dtype or "float32")
+            specs[name] = Spec(tuple(int(d) for d in dims.split("x")) if dims else (), dtype or "float32")
+        except (ValueError, TypeError):
+            raise click.BadParameter(f"{text!r} is not BLOB:2x3 or BLOB:2x3:int32", param_hint="--input") from None
+    return specs
+
+
+def _read(path: str) -> Any:
+    from caffe2lite import inspect
+
+    try:
+        return inspect.read(path)
+    except (inspect.Unrecognised, OSError) as e:
+        raise click.ClickException(str(e)) from None
+
+
+# ---- inspect -----------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=_file)
+@click.option("--against", type=_file, help="A net whose inputs a checkpoint should hold.")
+@click.option("--blobs", is_flag=True, help="List the blobs of nets, too (they are listed where shapes are known).")
+@click.option("--bandwidth", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
+              help="Estimate how long a sync net takes.")  # fmt: skip
+@_shapes
+@_as_json
+def inspect(
+    paths: tuple[str, ...],
+    against: str | None,
+    blobs: bool,
+    bandwidth: float | None,
+    inputs: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Say what files hold: nets, plans, predictor exports, blobs, checkpoints.
+
+    What the nets of the first files make is known to those that follow: `inspect init_net.pb predict_net.pb`.
+    """
+    given, results = _specs(inputs), []
+    specs, asked = dict(given), set(given)
+    for path in paths:
+        file = _read(path)
+        if against is not None and file.kind not in _DATABASES:
+            raise click.UsageError(f"--against is for checkpoints, and {path} is a {file.kind}")
+        facts = _facts(file, specs, against, bandwidth)
+        specs |= given
+        asked -= {blob for net in facts.get("nets", ()) for blob in net["blobs"]}
+        results.append(facts)
+        if not as_json:
+            _show(facts, blobs)
+    nets = [net for facts in results for net in facts.get("nets", ())]
+    if asked and nets:
+        takes = ", ".join(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
+        raise click.UsageError(f"--input {min(asked)}: there is no such blob in {nets[-1]['name']!r}; it takes {takes}")
+    if as_json:
+        click.echo(json.dumps(results, indent=1, default=str))
+
+
+_DATABASES = ("minidb", "lmdb")
+
+
+def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: float | None) -> dict[str, Any]:
+    from caffe2lite import inspect as look
+
+    facts: dict[str, Any] = {"path": file.path, "kind": file.kind}
+    if file.kind in _DATABASES:
+        try:
+            held = look.stored(file.path, file.kind)
+        except RuntimeError as e:
+            raise click.ClickException(str(e)) from None
+        facts["blobs"] = [b._asdict() for b in held]
+        specs |= {b.name: look.Spec(b.shape, b.kind) for b in held if b.is_tensor}
+        export = look.predictor_of(file.path, file.kind, held)
+        if export is not None:
+            facts["nets"] = [_net_facts(n.value, specs, bandwidth) for n in export.nets]
+            facts["roles"] = _roles(export)
+        if against is not None:
+            facts |= _compared(against, {b.name for b in held})
+        return facts
+    nets = look.nets_of(file)
+    if nets is not None:
+        facts["nets"] = [_net_facts(net, specs, bandwidth) for net in nets]
+        if file.kind == "plan":
+            facts["steps"] = [line for step in file.message.execution_step for line in look.outline(step)]
+        if file.kind == "predictor net":
+            facts["roles"] = _roles(file.message)
+    else:
+        tensors = {"blob": lambda m: [m.tensor], "tensor": lambda m: [m], "tensors": lambda m: list(m.protos)}
+        facts["tensors"] = [
+            {"name": t.name, "type": _type_name(t), "shape": list(t.dims)} for t in tensors[file.kind](file.message)
+        ]
+    return facts
+
+
+def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
+    other = _read(against)
+    if other.kind != "net":
+        raise click.UsageError(f"--against takes a net, and {against} is a {other.kind}")
+    wanted = list(other.message.external_input)
+    return {"missing": [n for n in wanted if n not in held], "extra": sorted(held.difference(wanted))}
+
+
+def _roles(meta: Any) -> dict[str, list[str]]:
+    """What a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
+    return {**{n.key: [n.value.name] for n in meta.nets}, **{b.key: list(b.value) for b in meta.blobs}}
+
+
+def _type_name(tensor: Any) -> str:
+    from caffe2lite.proto import caffe2_pb2
+
+    try:
+        return caffe2_pb2.TensorProto.DataType.Name(tensor.data_type)
+    except ValueError:
+        return str(tensor.data_type)
+
+
+def _net_facts(net: Any, specs: dict[str, Any], bandwidth: float | None) -> dict[str, Any]:
+    from caffe2lite import inspect as look
+
+    summary = look.summarize(net, specs)
+    specs.update((name, use.spec) for name, use in summary.blobs.items() if use.spec is not None)
+    sync = look.sync_of(net, specs)
+    facts = summary._asdict()
+    facts["blobs"] = {
+        name: {
+            **use._asdict(),
+            "spec": use.spec and [list(use.spec.shape), use.spec.dtype],
+            "bytes": use.bytes,
+        }
+        for name, use in summary.blobs.items()
+    }
+    facts["sync"] = None if sync is None else {**sync._asdict(), "moves": [m._asdict() for m in sync.moves]}
+    facts["words"] = None if sync is None else sync.explain(bandwidth)
+    facts["operators_in_order"] = [
+        {
+            "type": op.type,
+            "inputs": list(op.input),
+            "outputs": list(op.output),
+            "args": {arg.name: look.value_of(arg) for arg in op.arg},
+            "engine": op.engine,
+            "device": place,
+        }
+        for op, place in zip(net.op, look.places(net))
+    ]
+    return facts
+
+
+def _show(facts: dict[str, Any], blobs: bool) -> None:
+    say(f"{facts['path']}: {facts['kind']}", bold=True)
+    for key, names in facts.get("roles", {}).items():
+        say(f"{key}: {', '.join(names) or 'none'}")
+    for line in facts.get("steps", ()):
+        say(line)
+    for net in facts.get("nets", ()):
+        _show_net(net, blobs)
+    if "tensors" in facts:
+        table(("tensor", "type", "shape"), [(t["name"], t["type"], t["shape"]) for t in facts["tensors"]])
+    if facts["kind"] in _DATABASES:
+        rows = []
+        for b in facts["blobs"]:
+            flag = " ".join(f"{b[k]:,} {k}" for k in ("nan", "inf", "missing") if b[k])
+            span = "" if b["least"] is None else f"{b['least']:.4g} … {b['most']:.4g}"
+            mean = "" if b["mean"] is None else f"{b['mean']:.4g}"
+            rows.append((b["name"], b["kind"], list(b["shape"]), f"{b['bytes']:,}", span, mean, flag))
+        table(("blob", "type", "shape", "bytes", "values", "mean", "attention"), rows)
+        say(f"{count(len(rows), 'blob')}, {amount(sum(b['bytes'] for b in facts['blobs']))}")
+    for word in ("missing", "extra"):
+        if word in facts:
+            say(f"{word}: {', '.join(facts[word]) or 'none'}")
+
+
+def _show_net(net: dict[str, Any], blobs: bool) -> None:
+    say(f"net {net['name']} ({net['type']}): {count(net['operators'], 'operator')}", bold=True)
+    if net["words"]:
+        say(net["words"])
+        rows = [
+            (m["position"], m["parameter"], m["source"], ", ".join(m["targets"]), m["by"], m["world"])
+            for m in net["sync"]["moves"]
+        ]
+        table(("#", "parameter", "from", "to", "by", "common world"), rows)
+        return
+    table(
+        ("#", "operator", "inputs", "outputs", "arguments", "device"),
+        [
+            (
+                i,
+                o["type"] + (f" ({o['engine']})" if o["engine"] else ""),
+                ", ".join(o["inputs"]),
+                ", ".join(o["outputs"]),
+                ", ".join(f"{k}={v}" for k, v in o["args"].items()),
+                o["device"],
+            )
+            for i, o in enumerate(net["operators_in_order"])
+        ],
+    )
+    say("by type: " + ", ".join(f"{n} {t}" for t, n in net["by_type"].items()))
+    say("by device: " + ", ".join(f"{n} on {d}" for d, n in net["by_device"].items()))
+    say(f"inputs: {', '.join(net['inputs']) or 'none'}")
+    say(f"outputs: {', '.join(net['outputs']) or 'none'}")
+    known = [b for b in net["blobs"].values() if b["spec"]]
+    if known or blobs:
+        rows = [(n, *_use(b)) for n, b in net["blobs"].items()]
+        table(("blob", "shape", "type", "bytes", "made by", "used by"), rows)
+    if known:
+        sizes = {n: b["bytes"] or 0 for n, b in net["blobs"].items()}
+        fed = sum(sizes[n] for n in net["inputs"])
+        say(f"{len(known)} of {count(len(sizes), 'blob')} known: {amount(fed)} of inputs, "
+            f"{amount(sum(sizes.values()) - fed)} made")  # fmt: skip
+    if net["flops"]:
+        say(f"{net['flops']:,} FLOPs")
+
+
+def _use(blob: dict[str, Any]) -> Sequence[Any]:
+    shape, dtype = blob["spec"] or ("not known", "")
+    size = "" if blob["bytes"] is None else f"{blob['bytes']:,}"
+    return shape, dtype, size, _positions(blob["producers"]), _positions(blob["consumers"])
+
+
+def _positions(found: list[int]) -> str:
+    return ", ".join(map(str, found[:6])) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+
+
+# ---- lint --------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=_file)
+@click.option("--shards", is_flag=True, help="The files are the nets of shards that run together.")
+@click.option("--silence", multiple=True, metavar="CODE", help="Do not report problems of this code.")
+@_shapes
+@_as_json
+def lint(
+    paths: tuple[str, ...], shards: bool, silence: tuple[str, ...], inputs: tuple[str, ...], as_json: bool
+) -> None:
+    """Find what would bite when nets run.  Exit status 1 where something was found.
+
+    What the nets of the first files make is known to those that follow: `lint init_net.pb predict_net.pb`.
+    """
+    from caffe2lite import inspect as look
+
+    given = _specs(inputs)
+    specs, nets, found = given, [], []
+    for path in paths:
+        file = _read(path)
+        held = look.nets_of(file)
+        if held is None:
+            raise click.ClickException(f"{path} is a {file.kind}; lint takes nets")
+        for net in held:
+            nets.append(net)
+            found += [(path, p) for p in look.lint(net, specs, silence)]
+            if not shards:
+                specs = look.shapes_after(net, specs) | given
+    if shards:
+        found += [("shards", p) for p in look.lint_shards(nets) if p.code not in silence]
+    if as_json:
+        click.echo(json.dumps([{"path": path, **p._asdict()} for path, p in found], indent=1))
+    else:
+        for path, p in found:
+            place = "" if p.operator is None else f" operator {p.operator}"
+            say(f"{path}:{place} {p.code} {p.message}; {p.remedy}")
+        say(count(len(found), "problem"))
+    sys.exit(1 if found else 0)
+
+
+# ---- diff --------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("a", type=_file)
+@click.argument("b", type=_file)
+@_as_json
+def diff(a: str, b: str, as_json: bool) -> None:
+    """Say what differs between two nets or two checkpoints.  Exit status 1 where something does."""
+    from caffe2lite import inspect as look
+
+    one, two = _read(a), _read(b)
+    if one.kind != two.kind:
+        raise click.ClickException(f"{a} is a {one.kind} and {b} a {two.kind}")
+    try:
+        lines = look.diff_files(one, two)
+    except RuntimeError as e:
+        raise click.ClickException(str(e)) from None
+    if as_json:
+        click.echo(json.dumps(lines, indent=1))
+    else:
+        for line in lines:
+            say(line)
+        say(count(len(lines), "difference") if lines else "no differences")
+    sys.exit(1 if lines else 0)

@@ -1,0 +1,87 @@
+"""Tables and lines for people: aligned and folded to a terminal, one row a line where the output is piped."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+_GAP = "  "
+
+
+def say(line: str = "", **style: object) -> None:
+    """Print a line; the style (`bold=True`, `fg="red"`) is for terminals only."""
+    click.secho(shown(line), **style)  # type: ignore[arg-type]
+
+
+def shown(text: object) -> str:
+    """Text as it may be printed anywhere: control characters and lone surrogates of a file's names are escaped."""
+    plain = str(text)
+    if plain.isascii() and plain.isprintable():
+        return plain
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in plain)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their columns' names."""
+    cells = [[shown(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells), 0) for i, name in enumerate(columns)]
+    if sys.stdout.isatty():
+        widths = fitted(widths, shutil.get_terminal_size().columns - len(_GAP) * (len(columns) - 1))
+    say(_line(columns, widths), bold=True)
+    lines: list[str] = []
+    for row in cells:
+        lines += _folded(row, widths)
+    if lines:
+        click.echo("\n".join(lines))
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into `room`: the widest columns give way, none below 12."""
+    fit = list(widths)
+    excess = sum(fit) - room
+    while excess > 0 and max(fit) > 12:
+        widest = fit.index(max(fit))
+        second = max((w for i, w in enumerate(fit) if i != widest), default=0)
+        step = max(1, min(excess, fit[widest] - max(second, 12)))
+        fit[widest] -= step
+        excess -= step
+    return fit
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join([cell.ljust(width) for cell, width in zip(row, widths)]).rstrip()
+
+
+def _folded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    if all(len(cell) <= width for cell, width in zip(row, widths)):
+        return [_line(row, widths)]
+    parts = [_fold(cell, width) for cell, width in zip(row, widths)]
+    height = max(map(len, parts))
+    return [_line([part[i] if i < len(part) else "" for part in parts], widths) for i in range(height)]
+
+
+def _fold(cell: str, width: int) -> list[str]:
+    """The cell in pieces of at most `width`, broken after a space or comma where there is one."""
+    pieces = []
+    while len(cell) > width:
+        cut = max(cell.rfind(mark, 0, width) for mark in (" ", ",")) + 1
+        cut = cut if cut > width // 2 else width
+        pieces.append(cell[:cut].rstrip())
+        cell = cell[cut:]
+    return [*pieces, cell]
+
+
+def count(number: int, thing: str) -> str:
+    """`1 blob`, `3 blobs`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def amount(size: int) -> str:
+    """Bytes in a unit that reads well: `4,096 bytes`, `102.2 MB`."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if size >= scale:
+            return f"{size / scale:,.1f} {unit}"
+    return count(size, "byte")

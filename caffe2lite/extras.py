@@ -1,0 +1,21 @@
+"""What to install for an optional part.  The packages are named, so that it is right from a checkout as well."""
+
+from __future__ import annotations
+
+PACKAGES = {
+    "mpi": ("mpi4py", "mpich"),
+    "cuda12": ("cupy-cuda12x", "nvidia-nccl-cu12"),
+    "cuda13": ("cupy-cuda13x", "nvidia-nccl-cu13"),
+    "fast": ("numba",),
+    "lmdb": ("lmdb",),
+    "redis": ("redis",),
+    "onnx": ("onnx",),
+    "image": ("pillow",),
+    "tools": ("click", "rich", "pydot", "networkx"),
+    "port": ("libcst", "fissix"),
+}
+
+
+def install(extra: str) -> str:
+    """The command that installs what an extra needs: `pip install mpi4py mpich`."""
+    return f"pip install {' '.join(PACKAGES[extra])}"

@@ -1,0 +1,91 @@
+"""Shapes and types that do not fit, found without running: the operators' own checks, on arrays that take no memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.engine.inference import infer_operator
+from caffe2lite.ops import arguments, registry
+from caffe2lite.ops.infer import Spec
+from caffe2lite.proto import caffe2_pb2
+
+_MOST = 1 << 26  # elements; some checks walk over an array
+_FLOATS = ("float16", "float32", "float64")
+
+
+class _Reached(Exception):
+    """The operator has found nothing wrong and begins to compute."""
+
+
+class _Stop:
+    """Stands for the array module and for the outputs: whoever asks it for anything is past his checks."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise _Reached
+
+    def __call__(self, *args: Any) -> Any:
+        raise _Reached
+
+    def __getitem__(self, i: int) -> Any:
+        return self
+
+    def __len__(self) -> int:
+        return 1
+
+
+def clash_of(op: Any, known: dict[str, Spec]) -> str:
+    """What is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
+    record = registry.get(op.type)
+    inputs = [known.get(name) for name in op.input]
+    if record is None or not inputs or any(s is None for s in inputs):
+        return ""
+    return _wrong_type(record, op, inputs) or _wrong_shape(record, op, inputs) or _nothing(record, op, known)
+
+
+def _wrong_type(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
+    table = record.types if op.device_option.device_type == caffe2_pb2.CPU else record.cuda_types
+    for i, spec in enumerate(inputs):
+        accepted = table.get(i, ())
+        if not accepted or spec.dtype is None:
+            continue
+        if accepted[0] == "=":
+            other = int(accepted[1])
+            accepted = (inputs[other].dtype,) if other < len(inputs) and inputs[other].dtype else (spec.dtype,)
+        if spec.dtype not in accepted:
+            return f"{op.type} takes {' or '.join(accepted)} for {op.input[i]!r}, which is {spec.dtype}"
+    return ""
+
+
+def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
+    """Run the plain kernel up to the point where it asks for its output or for the array module.
+
+    Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
+    """
+    if record.stateful or any(s.dtype not in _FLOATS or math.prod(s.shape) > _MOST for s in inputs):
+        return ""
+    try:
+        args = arguments.parse(op.type, record.args, op.arg)
+    except ValueError:
+        return ""  # that is another problem
+    arrays = [np.broadcast_to(np.zeros((), s.dtype), s.shape) for s in inputs]
+    out = {"out": _Stop()} if record.takes_out else {}
+    try:
+        with np.errstate(all="ignore"):
+            record.kernels["", None](_Stop(), *arrays, **args, **out)
+    except ValueError as e:
+        shapes = ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs))
+        return f"{op.type} cannot take {shapes}: {e}"
+    except Exception:
+        return ""  # past its checks, or not to be run like this
+    return ""
+
+
+def _nothing(record: registry.Operator, op: Any, known: dict[str, Spec]) -> str:
+    """An operator whose outputs follow from its inputs, but not from these."""
+    if record.infer is None or not op.output or any(infer_operator(op, known)):
+        return ""
+    return f"{op.type} cannot take {', '.join(f'{n} {list(known[n].shape)}' for n in op.input)}"
