@@ -14,7 +14,6 @@ from caffe2lite.engine.serialize import NUMPY_TYPES, Piece
 from caffe2lite.proto import metanet_pb2
 from caffe2lite.proto.names import check_names
 
-
 _NUMBERS = {kind.name for kind in NUMPY_TYPES.values()} - {"object"}
 
 
