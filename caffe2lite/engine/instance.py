@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
 
 
+# Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
+watchers: list[Callable[[Instance, Callable[[], None]], Callable[[], None]]] = []
+
+
 class Stale(Exception):
     """A replayed operator has put another array into a blob: what was bound after it is void."""
 
@@ -134,6 +138,8 @@ class Instance:
         self.known: list[Any] | None = None  # the arrays that the last checks were made for
         self.made: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
+        for watch in watchers:
+            self.run = watch(self, self.run)
 
     def _input(self, workspace: Workspace, name: str) -> Blob:
         blob = workspace.get_blob(name)
@@ -255,7 +261,7 @@ class Instance:
 
         It raises Stale where the run has put another array into an output.
         """
-        if self.record.stateful or self.device is not HOST:
+        if self.record.stateful or self.device is not HOST or watchers:
             return self._checked(token)
         ins, kernel, head, kwargs, store = self.known, self.kernel, self.head, self.kwargs, self.store
         made = self.made

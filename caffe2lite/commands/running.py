@@ -1,0 +1,82 @@
+"""`caffe2lite run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import click
+
+from caffe2lite.commands.text import count, say, table
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--gpus", type=click.IntRange(0), metavar="N", help="Emulate N GPUs on the CPU.")
+@click.option("--shards", type=click.IntRange(1), metavar="N", help="Start N ranks by mpiexec.")
+@click.option("--profile", is_flag=True, help="At the end, a table of the time that each type of operator took.")
+@click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of all operators for chrome://tracing.")
+@click.option("--trace-blobs", is_flag=True, help="Print what each operator makes, on standard error.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(
+    gpus: int | None,
+    shards: int | None,
+    profile: bool,
+    trace: str | None,
+    trace_blobs: bool,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run a legacy script with no edits; options stand before it, its own arguments after it.
+
+    While it runs, the names that NumPy and Python have dropped are there, `six`, `future` and `past` import, and Python 2
+    is converted in memory: the script, and modules beside it.
+    """
+    if gpus is not None:
+        os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
+    from caffe2lite.engine import instance
+    from caffe2lite.port import python2, running, watching
+
+    if shards is not None:
+        line = ["--profile"] * profile + ["--trace-blobs"] * trace_blobs + (["--trace", trace] if trace else [])
+        try:
+            command = running.shards_command(shards, [*line, script, *args])
+        except RuntimeError as e:
+            raise click.ClickException(str(e)) from None
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    watch = watching.Profile() if profile or trace else None
+    if watch is not None:
+        instance.watchers.append(watch.watch)
+    if trace_blobs:
+        instance.watchers.append(watching.Blobs(sys.stderr).watch)
+    begin = time.perf_counter()
+    try:
+        running.run_script(script, args)
+    except python2.Unreadable as e:
+        raise click.ClickException(str(e)) from None
+    finally:
+        if watch is not None:
+            _report(watch, profile, trace, time.perf_counter() - begin, running.rank())
+
+
+def _report(watch: object, profile: bool, trace: str | None, seconds: float, rank: int) -> None:
+    from caffe2lite.port.watching import Profile
+
+    assert isinstance(watch, Profile)
+    if trace:
+        stem, dot, kind = trace.rpartition(".")
+        watch.write(f"{stem}.{rank}{dot}{kind}" if rank and dot else f"{trace}.{rank}" if rank else trace)
+    if profile:
+        rows = watch.rows()
+        inside = sum(row.seconds for row in rows)
+        table(
+            ("operator", "runs", "total ms", "mean µs", "longest ms", "share"),
+            [
+                (row.type, f"{row.runs:,}", f"{1e3 * row.seconds:,.2f}", f"{1e6 * row.seconds / row.runs:,.1f}",
+                 f"{1e3 * row.longest:,.2f}", f"{row.seconds / inside:.1%}")
+                for row in rows
+            ],
+        )  # fmt: skip
+        say(f"{count(sum(row.runs for row in rows), 'run')} of operators took {inside:.2f} s of {seconds:.2f} s")

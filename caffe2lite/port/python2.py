@@ -1,0 +1,265 @@
+"""Python 2 source, made to run on Python 3 in memory: syntax by fissix, meaning by a few functions.
+
+`load(source, filename)` is all that `run` needs.  Files are never touched.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import io
+import logging
+import numbers
+import re
+import sys
+import tokenize
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from caffe2lite.extras import install
+from caffe2lite.port import gone
+
+
+class Unreadable(ValueError):
+    """Source that is Python of no version."""
+
+
+class Code(NamedTuple):
+    """Source as it runs here."""
+
+    tree: ast.Module
+    lines: list[str]  # of the text that was parsed: tracebacks show these
+    python2: bool
+
+
+def read(path: str) -> str:
+    """The text of a source file, by its coding line, else UTF-8, else Latin-1."""
+    with open(path, "rb") as f:
+        content = f.read()
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+        text = content.decode(encoding)
+    except (SyntaxError, UnicodeDecodeError):
+        text = content.decode("latin-1")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+# ---- what is Python 2 --------------------------------------------------------------------------------------------
+
+_ONLY_2 = {n for n in gone.BUILTINS if n not in ("file", "reduce", "reload", "intern", "apply", "buffer")}
+_METHODS_2 = {"iteritems", "iterkeys", "itervalues", "has_key"}
+
+
+def traits(tree: ast.Module) -> list[tuple[int, str]]:
+    """(line, name) of what only Python 2 has, where the module does not define it or guard against its absence."""
+    made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    made |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+    made |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Name) and node.id in _ONLY_2 - made:
+            found.append((node.lineno, node.id))
+        elif isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not _bridge(node.value):
+            found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.Import):
+            found += [(node.lineno, a.name) for a in node.names if a.name in gone.RENAMED]
+        elif isinstance(node, ast.ImportFrom) and node.module in gone.RENAMED and not node.level:
+            found.append((node.lineno, node.module))
+    return sorted(found)
+
+
+def _bridge(node: ast.expr) -> bool:
+    """Whether it is `six` or `utils`, whose functions have the names of the methods of Python 2."""
+    return isinstance(node, ast.Name) and node.id in ("six", "utils", "future")
+
+
+def has_true_division(source: str) -> bool:
+    """Whether `/` of integers means a fraction: the module says so for Python 2."""
+    return re.search(r"^\s*from\s+__future__\s+import\b[^\n]*\bdivision\b", source, re.M) is not None or (
+        re.search(r"from\s+__future__\s+import\s*\([^)]*\bdivision\b", source) is not None
+    )
+
+
+# ---- syntax ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _tool() -> Any:
+    try:
+        from fissix import refactor
+    except ImportError:
+        raise Unreadable(f"Python 2 syntax needs a converter: {install('port')}") from None
+    logging.getLogger("RefactoringTool").setLevel(logging.ERROR)
+    return refactor.RefactoringTool(refactor.get_fixers_from_package("fissix.fixes"))
+
+
+def convert(source: str, filename: str) -> str:
+    """Python 2 source as Python 3 source, line for line as far as that goes; Unreadable where it is neither."""
+    tool = _tool()
+    try:
+        return str(tool.refactor_string(source if source.endswith("\n") else source + "\n", filename))
+    except Exception as e:  # its parser has errors of its own, of several modules
+        raise Unreadable(f"{filename}: neither Python 3 nor Python 2: {e}") from None
+
+
+def parse(source: str, filename: str) -> ast.Module | None:
+    """The tree of Python 3 source, None for what is none."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old strings have backslashes that are no escapes
+        try:
+            return ast.parse(source, filename)
+        except (SyntaxError, ValueError):
+            return None
+
+
+def load(source: str, filename: str) -> Code:
+    """Legacy source as code for this Python; Unreadable says why it cannot be."""
+    tree = parse(source, filename)
+    python2 = tree is None or bool(traits(tree))
+    text = source
+    if python2:
+        try:
+            text = convert(source, filename)
+        except Unreadable:
+            if tree is None:
+                raise
+        tree = parse(text, filename)
+        if tree is None:
+            raise Unreadable(f"{filename}: it was converted from Python 2, and the result is no Python 3")
+    assert tree is not None
+    tree = _Meaning(python2, python2 and not has_true_division(source)).visit(tree)
+    return Code(ast.fix_missing_locations(tree), text.splitlines(keepends=True), python2)
+
+
+# ---- meaning -----------------------------------------------------------------------------------------------------
+
+DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", "__caffe2lite_call__", "__caffe2lite_caught__"
+
+
+def divide(a: Any, b: Any) -> Any:
+    """`a / b` of Python 2: rounded down where both are integers."""
+    if _whole(a) and _whole(b):
+        return a // b
+    return a / b
+
+
+def _whole(value: Any) -> bool:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind in "iub"
+    return isinstance(value, numbers.Integral)
+
+
+def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+    """`owner.method(…)` for methods that objects of Python and NumPy no longer have."""
+    found = getattr(owner, method, None)
+    if found is not None:
+        return found(*args, **kwargs)
+    if method == "next":
+        return next(owner)
+    if method == "has_key":
+        return args[0] in owner
+    if method == "tostring":
+        return owner.tobytes(*args, **kwargs)
+    if method == "itemset":
+        owner[args[0] if len(args) > 1 else ()] = args[-1]
+        return None
+    if method == "newbyteorder":
+        return owner.view(owner.dtype.newbyteorder(*args))
+    if method == "ptp":
+        return np.ptp(owner, *args, **kwargs)
+    if method == "isAlive":
+        return owner.is_alive()
+    if method == "getchildren":
+        return list(owner)
+    if method in ("iteritems", "viewitems", "iterkeys", "viewkeys", "itervalues", "viewvalues"):
+        return getattr(owner, method[4:])()
+    return getattr(owner, method)(*args, **kwargs)  # its own AttributeError
+
+
+class _Meaning(ast.NodeTransformer):
+    """Calls of methods that are gone, and division of Python 2, become calls of the functions above."""
+
+    def __init__(self, python2: bool, floors: bool) -> None:
+        self.python2, self.floors = python2, floors
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        target = node.func
+        if isinstance(target, ast.Attribute) and target.attr in {**gone.METHODS, **gone.ARRAY_METHODS}:
+            if isinstance(target.value, ast.Name) and _bridge(target.value):
+                return node
+            if isinstance(target.value, ast.Call) and getattr(target.value.func, "id", "") == "super":
+                return node
+            name = ast.Constant(target.attr)
+            return ast.copy_location(
+                ast.Call(_name(CALL, target), [target.value, ast.copy_location(name, target), *node.args], node.keywords), node
+            )
+        return node
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        """The caught exception keeps its name after the handler, as in Python 2."""
+        self.generic_visit(node)
+        if self.python2 and node.name:
+            kept = ast.Assign([ast.Name(node.name, ast.Store())], ast.Name(CAUGHT, ast.Load()))
+            node.name = CAUGHT
+            for part in ast.walk(kept):
+                ast.copy_location(part, node)
+            node.body.insert(0, kept)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if self.floors and isinstance(node.op, ast.Div):
+            return ast.copy_location(ast.Call(_name(DIVIDE, node), [node.left, node.right], []), node)
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not self.floors or not isinstance(node.op, ast.Div):
+            return node
+        read = ast.parse(ast.unparse(node.target), mode="eval").body
+        for part in ast.walk(read):
+            ast.copy_location(part, node)
+        return ast.copy_location(ast.Assign([node.target], ast.Call(_name(DIVIDE, node), [read, node.value], [])), node)
+
+
+def _name(name: str, at: ast.AST) -> ast.Name:
+    return ast.copy_location(ast.Name(name, ast.Load()), at)
+
+
+# ---- names -------------------------------------------------------------------------------------------------------
+
+
+def _execfile(path: str, variables: dict[str, Any] | None = None, local: dict[str, Any] | None = None) -> None:
+    if variables is None:
+        variables = sys._getframe(1).f_globals
+    code = load(read(path), path)
+    exec(compile(code.tree, path, "exec"), variables, variables if local is None else local)
+
+
+BUILTINS: dict[str, Any] = {
+    "xrange": range,
+    "unicode": str,
+    "basestring": str,
+    "long": int,
+    "unichr": chr,
+    "raw_input": input,
+    "reduce": functools.reduce,
+    "reload": importlib.reload,
+    "execfile": _execfile,
+    "cmp": lambda a, b: (a > b) - (a < b),
+    "file": open,
+    "buffer": memoryview,
+    "intern": sys.intern,
+    "apply": lambda function, args=(), kwargs=None: function(*args, **(kwargs or {})),
+}
+
+# What a module's globals need beside its own names.
+HELPERS: dict[str, Any] = {DIVIDE: divide, CALL: call}

@@ -1,0 +1,161 @@
+"""Legacy scripts run with no edits: Python 2, NumPy's old names, the bridges, and what is told of a run."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from caffe2.python import workspace
+
+from caffe2lite.engine import instance
+from caffe2lite.port import legacy, python2, run_script, stand_ins
+
+pytest.importorskip("fissix", reason="the extra port is not installed")
+click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
+
+PYTHON2 = """
+import cPickle, ConfigParser
+from StringIO import StringIO
+from caffe2.python import core, workspace
+import numpy as np
+import beside
+
+print 7 / 2, 7 / 2.0, np.arange(4) / 2,
+n = 7
+n /= 2
+words = {'a': 1}
+it = iter([1, 2])
+it.next()
+try:
+    raise ValueError, "bad"
+except ValueError, e:
+    pass
+workspace.FeedBlob("x", np.array([-1, 2], dtype=np.float32))
+for i in xrange(3):
+    workspace.RunOperatorOnce(core.CreateOperator("Relu", ["x"], ["y"]))
+result = [n, words.has_key('a'), list(words.iteritems()), it.next(), `n`, 0777, map(abs, [-1])[0], str(e),
+          workspace.FetchBlob("y").tolist(), beside.half(5), isinstance(u'', basestring), np.float, cPickle.dumps(1) != '']
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "beside.py").write_text("def half(x):\n    print 'half of', x\n    return x / 2\n")
+    (tmp_path / "train.py").write_text(PYTHON2)
+    workspace.ResetWorkspace()
+    yield tmp_path / "train.py"
+    sys.modules.pop("beside", None)
+
+
+def test_python_2_means_what_it_meant(script, capsys):
+    result = run_script(str(script))["result"]
+    assert result == [3, True, [("a", 1)], 2, "3", 511, 1, "bad", [0, 2], 2, True, float, True]
+    assert capsys.readouterr().out.split("\n")[0] == "3 3.5 [0 0 1 1] half of 5"
+    assert script.read_text() == PYTHON2 and not (script.parent / "__pycache__").exists()
+
+
+def test_a_script_of_python_3_divides_as_python_3(tmp_path):
+    (tmp_path / "s.py").write_text("import six, sys\nx = [7 / 2, list(six.iteritems({1: 2})), sys.argv, __name__]\n")
+    found = run_script(str(tmp_path / "s.py"), ["--flag", "1"])["x"]
+    assert found == [3.5, [(1, 2)], [str(tmp_path / "s.py"), "--flag", "1"], "__main__"]
+
+
+def test_future_division_in_python_2(tmp_path):
+    (tmp_path / "s.py").write_text("from __future__ import division\nprint 1\nx = 7 / 2\n")
+    assert run_script(str(tmp_path / "s.py"))["x"] == 3.5
+
+
+def test_names_are_put_back_and_taken_away_again():
+    import collections
+    import inspect
+
+    with legacy.names():
+        assert np.float is float and np.NaN is not None and np.alltrue([True]) and np.cast["int32"](2.5) == 2
+        assert np.in1d([1, 5], [5]).tolist() == [False, True] and np.asscalar(np.array([3])) == 3
+        assert collections.Mapping and inspect.getargspec(lambda a, b=1: 0).args == ["a", "b"]
+    assert not hasattr(np, "alltrue") and not hasattr(collections, "Mapping")
+
+
+@pytest.mark.parametrize("name", sorted(stand_ins._MADE))
+def test_stand_ins_for_modules_that_are_not_installed(name, monkeypatch):
+    """Each is made by our finder alone, whatever is installed here."""
+    finder = stand_ins.Finder()
+    for loaded in [n for n in sys.modules if n.split(".")[0] in ("six", "future", "past")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module(name)
+    assert module.__spec__.loader.__class__ is stand_ins.Finder
+    for loaded in [n for n in sys.modules if n == name or n.split(".")[0] in ("six", "future", "past")]:
+        monkeypatch.delitem(sys.modules, loaded)
+
+
+def test_a_class_with_a_metaclass_by_six():
+    class Meta(type):
+        pass
+
+    made = stand_ins._six()["with_metaclass"](Meta, dict)
+
+    class Kind(made):
+        pass
+
+    assert type(Kind) is Meta and issubclass(Kind, dict)
+
+
+@pytest.mark.parametrize(
+    "a, b, expected",
+    [(7, 2, 3), (-7, 2, -4), (7, 2.0, 3.5), (np.int64(7), 2, 3), (np.arange(3), 2, [0, 0, 1]), (np.ones(1), 2, [0.5])],
+)
+def test_division_of_python_2(a, b, expected):
+    assert np.array_equal(python2.divide(a, b), expected)
+
+
+@pytest.mark.parametrize("method, owner, args, expected", [
+    ("next", iter([5]), (), 5), ("has_key", {1: 2}, (1,), True), ("iteritems", {1: 2}, (), [(1, 2)]),
+    ("tostring", np.zeros(2, "u1"), (), b"\0\0"), ("ptp", np.array([1, 4]), (), 3), ("keys", {1: 2}, (), [1]),
+])  # fmt: skip
+def test_methods_that_are_gone(method, owner, args, expected):
+    found = python2.call(owner, method, *args)
+    assert (list(found) if method in ("iteritems", "keys") else found) == expected
+
+
+def test_neither_python_2_nor_3(tmp_path):
+    (tmp_path / "s.py").write_text("def (:\n")
+    with pytest.raises(python2.Unreadable, match=r"s\.py: neither Python 3 nor Python 2"):
+        run_script(str(tmp_path / "s.py"))
+
+
+def test_profile_and_traces(tmp_path, script):
+    from caffe2lite.commands import cli
+
+    before = list(instance.watchers)
+    result = click_testing.CliRunner().invoke(
+        cli, ["run", "--profile", "--trace", str(tmp_path / "t.json"), "--trace-blobs", str(script)], catch_exceptions=False
+    )
+    instance.watchers[:] = before
+    assert "Relu" in result.output and "3 runs of operators" in result.output
+    assert "Relu -> y: float32[2] 0 … 1 … 2" in result.output
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert [e["name"] for e in events] == ["Relu"] * 3 and events[0]["args"] == {"inputs": ["x"], "outputs": ["y"]}
+
+
+def test_emulated_gpus_and_errors_of_the_script(tmp_path):
+    (tmp_path / "s.py").write_text(
+        "import sys\nfrom caffe2.python import workspace\nprint(workspace.NumGpuDevices())\nsys.exit(7)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "caffe2lite", "run", "--gpus", "3", tmp_path / "s.py"], capture_output=True, text=True
+    )
+    assert (done.stdout, done.returncode) == ("3\n", 7), done.stderr
+
+
+@pytest.mark.mpi
+def test_shards(tmp_path):
+    pytest.importorskip("mpi4py", reason="the extra mpi is not installed")
+    (tmp_path / "s.py").write_text("from mpi4py import MPI\nprint('sum', MPI.COMM_WORLD.allreduce(1), flush=True)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "caffe2lite", "run", "--shards", "2", tmp_path / "s.py"], capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["sum", "2"] * 2, done.stderr
