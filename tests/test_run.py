@@ -154,7 +154,7 @@ def test_emulated_gpus_and_errors_of_the_script(tmp_path):
 @pytest.mark.mpi
 def test_shards(tmp_path):
     pytest.importorskip("mpi4py", reason="the extra mpi is not installed")
-    (tmp_path / "s.py").write_text("from mpi4py import MPI\nprint(MPI.COMM_WORLD.allreduce(1), end=' ', flush=True)\n")
+    (tmp_path / "s.py").write_text("from mpi4py import MPI\nprint(f'{MPI.COMM_WORLD.allreduce(1)} ', end='', flush=True)\n")
     done = subprocess.run(
         [sys.executable, "-m", "caffe2lite", "run", "--shards", "2", tmp_path / "s.py"], capture_output=True, text=True
     )
