@@ -12,7 +12,7 @@ from caffe2lite import devices
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, describe, operator_line
-from caffe2lite.ops import arguments, registry
+from caffe2lite.ops import _compiled, arguments, registry
 
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
@@ -97,6 +97,7 @@ class Instance:
 
     __slots__ = (
         "args",
+        "compiled",
         "context",
         "device",
         "engine",
@@ -109,6 +110,7 @@ class Instance:
         "op",
         "outputs",
         "outs",
+        "plain",
         "record",
         "run",
     )  # fmt: skip
@@ -126,7 +128,9 @@ class Instance:
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
         asked = [e for e in op.engine.split(",") if e]
-        self.engine, self.kernel = record.kernel(self.device.type, [*asked, *engines])
+        self.engine, self.plain = record.kernel(self.device.type, [e for e in (*asked, *engines) if e != "NUMBA"])
+        self.compiled = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
+        self.kernel = self.plain
         self.inputs = [self._input(workspace, name) for name in op.input]
         self.outputs = [workspace.create_blob(name) for name in op.output]
         self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
@@ -198,6 +202,8 @@ class Instance:
                 raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
         for out in self.outs:
             out.safe = None
+        if self.compiled is not None:
+            self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
         self.known = ins
 
     def _check_place(self, value: Any, blob: Blob, operand: str) -> None:

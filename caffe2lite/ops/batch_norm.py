@@ -50,6 +50,10 @@ class Channels:
             return each.reshape(self.n, self.count).sum(axis=0)
         return rows.sum(axis=0) if Y is None else xp.einsum("ij,ij->j", rows, self.rows(Y))
 
+    def moments(self, xp: Any, X: Any, Y: Any = None) -> tuple[Any, Any]:
+        """Per channel the sum of X, and that of X * Y (X * X)."""
+        return self.sums(xp, X), self.sums(xp, X, X if Y is None else Y)
+
     def per_row(self, xp: Any, vector: Any) -> Any:
         """The channels' values, to broadcast against rows."""
         return xp.tile(vector, self.n)[:, None] if self.first else vector
@@ -65,12 +69,24 @@ class Channels:
             xp.multiply(rows[part], a[part] if self.first else a, y)
             xp.add(y, b[part] if self.first else b, y)
 
+    def combine(self, xp: Any, X: Any, a: Any, Y: Any, b: Any, c: Any, Z: Any) -> None:
+        """Z = X * a + Y * b + c, channel by channel."""
+        x, y, z = self.rows(X), self.rows(Y), self.rows(Z)
+        a, b, c = (self.per_row(xp, v) for v in (a, b, c))
+        for part in blocks(xp, len(x), max(1, BLOCK // x.shape[1])):
+            at = part if self.first else slice(None)
+            t = scratch(xp, z[part].shape, X.dtype)
+            xp.multiply(y[part], b[at], t)
+            xp.add(t, c[at], t)
+            xp.multiply(x[part], a[at], z[part])
+            xp.add(z[part], t, z[part])
+
 
 def _statistics(xp: Any, layout: Channels, X: Any, sums: Any, sumsq: Any, num_batches: int) -> tuple[Any, Any, int]:
     """(mean, variance, elements a channel)."""
     count = layout.n * layout.pixels
     if sums is None:
-        sums, sumsq = layout.sums(xp, X), layout.sums(xp, X, X)
+        sums, sumsq = layout.moments(xp, X)
     else:
         count *= num_batches
     share = X.dtype.type(1 / max(count, 1))
@@ -120,7 +136,17 @@ def SpatialBN(
     out,
 ):
     """Y = (X - mean) / sqrt(var + epsilon) * scale + bias, by the batch's statistics, in a test by the running ones."""
-    layout = Channels(X, order)
+    return normalize(
+        xp, Channels(X, order), X, scale, bias, mean, var, sums, sumsq,
+        is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
+    )  # fmt: skip
+
+
+def normalize(
+    xp: Any, layout: Channels, X: Any, scale: Any, bias: Any, mean: Any, var: Any, sums: Any = None, sumsq: Any = None,
+    *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, num_batches: int = 1, out: Any,
+) -> Any:  # fmt: skip
+    """SpatialBN of images that lie as `layout` says."""
     layout.check(scale=scale, bias=bias, mean=mean, var=var)
     kind = scale.dtype.type
     if is_test:
@@ -164,12 +190,20 @@ def SpatialBNGradient(
     xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
 ):
     """dX, dscale and dbias; the last two inputs are the sums over all batches, where several were normalized as one."""
-    layout = Channels(X, order)
+    sums = all_dscale, all_dbias
+    return normalize_gradient(xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+
+
+def normalize_gradient(
+    xp: Any, layout: Channels, X: Any, scale: Any, dY: Any, mean: Any, inv_std: Any, all_dscale: Any = None,
+    all_dbias: Any = None, *, num_batches: int = 1, out: Any,
+) -> Any:  # fmt: skip
+    """SpatialBNGradient of images that lie as `layout` says."""
     layout.check(scale=scale, mean=mean, inv_std=inv_std)
     count = layout.n * layout.pixels
     if all_dscale is None:
-        dbias_sum = layout.sums(xp, dY)
-        dscale_sum = (layout.sums(xp, dY, X) - mean * dbias_sum) * inv_std
+        dbias_sum, along = layout.moments(xp, dY, X)
+        dscale_sum = (along - mean * dbias_sum) * inv_std
         share = 1
     else:
         layout.check(dscale=all_dscale, dbias=all_dbias)
@@ -186,15 +220,7 @@ def SpatialBNGradient(
     by_dy = scale * inv_std  # dX = by_dy * dY + by_x * X + rest
     by_x = -by_dy * inv_std * dscale_sum / n
     rest = -by_dy * dbias_sum / n - by_x * mean
-    a, b, c = (layout.per_row(xp, v) for v in (by_dy, by_x, rest))
-    x, dy, goal = layout.rows(X), layout.rows(dY), layout.rows(dX)
-    for part in blocks(xp, len(x), max(1, BLOCK // x.shape[1])):
-        at = part if layout.first else slice(None)
-        t = scratch(xp, goal[part].shape, X.dtype)
-        xp.multiply(x[part], b[at] if layout.first else b, t)
-        xp.add(t, c[at] if layout.first else c, t)
-        xp.multiply(dy[part], a[at] if layout.first else a, goal[part])
-        xp.add(goal[part], t, goal[part])
+    layout.combine(xp, dY, by_dy, X, by_x, rest, dX)
     return dX, dscale, dbias
 
 

@@ -1,0 +1,225 @@
+"""Optimizers in compiled loops: dense ones go over memory once, sparse ones row by row, as Caffe2 does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops import optimizers_sparse
+from caffe2lite.ops._compiled import compiled, loop, plain
+from caffe2lite.ops.optimizers import adam_correction, check_sizes, one
+
+_F = np.float32
+
+
+def _rate(lr: Any) -> Any:
+    return one(lr, "lr")[()]
+
+
+def _flat(*arrays: Any) -> list[Any]:
+    return [a.reshape(-1) for a in arrays]
+
+
+# ---- dense -------------------------------------------------------------------------------------------------------
+
+
+@compiled("MomentumSGD")
+def momentum_sgd(xp, grad, moment, lr, *, momentum: float = 0.0, nesterov: bool = False, out):
+    check_sizes(grad=grad, moment=moment)
+    outs = out[0](grad.shape, grad.dtype), out[1](moment.shape, moment.dtype)
+    none = np.empty(0, _F)
+    _momentum(*_flat(grad, moment, none, *outs, none), _rate(lr), _F(momentum), nesterov)
+    return outs
+
+
+@compiled("MomentumSGDUpdate")
+def momentum_sgd_update(xp, grad, moment, lr, param, *, momentum: float = 0.0, nesterov: bool = False, out):
+    check_sizes(grad=grad, moment=moment, param=param)
+    outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
+    _momentum(*_flat(grad, moment, param, *outs), _rate(lr), _F(momentum), nesterov)
+    return outs
+
+
+@loop
+def _momentum(G, M, P, new_G, new_M, new_P, lr, mu, nesterov):
+    ahead = _F(1) + mu
+    for i in range(G.size):
+        old = mu * M[i]
+        new = old + lr * G[i]
+        new_M[i] = new
+        step = new * ahead - old if nesterov else new
+        new_G[i] = step
+        if P.size:
+            new_P[i] = P[i] - step
+
+
+@compiled("Adam")
+def adam(
+    xp, param, moment1, moment2, grad, lr, iter, *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, out
+):
+    check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
+    outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2, grad)))
+    steps = outs[3] if len(outs) > 3 else np.empty(0, _F)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _adam(*_flat(param, moment1, moment2, grad, *outs[:3], steps), _rate(lr), *map(_F, numbers))
+    return outs
+
+
+@loop
+def _adam(P, M, V, G, new_P, new_M, new_V, steps, lr, b1, b2, c1, c2, epsilon, correction):
+    for i in range(P.size):
+        g = G[i]
+        m = M[i] * b1 + g * c1
+        v = V[i] * b2 + g * g * c2
+        new_M[i] = m
+        new_V[i] = v
+        step = m / (np.sqrt(v) + epsilon) * correction
+        if steps.size:
+            steps[i] = step
+        new_P[i] = P[i] + step * lr
+
+
+@compiled("Adagrad")
+def adagrad(
+    xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out
+):
+    if len(out) > 2:
+        options = {"epsilon": epsilon, "decay": decay, "weight_decay": weight_decay}
+        return plain("Adagrad")(xp, param, moment, grad, lr, out=out, **options)
+    check_sizes(param=param, moment=moment, grad=grad)
+    outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment)))
+    _adagrad(*_flat(param, moment, grad, *outs), _rate(lr), _F(epsilon), _F(decay), _F(weight_decay))
+    return outs
+
+
+@loop
+def _adagrad(P, M, G, new_P, new_M, lr, epsilon, decay, weight_decay):
+    for i in range(P.size):
+        p = P[i]
+        g = G[i] + weight_decay * p
+        m = M[i] * decay + g * g
+        new_M[i] = m
+        new_P[i] = p + lr / (np.sqrt(m) + epsilon) * g
+
+
+# ---- sparse ------------------------------------------------------------------------------------------------------
+
+
+@compiled("SparseMomentumSGDUpdate")
+def sparse_momentum(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+    ids, g, p, m = optimizers_sparse._rows(param, indices, grad, moment)
+    steps = out[0](grad.shape, grad.dtype)
+    _sparse_momentum(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
+    return steps, moment, param
+
+
+@loop
+def _sparse_momentum(ids, G, P, M, steps, lr, mu, nesterov):
+    ahead = _F(1) + mu
+    for k in range(ids.size):
+        p, m, g, step = P[ids[k]], M[ids[k]], G[k], steps[k]
+        for j in range(g.size):
+            old = m[j] * mu
+            new = old + g[j] * lr
+            m[j] = new
+            step[j] = new * ahead - old if nesterov else new
+            p[j] -= step[j]
+
+
+@compiled("SparseAdam")
+def sparse_adam(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    if enableRAdam or len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
+        return plain("SparseAdam")(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    ids, g, p, m, v = optimizers_sparse._rows(param, indices, grad, moment1, moment2)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _sparse_adam(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    return param, moment1, moment2
+
+
+@loop
+def _sparse_adam(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
+    for k in range(ids.size):
+        g, p, m, v = G[k], P[ids[k]], M[ids[k]], V[ids[k]]
+        for j in range(g.size):
+            m[j] = m[j] * b1 + g[j] * c1
+            v[j] = v[j] * b2 + g[j] * g[j] * c2
+            p[j] += lr * (correction * m[j] / (np.sqrt(v[j]) + epsilon))
+
+
+@compiled("SparseAdagrad")
+def sparse_adagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
+    ids, g, p, m = optimizers_sparse._rows(param, indices, grad, moment)
+    _sparse_adagrad(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    return param, moment
+
+
+@loop
+def _sparse_adagrad(ids, G, P, M, lr, epsilon, weight_decay):
+    for k in range(ids.size):
+        g, p, m = G[k], P[ids[k]], M[ids[k]]
+        for j in range(g.size):
+            slope = g[j] + weight_decay * p[j]
+            m[j] += slope * slope
+            p[j] += lr * slope / (np.sqrt(m[j]) + epsilon)
+
+
+@compiled("RowWiseSparseAdagrad")
+def row_wise_sparse_adagrad(
+    xp, param, moment, indices, grad, lr, counter=None,
+    *, epsilon: float = 1e-5, weight_decay: float = 0.0, counter_halflife: int = -1,
+):  # fmt: skip
+    ids, g, p = optimizers_sparse._rows(param, indices, grad)
+    m = optimizers_sparse._row_moment(moment, param)
+    if counter is not None and counter_halflife > 0:
+        options = {"epsilon": epsilon, "weight_decay": weight_decay, "counter_halflife": counter_halflife}
+        return plain("RowWiseSparseAdagrad")(xp, param, moment, indices, grad, lr, counter, **options)
+    _row_wise_adagrad(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    return param, moment
+
+
+@loop(reorder=True)
+def _row_wise_adagrad(ids, G, P, M, lr, epsilon, weight_decay):
+    for k in range(ids.size):
+        g, p = G[k], P[ids[k]]
+        total = _F(0)
+        for j in range(g.size):
+            slope = g[j] + weight_decay * p[j]
+            total += slope * slope
+        M[ids[k]] += total / _F(g.size)
+        step = lr / (np.sqrt(M[ids[k]]) + epsilon)
+        for j in range(g.size):
+            p[j] += step * (g[j] + weight_decay * p[j])
+
+
+@compiled("RowWiseSparseAdam")
+def row_wise_sparse_adam(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    if enableRAdam or len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
+        return plain("RowWiseSparseAdam")(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    ids, g, p, m = optimizers_sparse._rows(param, indices, grad, moment1)
+    v = optimizers_sparse._row_moment(moment2, param)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _row_wise_adam(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    return param, moment1, moment2
+
+
+@loop(reorder=True)
+def _row_wise_adam(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
+    for k in range(ids.size):
+        g, p, m = G[k], P[ids[k]], M[ids[k]]
+        total = _F(0)
+        for j in range(g.size):
+            total += g[j] * g[j]
+        V[ids[k]] = V[ids[k]] * b2 + total / _F(g.size) * c2
+        scale = correction / (np.sqrt(V[ids[k]]) + epsilon)
+        for j in range(g.size):
+            m[j] = m[j] * b1 + g[j] * c1
+            p[j] += lr * (scale * m[j])

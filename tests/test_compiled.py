@@ -1,0 +1,140 @@
+"""The compiled kernels (engine NUMBA) give what the plain ones give, up to rounding."""
+
+import subprocess
+import sys
+
+import golden_cases
+import numpy as np
+import pytest
+
+from caffe2lite.engine.workspace import Workspace
+from caffe2lite.ops import _compiled, registry
+from caffe2lite.proto import caffe2_pb2
+
+COMPILED = [n for n in registry.names() if ("NUMBA", registry.CPU) in registry.find(n).kernels]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Compiled kernels for operands of any size."""
+    pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
+    monkeypatch.setattr(_compiled, "LEAST", 0)
+
+
+@pytest.mark.parametrize("kind", [n for n in COMPILED if n in golden_cases.types("operators")])
+def test_recorded_cases(kind, always):
+    cases = golden_cases.cases("operators", kind)
+    assert [(name, wrong) for name, files in cases if (wrong := golden_cases.replay(files))] == []
+
+
+def floats(*shape, seed=0):
+    return np.random.RandomState(seed).randn(*shape).astype("f")
+
+
+def holes(array):
+    array.reshape(-1)[::7] = np.nan
+    return array
+
+
+IMAGES = floats(2, 3, 13, 17)
+CHANNELS = [np.abs(floats(8, seed=s)) + 0.5 for s in range(5)]
+LR, ITER = np.array([0.1], "f"), np.array([3], "int64")
+IDS, LENGTHS = np.array([3, 1, 3, 0, 3]), np.array([2, 0, 3], "int32")
+SQUARES = np.abs(floats(6, 4, seed=9))
+WINDOWS = [
+    {"kernel": 3, "stride": 2, "pad": 1},
+    {"kernel_h": 3, "kernel_w": 5, "stride_h": 1, "stride_w": 4, "pad_t": 1, "pad_l": 2, "pad_b": 0, "pad_r": 3},
+    {"global_pooling": 1},
+    {"kernel": 3, "stride": 2, "legacy_pad": 3},
+    {"kernel": 1, "stride": 5, "legacy_pad": 3},
+    {"kernel": 3, "stride": 2, "pad": 1, "order": "NHWC"},
+    {"kernel": 2, "dilation": 2},
+]
+CASES = [
+    *(("MaxPool", [IMAGES], w) for w in WINDOWS),
+    *(("MaxPool", [holes(IMAGES.copy())], w) for w in WINDOWS),
+    *(("AveragePool", [IMAGES], {**w, "count_include_pad": k}) for w in WINDOWS for k in (0, 1)),
+    ("MaxPool1D", [floats(2, 3, 40)], {"kernels": [3], "strides": [2], "pads": [1, 1]}),
+    *(("SpatialBN", [floats(3, 8, 13, 17), *CHANNELS[:4]], {"is_test": t}) for t in (0, 1)),
+    ("SpatialBN", [floats(3, 8), *CHANNELS[:4]], {"is_test": 0}),
+    ("SpatialBN", [floats(3, 4, 5, 8), *CHANNELS[:4]], {"is_test": 0, "order": "NHWC"}),
+    ("SpatialBNGradient", [floats(3, 8, 5, 7), CHANNELS[0], floats(3, 8, 5, 7, seed=1), *CHANNELS[1:3]], {}),
+    ("SpatialBNGradient", [floats(3, 8, 5, 7), CHANNELS[0], floats(3, 8, 5, 7, seed=1), *CHANNELS[1:]], {"num_batches": 2}),
+    *(("LRN", [floats(2, 8, 5, 70)], {"size": s, "alpha": 0.1, "beta": b}) for s in (4, 5) for b in (0.75, 0.5)),
+    ("SoftmaxGradient", [np.abs(floats(20, 30)), floats(20, 30, seed=1)], {}),
+    *(("MomentumSGDUpdate", [floats(50), floats(50, seed=1), LR, floats(50, seed=2)],
+       {"momentum": 0.9, "nesterov": n}) for n in (0, 1)),
+    ("MomentumSGD", [floats(50), floats(50, seed=1), LR], {"momentum": 0.9}),
+    ("Adam", [floats(50), floats(50, seed=1), SQUARES.reshape(-1)[[0] * 50], floats(50, seed=2), LR, ITER], {}),
+    ("Adagrad", [floats(24), SQUARES.reshape(-1), floats(24, seed=2), LR], {"weight_decay": 0.1, "decay": 0.9}),
+    *(("SparseMomentumSGDUpdate", [floats(5, 4), floats(6, 4), LR, floats(6, 4, seed=2), IDS],
+       {"momentum": 0.9, "nesterov": n}) for n in (0, 1)),
+    ("SparseAdam", [floats(6, 4), floats(6, 4, seed=1), SQUARES, IDS, floats(5, 4, seed=2), LR, ITER], {}),
+    ("RowWiseSparseAdam", [floats(6, 4), floats(6, 4, seed=1), SQUARES[:, 0].copy(), IDS, floats(5, 4), LR, ITER], {}),
+    ("SparseAdagrad", [floats(6, 4), SQUARES, IDS, floats(5, 4), LR], {"weight_decay": 0.1}),
+    ("RowWiseSparseAdagrad", [floats(6, 4), SQUARES[:, 0].copy(), IDS, floats(5, 4), LR], {"weight_decay": 0.1}),
+    ("SparseLengthsSum", [floats(6, 2, 2), IDS, LENGTHS], {}),
+    ("SparseLengthsMean", [floats(6, 4), IDS, LENGTHS], {}),
+    ("SparseLengthsWeightedSum", [floats(6, 4), floats(5), IDS, LENGTHS], {}),
+    ("SparseLengthsPositionalWeightedSum", [floats(6, 4), floats(5), IDS, LENGTHS], {}),
+    ("LengthsSumGradient", [floats(3, 4), LENGTHS], {}),
+    ("SparseLengthsIndicesInGradientMeanGradient", [floats(3, 4), LENGTHS, IDS], {}),
+    ("LengthsWeightedSumGradient", [floats(5), floats(3, 4), LENGTHS], {}),
+]  # fmt: skip
+
+
+def run(kind, arrays, args):
+    """The operator's outputs, with those in place where it wants them so."""
+    record = registry.find(kind)
+    op = caffe2_pb2.OperatorDef(type=kind, input=[f"in{k}" for k in range(len(arrays))])
+    enforced = {o: i for i, o in record.enforced}
+    op.output[:] = [f"in{enforced[o]}" if o in enforced else f"out{o}" for o in range(len(record.outputs))]
+    if kind == "SpatialBN" and args["is_test"]:
+        del op.output[1:]
+    if kind in ("SparseAdam", "RowWiseSparseAdam", "Adagrad", "LRN", "Adam"):
+        del op.output[3 if "Adam" in kind else 2 :]
+    for name, value in args.items():
+        arg = op.arg.add(name=name)
+        if isinstance(value, str):
+            arg.s = value.encode()
+        elif isinstance(value, list):
+            arg.ints[:] = value
+        elif isinstance(value, float):
+            arg.f = value
+        else:
+            arg.i = value
+    workspace = Workspace()
+    for k, array in enumerate(arrays):
+        workspace.feed(f"in{k}", array)
+    workspace.run_operator(op)
+    return [workspace.fetch(name) for name in op.output]
+
+
+@pytest.mark.parametrize(("kind", "arrays", "args"), CASES)
+def test_as_plain(kind, arrays, args, always, monkeypatch):
+    made = run(kind, arrays, args)
+    gradient = [(kind, arrays, args, made)]
+    if "Pool" in kind:
+        gradient.append((kind + "Gradient", [*arrays, *made, floats(*made[0].shape, seed=5)], args, None))
+        gradient[1] = (*gradient[1][:3], run(*gradient[1][:3]))
+    monkeypatch.setattr(_compiled, "LEAST", 1 << 60)
+    for name, inputs, given, have in gradient:
+        for a, b in zip(have, run(name, inputs, given)):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_numba_is_imported_for_large_operands_only():
+    code = """if True:
+        import sys, numpy as np
+        from caffe2.python import core, workspace
+        workspace.FeedBlob("x", np.ones((1, 1, 8, 8), "f"))
+        workspace.RunOperatorOnce(core.CreateOperator("MaxPool", "x", "y", kernel=2))
+        assert "numba" not in sys.modules
+        workspace.FeedBlob("x", np.ones((1, 1, 256, 256), "f"))
+        workspace.RunOperatorOnce(core.CreateOperator("MaxPool", "x", "y", kernel=2))
+        assert ("numba" in sys.modules) == (sys.argv[1] == "1")
+    """
+    pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
+    for switch in "10":
+        environment = {"CAFFE2LITE_NUMBA": switch, "PYTHONPATH": ":".join(p for p in sys.path if p)}
+        subprocess.run([sys.executable, "-c", code, switch], check=True, env=environment)
