@@ -33,15 +33,9 @@ def exceptions():
     return table
 
 
-@functools.cache
-def unbuilt():
-    """Types of the genuine engine that caffe2lite does not have yet."""
-    return set((GOLDEN / "unbuilt.txt").read_text().split())
-
-
 def types(part):
     """Operator types that have cases in a part of the recordings."""
-    return sorted(p.stem for p in (GOLDEN / part).glob("*.zip") if p.stem not in unbuilt())
+    return sorted(p.stem for p in (GOLDEN / part).glob("*.zip"))
 
 
 def cases(part, kind):

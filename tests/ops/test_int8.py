@@ -5,6 +5,8 @@ import pytest
 from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
 
+from caffe2lite.ops import registry
+
 
 def run(kind, inputs, outputs, **args):
     workspace.RunOperatorOnce(core.CreateOperator(kind, inputs, outputs, **args))
@@ -106,3 +108,40 @@ def test_bytes_that_are_no_tensor_are_refused(dims, kind):
     )
     with pytest.raises(RuntimeError, match="blob 'x' of type 'Int8TensorCPU' cannot be read"):
         workspace.C.deserialize_blob("x", proto.SerializeToString())
+
+
+def test_group_norm_is_that_of_the_real_numbers_to_a_step():
+    rng = np.random.default_rng(1)
+    quantized("x", rng.integers(0, 256, (2, 5, 4, 8), dtype=np.uint8), 0.02, 60)
+    for name in ("gamma", "beta"):
+        workspace.FeedBlob(name, rng.random(8, dtype=np.float32))
+    run("Int8GroupNorm", ["x", "gamma", "beta"], ["y"], group=4, order="NHWC", Y_scale=0.03, Y_zero_point=100)
+    run("Int8Dequantize", ["x"], ["real"])
+    run("GroupNorm", ["real", "gamma", "beta"], ["expected", "m", "s"], group=4, order="NHWC")
+    expected = np.clip(workspace.FetchBlob("expected") / 0.03 + 100, 0, 255)
+    assert abs(workspace.FetchInt8Blob("y").data - expected).max() <= 0.51
+
+
+def test_an_lstm_unit_is_that_of_the_real_numbers_and_keeps_finished_sequences():
+    rng = np.random.default_rng(2)
+    for name, width in (("h", 4), ("c", 4), ("gates", 16)):
+        quantized(name, rng.integers(0, 256, (1, 3, width), dtype=np.uint8), 4 / 255, 128)
+        run("Int8Dequantize", [name], [name + "_real"])
+    workspace.FeedBlob("lengths", np.array([5, 2, 1], "int32"))
+    workspace.FeedBlob("t", np.array([1], "int32"))
+    run("Int8LSTMUnit", ["h", "c", "gates", "lengths", "t"], ["h2", "c2"], Y_scale=0.01, Y_zero_point=100)
+    run("LSTMUnit", ["h_real", "c_real", "gates_real", "lengths", "t"], ["h3", "c3"])
+    for name, scale in (("h", 0.01), ("c", workspace.FetchInt8Blob("c2").scale)):
+        run("Int8Dequantize", [name + "2"], ["made"])
+        expected = workspace.FetchBlob(name + "3")
+        if name == "h":
+            expected = np.clip(expected, -1, 1.55)
+        assert abs(workspace.FetchBlob("made") - expected).max() <= 0.51 * scale
+
+
+def test_scale_and_zero_point_by_the_data():
+    workspace.FeedBlob("x", np.array([-1, 0, 0.5, 3], "f"))
+    for sparse, expected in ((0, (4 / 255, 64)), (1, (6 / 255, 128))):
+        scheme = registry.find("Int8QuantSchemeBlobFill")(np, preserve_sparsity=bool(sparse))
+        params = registry.find("Int8GenQuantParams")(np, workspace.FetchBlob("x"), scheme)
+        assert (params.scale, params.zero_point) == (pytest.approx(expected[0]), expected[1])

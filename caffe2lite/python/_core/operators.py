@@ -210,6 +210,7 @@ def fill_operator(
     operator_type,
     inputs,
     outputs,
+    /,
     name="",
     control_input=None,
     device_option=None,
