@@ -26,6 +26,7 @@ from caffe2lite import inspect
 from caffe2lite.commands import looking
 
 SECONDS, MEGABYTES = 2.0, 500
+NOWHERE = io.StringIO()  # one for all: click keeps every stream that it has written to
 
 
 class TooSlow(Exception):
@@ -73,7 +74,7 @@ def damaged(content, rng):
 
 def look(path):
     """What the commands do with a file; what they say of it goes nowhere."""
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(NOWHERE):
         for command in (looking.inspect, looking.lint):
             for options in ([], ["--json"]):
                 try:
@@ -82,6 +83,8 @@ def look(path):
                     pass
                 except SystemExit:
                     pass
+                NOWHERE.seek(0)
+                NOWHERE.truncate()
 
 
 def main():

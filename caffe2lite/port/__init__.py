@@ -2,9 +2,26 @@
 
 from caffe2lite import port
 port.examine("train.py").findings
+port.mend(source, "train.py").text
 port.run_script("train.py", ["--epochs", "3"])
 """
 
-from caffe2lite.port.running import run_script
+from __future__ import annotations
 
-__all__ = ["run_script"]
+from typing import TYPE_CHECKING, Any
+
+from caffe2lite.port.running import run_script
+from caffe2lite.port.scan import Finding, Report, examine, examine_source, files
+
+if TYPE_CHECKING:
+    from caffe2lite.port.mending import mend
+
+__all__ = ["Finding", "Report", "examine", "examine_source", "files", "mend", "run_script"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "mend":  # it needs LibCST
+        from caffe2lite.port.mending import mend
+
+        return mend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

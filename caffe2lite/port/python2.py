@@ -54,23 +54,39 @@ _METHODS_2 = {"iteritems", "iterkeys", "itervalues", "has_key"}
 
 def traits(tree: ast.Module) -> list[tuple[int, str]]:
     """(line, name) of what only Python 2 has, where the module does not define it or guard against its absence."""
-    made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    made |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
-    made |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
-    found = []
+    guarded = _guarded(tree)
+    found = [(line, name) for line, name in stray_builtins(tree) if name in _ONLY_2]
     for node in ast.walk(tree):
         if id(node) in guarded:
             continue
-        if isinstance(node, ast.Name) and node.id in _ONLY_2 - made:
-            found.append((node.lineno, node.id))
-        elif isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not _bridge(node.value):
+        if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not _bridge(node.value):
             found.append((node.lineno, node.attr))
         elif isinstance(node, ast.Import):
             found += [(node.lineno, a.name) for a in node.names if a.name in gone.RENAMED]
         elif isinstance(node, ast.ImportFrom) and node.module in gone.RENAMED and not node.level:
             found.append((node.lineno, node.module))
     return sorted(found)
+
+
+def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
+    """(line, name) of Python 2's builtins that the module takes for granted."""
+    made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    made |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+    made |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    made |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    if any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree)):
+        made |= {"file", "reduce", "reload", "intern", "apply", "buffer"}  # a star may have brought them
+    guarded = _guarded(tree)
+    return [
+        (n.lineno, n.id)
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and n.id in gone.BUILTINS and n.id not in made and id(n) not in guarded
+    ]
+
+
+def _guarded(tree: ast.Module) -> set[int]:
+    """Ids of the nodes in `try`: a module that tries a name can do without it."""
+    return {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
 
 
 def _bridge(node: ast.expr) -> bool:
@@ -88,23 +104,108 @@ def has_true_division(source: str) -> bool:
 # ---- syntax ------------------------------------------------------------------------------------------------------
 
 
+# What the fixers of fissix mend, in words; those that are not syntax are in SAME_SYNTAX.
+FIXERS = {
+    "print": "print as a statement",
+    "except": "`except E, e`",
+    "raise": "`raise E, text`",
+    "exec": "exec as a statement",
+    "repr": "backticks",
+    "ne": "`<>`",
+    "numliterals": "a number of Python 2",
+    "tuple_params": "a tuple as parameter",
+    "has_key": "has_key",
+    "dict": "a dict's methods",
+    "xrange": "xrange",
+    "unicode": "unicode",
+    "basestring": "basestring",
+    "long": "long",
+    "next": ".next()",
+    "map": "map makes no list",
+    "filter": "filter makes no list",
+    "zip": "zip makes no list",
+    "imports": "a module that was renamed",
+    "urllib": "urllib",
+    "import": "an import of a module beside it",
+    "raw_input": "raw_input",
+    "input": "input",
+    "reduce": "reduce",
+    "itertools": "itertools",
+    "itertools_imports": "itertools",
+    "types": "types",
+    "metaclass": "__metaclass__",
+    "execfile": "execfile",
+    "apply": "apply",
+    "nonzero": "__nonzero__",
+    "funcattrs": "a function's attributes",
+    "methodattrs": "a method's attributes",
+    "sys_exc": "sys.exc_type",
+    "getcwdu": "os.getcwdu",
+    "intern": "intern",
+    "reload": "reload",
+}
+SAME_SYNTAX = set(FIXERS) - {"print", "except", "raise", "exec", "repr", "ne", "numliterals", "tuple_params"}
+
+
+class _Converter:
+    """fissix with its fixers, which note what they change."""
+
+    def __init__(self) -> None:
+        try:
+            from fissix import refactor
+        except ImportError:
+            raise Unreadable(f"Python 2 syntax needs a converter: {install('port')}") from None
+        logging.getLogger("RefactoringTool").setLevel(logging.ERROR)
+        self.tool = refactor.RefactoringTool(refactor.get_fixers_from_package("fissix.fixes"))
+        self.changes: list[tuple[int, str]] = []
+        for fixer in [*self.tool.pre_order, *self.tool.post_order]:
+            fixer.transform = self._noting(fixer, fixer.transform)
+
+    def _noting(self, fixer: Any, transform: Any) -> Any:
+        name = type(fixer).__name__.removeprefix("Fix").lower()
+        name = {"tupleparams": "tuple_params", "haskey": "has_key", "rawinput": "raw_input", "sysexc": "sys_exc",
+                "itertoolsimports": "itertools_imports"}.get(name, name)  # fmt: skip
+
+        def noting(node: Any, results: Any) -> Any:
+            before, line = str(node), node.get_lineno()
+            made = transform(node, results)
+            if str(node if made is None else made) != before:
+                self.changes.append((line, name))
+            return made
+
+        return noting
+
+    def __call__(self, source: str, filename: str) -> tuple[str, list[tuple[int, str, str]]]:
+        self.changes = []
+        text = str(self.tool.refactor_string(source if source.endswith("\n") else source + "\n", filename))
+        lines = source.split("\n")
+        return text, [(line, name, _cut(lines[line - 1].strip())) for line, name in sorted(set(self.changes))]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 @functools.cache
-def _tool() -> Any:
+def _converter() -> _Converter:
+    return _Converter()
+
+
+def convert_noting(source: str, filename: str) -> tuple[str, list[tuple[int, str, str]]]:
+    """Python 2 source as Python 3 source, and what was changed: (line, fixer, what stood there).
+
+    Unreadable where it is Python of no version.
+    """
+    converter = _converter()
     try:
-        from fissix import refactor
-    except ImportError:
-        raise Unreadable(f"Python 2 syntax needs a converter: {install('port')}") from None
-    logging.getLogger("RefactoringTool").setLevel(logging.ERROR)
-    return refactor.RefactoringTool(refactor.get_fixers_from_package("fissix.fixes"))
+        return converter(source, filename)
+    except Exception as e:  # fissix's parser has errors of several modules
+        raise Unreadable(f"{filename}: neither Python 3 nor Python 2: {e}") from None
 
 
 def convert(source: str, filename: str) -> str:
-    """Python 2 source as Python 3 source, line for line as far as that goes; Unreadable where it is neither."""
-    tool = _tool()
-    try:
-        return str(tool.refactor_string(source if source.endswith("\n") else source + "\n", filename))
-    except Exception as e:  # its parser has errors of its own, of several modules
-        raise Unreadable(f"{filename}: neither Python 3 nor Python 2: {e}") from None
+    """Python 2 source as Python 3 source, line for line as far as that goes."""
+    return convert_noting(source, filename)[0]
 
 
 def parse(source: str, filename: str) -> ast.Module | None:

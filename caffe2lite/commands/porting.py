@@ -1,0 +1,110 @@
+"""`caffe2lite port`."""
+
+from __future__ import annotations
+
+import collections
+import difflib
+import json
+import os
+import sys
+from typing import Any
+
+import click
+
+from caffe2lite.commands.text import count, say, table
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
+@click.option("--diff", "show_diff", is_flag=True, help="Print the safe fixes as a diff; write nothing.")
+@click.option("--write", is_flag=True, help="Apply the safe fixes; the originals stay as FILE.orig.")
+@click.option("-o", "--output", type=click.Path(), metavar="PATH", help="Write the mended files there; no original is touched.")
+@click.option("--uses", "show_uses", is_flag=True, help="List everything of Caffe2's that is used, not only what is missing.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def port(
+    paths: tuple[str, ...], show_diff: bool, write: bool, output: str | None, show_uses: bool, as_json: bool
+) -> None:
+    """Say what legacy scripts need to run on today's Python: what they use of Caffe2, and what in them is broken.
+
+    Scripts are read, never run. Exit status 1 where something has to be done before plain `python` runs them (`caffe2lite
+    run` may run them as they are).
+    """
+    from caffe2lite.port import scan
+
+    named = [(root, path) for root in paths for path in scan.files(root)]
+    reports = [scan.examine(path) for _, path in named]
+    if as_json:
+        click.echo(json.dumps([_facts(report) for report in reports], indent=1))
+    elif not show_diff:
+        for report in reports:
+            _show(report)
+        _total(reports, show_uses)
+    if show_diff or write or output:
+        _mend([pair for pair, r in zip(named, reports) if not r.path.endswith(".ipynb")], show_diff, write, output, as_json)
+    sys.exit(0 if all(r.runs_as_is for r in reports) else 1)
+
+
+def _facts(report: Any) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "python2": report.python2,
+        "runs_as_is": report.runs_as_is,
+        "uses": [u._asdict() for u in report.uses],
+        "findings": [f._asdict() for f in report.findings],
+    }
+
+
+def _show(report: Any) -> None:
+    version = ": Python 2" if report.python2 else ""
+    if not report.findings:
+        say(f"{report.path}{version}: nothing to do", bold=True)
+        return
+    say(f"{report.path}{version}", bold=True)
+    table(("line", "code", "what", "what to do", ""), [(f.line, f.code, f.message, f.remedy, f.fix) for f in report.findings])
+
+
+def _total(reports: list[Any], show_uses: bool) -> None:
+    """One line, or a table, for all files."""
+    found: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
+    for report in reports:
+        for use in report.uses:
+            found[use.kind, use.name].append((use, report.path))
+    states = collections.Counter(places[0][0].state for places in found.values())
+    if show_uses and found:
+        rows = [
+            (kind, name, len(places), len({path for _, path in places}), places[0][0].state)
+            for (kind, name), places in sorted(found.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
+        ]
+        table(("kind", "name of Caffe2's", "uses", "files", "here"), rows)
+    said = ", ".join(f"{states[s]} {s}" for s in ("supported", "differs", "missing") if states[s]) or "nothing"
+    fixes = collections.Counter(f.fix for r in reports for f in r.findings)
+    say(f"{count(len(reports), 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}" if found
+        else f"{count(len(reports), 'file')}; they use nothing of Caffe2")  # fmt: skip
+    say(f"to mend: {fixes['safe']} by `caffe2lite port --write`, {fixes['ask']} by a person")
+
+
+def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool) -> None:
+    try:
+        from caffe2lite.port import mending, python2, scan
+    except ImportError as e:
+        raise click.ClickException(str(e)) from None
+    for root, path in files:
+        source = scan.read(path)
+        try:
+            mended = mending.mend(source, path)
+        except python2.Unreadable as e:
+            click.echo(f"{e}: left as it is", err=True)
+            continue
+        if show_diff:
+            lines = [text.splitlines(keepends=True) for text in (source, mended.text)]
+            click.echo("".join(difflib.unified_diff(*lines, path, f"{path} (mended)")), nl=False)
+        target = None
+        if output is not None:
+            target = os.path.join(output, os.path.relpath(path, root)) if os.path.isdir(root) else output
+        if output is None and (not write or mended.text == source):
+            continue
+        place = mending.write(path, mended, target)
+        if not quiet:
+            say(f"written: {place}")
+            for f in mended.asks:
+                say(f"  decide: line {f.line}: {f.message}; {f.remedy}")

@@ -1,0 +1,135 @@
+"""Safe fixes of a legacy file: Python 2 by fissix, then names of NumPy and the standard library by LibCST.
+
+Comments, blank lines and layout stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from caffe2lite.extras import install
+from caffe2lite.port import gone, python2
+from caffe2lite.port.scan import ASK, Finding, divisions, examine_source
+
+try:
+    import libcst as cst
+    from libcst import metadata
+except ImportError as e:
+    raise ImportError(f"rewriting scripts needs a package: {install('port')}", name="libcst") from e
+
+
+class Mended(NamedTuple):
+    """A file's text with the safe fixes, and what is left for a person to decide, by lines of that text."""
+
+    text: str
+    asks: list[Finding]
+
+
+def mend(source: str, path: str) -> Mended:
+    """The text with its safe fixes; python2.Unreadable where it is Python of no version."""
+    text = source
+    tree = python2.parse(source, path)
+    if tree is None or python2.traits(tree):
+        text = python2.convert(source, path)
+    try:
+        wrapped = metadata.MetadataWrapper(cst.parse_module(text))
+    except cst.ParserSyntaxError as e:
+        raise python2.Unreadable(f"{path}: {e}") from None
+    fixed = wrapped.visit(_Names()).code
+    asks = [f for f in examine_source(fixed, path).findings if f.fix == ASK and f.code != "P006"]
+    mended = python2.parse(fixed, path)
+    if text is not source and mended is not None and not python2.has_true_division(source):
+        asks += divisions(mended, path)
+    return Mended(fixed, sorted(asks, key=lambda f: f.line))
+
+
+def write(path: str, mended: Mended, target: str | None = None) -> str:
+    """Write the mended text to `target`, or in the place of the file, whose original stays as `path.orig`."""
+    place = target or path
+    if target is None:
+        os.replace(path, path + ".orig")
+    folder = os.path.dirname(place)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    with open(place, "w", encoding="utf-8") as f:
+        f.write(mended.text)
+    return place
+
+
+class _Names(cst.CSTTransformer):
+    METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider,)
+
+    def _qualified(self, node: cst.CSTNode) -> str:
+        """The full name of what an import brought, "" for anything else."""
+        names = self.get_metadata(metadata.QualifiedNameProvider, node, set())
+        imported = [n.name for n in names if n.source is metadata.QualifiedNameSource.IMPORT]
+        return imported[0] if len(imported) == 1 else ""
+
+    def _imported(self, node: cst.BaseExpression) -> bool:
+        """Whether it is a name in a module, and no method of what a call has returned."""
+        inner = node
+        while isinstance(inner, cst.Attribute):
+            inner = inner.value
+        return isinstance(inner, cst.Name) and self._qualified(node) != ""
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        whole = self._qualified(original_node)
+        name = updated_node.attr.value
+        if whole.startswith("numpy.") and whole.count(".") == 1 and name in gone.NUMPY:
+            return _numpy(gone.NUMPY[name], updated_node)
+        if whole.startswith("collections.") and whole in gone.NAMES:
+            return updated_node.with_changes(value=cst.Attribute(updated_node.value, cst.Name("abc")))
+        if whole == "time.clock":
+            return updated_node.with_changes(attr=cst.Name("perf_counter"))
+        instead = gone.UNITTEST.get(name, "")
+        if instead.isidentifier() and isinstance(updated_node.value, cst.Name) and updated_node.value.value == "self":
+            return updated_node.with_changes(attr=cst.Name(instead))
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        function = updated_node.func
+        if isinstance(function, cst.Attribute) and function.attr.value == "tostring" and not self._imported(original_node.func):
+            return updated_node.with_changes(func=function.with_changes(attr=cst.Name("tobytes")))
+        if self._qualified(original_node.func) == "numpy.asscalar" and len(updated_node.args) == 1:
+            value = updated_node.args[0].value
+            if isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
+                return cst.Call(cst.Attribute(value, cst.Name("item")))
+        return updated_node
+
+    def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
+        """`from collections import Mapping, OrderedDict` in two lines where some have moved to collections.abc."""
+        statement = updated_node.body[0]
+        if len(updated_node.body) != 1 or not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+            return updated_node
+        module = statement.module
+        if not isinstance(module, cst.Name) or module.value != "collections":
+            return updated_node
+        moved = [a for a in statement.names if f"collections.{a.evaluated_name}" in gone.NAMES]
+        stay = [a for a in statement.names if a not in moved]
+        abc = statement.with_changes(module=cst.Attribute(module, cst.Name("abc")), names=_listed(moved))
+        if not moved:
+            return updated_node
+        if not stay:
+            return updated_node.with_changes(body=[abc])
+        first = updated_node.with_changes(body=[statement.with_changes(names=_listed(stay))])
+        return cst.FlattenSentinel([first, cst.SimpleStatementLine([abc])])
+
+
+def _listed(names: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
+    """The names of an import, the last without a comma."""
+    return [
+        a.with_changes(comma=cst.MaybeSentinel.DEFAULT if a is names[-1] else cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        for a in names
+    ]
+
+
+def _numpy(instead: str, node: cst.Attribute) -> cst.BaseExpression:
+    """What to write for a name of NumPy: a builtin, or another name under the same alias; the node where it is a call."""
+    if instead.isidentifier():
+        return cst.Name(instead)
+    bare = instead.removeprefix("-").removeprefix("np.")
+    if not bare.isidentifier():
+        return node
+    found = node.with_changes(attr=cst.Name(bare))
+    return cst.UnaryOperation(cst.Minus(), found) if instead.startswith("-") else found

@@ -1,0 +1,245 @@
+"""What in a legacy script does not work on today's Python and NumPy, or means something else.  It is read, never run."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from caffe2lite.port import gone, python2
+from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
+
+CODES = {
+    "P001": "syntax of Python 2",
+    "P002": "a name or method of Python 2",
+    "P003": "a module that was renamed",
+    "P004": "a module that was removed",
+    "P005": "a name that the standard library no longer has",
+    "P006": "division that meant something else in Python 2",
+    "P007": "a package that bridges Python 2 and 3",
+    "P008": "neither Python 3 nor Python 2",
+    "N001": "a name that NumPy no longer has",
+    "N002": "a method that arrays no longer have",
+    "C101": "a module, function or operator of Caffe2's that is not here",
+    "C102": "something of Caffe2's that is not all the same here",
+}
+SAFE, ASK, NOTE = "safe", "ask", "note"  # port --write mends it; a person must decide; it works as it is
+
+
+class Finding(NamedTuple):
+    """A place in a file, what is wrong with it, and what to do; `fix` is SAFE, ASK or NOTE."""
+
+    path: str
+    line: int
+    code: str
+    message: str
+    remedy: str
+    fix: str
+
+
+class Report(NamedTuple):
+    """What is to say of one file."""
+
+    path: str
+    python2: bool
+    uses: list[Use]
+    findings: list[Finding]
+
+    @property
+    def runs_as_is(self) -> bool:
+        """Whether today's Python runs it without `caffe2lite run` and without changes."""
+        return all(f.fix == NOTE for f in self.findings)
+
+
+def examine(path: str) -> Report:
+    """Read a Python file or notebook."""
+    return examine_source(read(path), path)
+
+
+def read(path: str) -> str:
+    """The source of a Python file, or the code cells of a notebook; lines count through the cells."""
+    text = python2.read(path)
+    if not path.endswith(".ipynb"):
+        return text
+    try:
+        cells = [c for c in json.loads(text).get("cells", ()) if c.get("cell_type") == "code"]
+        source = "\n".join("".join(c["source"]) for c in cells)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return "\n".join(f"# {line}" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
+
+
+def files(path: str) -> list[str]:
+    """The Python files and notebooks of a folder, or the file itself."""
+    if not os.path.isdir(path):
+        return [path]
+    found = [p for p in pathlib.Path(path).rglob("*") if p.suffix in (".py", ".ipynb") and p.is_file()]
+    return sorted(str(p) for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts))
+
+
+def examine_source(source: str, path: str) -> Report:
+    """Read source text; `path` is for the report only."""
+    tree = python2.parse(source, path)
+    is_python2 = tree is None or bool(python2.traits(tree))
+    findings: list[Finding] = []
+    lines = _Lines(None)
+    if is_python2:
+        try:
+            text, changes = python2.convert_noting(source, path)
+        except python2.Unreadable as e:
+            if tree is None:
+                return Report(path, False, [], [Finding(path, 1, "P008", str(e), "look at the file", ASK)])
+            changes, text = [], source
+        for line, what, was in changes:
+            code = "P002" if what in python2.SAME_SYNTAX else "P001"
+            findings.append(Finding(path, line, code, f"{_fixer_says(what)}: {was}", "port --write mends it", SAFE))
+        converted = python2.parse(text, path)
+        if converted is None:
+            message = "it was converted from Python 2, and the result is no Python 3"
+            return Report(path, True, [], [*findings, Finding(path, 1, "P008", message, "look at the file", ASK)])
+        tree, lines = converted, _Lines((source, text))
+        if not python2.has_true_division(source):
+            findings += [f._replace(line=lines.of(f.line)) for f in divisions(tree, path)]
+    assert tree is not None
+    seen = {(f.line, f.code) for f in findings}
+    findings += [f for f in _names(tree, path, lines) if (f.line, f.code) not in seen]
+    used = [use._replace(line=lines.of(use.line)) for use in uses(tree)]
+    for use in used:
+        if use.state == MISSING:
+            findings.append(Finding(path, use.line, "C101", f"{use.kind} {use.name}: {use.note}", "see the note", ASK))
+        elif use.state == DIFFERS:
+            findings.append(Finding(path, use.line, "C102", f"{use.name}: {use.note}", "check that it suits you", NOTE))
+    return Report(path, is_python2, used, sorted(dict.fromkeys(findings), key=lambda f: (f.line, f.code)))
+
+
+class _Lines:
+    """Lines of the original that lines of the converted text come from."""
+
+    def __init__(self, texts: tuple[str, str] | None) -> None:
+        self._from: list[int] = []
+        if texts is None:
+            return
+        before, after = (t.split("\n") for t in texts)
+        for tag, a0, a1, b0, b1 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            if tag != "delete":
+                self._from += [min(a0 + i, max(a0, a1 - 1)) + 1 for i in range(b1 - b0)]
+
+    def of(self, line: int) -> int:
+        """The original line."""
+        return self._from[line - 1] if self._from and line <= len(self._from) else line
+
+
+def _fixer_says(fixer: str) -> str:
+    return python2.FIXERS.get(fixer, fixer.replace("_", " "))
+
+
+def _short(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def divisions(tree: ast.Module, path: str) -> list[Finding]:
+    """The divisions of Python 2 source that may have been of integers, for a person to decide."""
+    remedy = "write // where integers are meant; `caffe2lite run` does what Python 2 did"
+    return [
+        Finding(path, node.lineno, "P006", f"`{_short(node)}` was rounded down for integers in Python 2", remedy, ASK)
+        for node in _divisions(tree)
+    ]
+
+
+def _divisions(tree: ast.Module) -> Iterator[Any]:
+    """Divisions whose operands may both be integers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            if not _fraction(node.left) and not _fraction(node.right):
+                yield node
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and not _fraction(node.value):
+            yield node
+
+
+def _fraction(node: ast.expr) -> bool:
+    """Whether it is surely no integer."""
+    if isinstance(node, ast.Constant):
+        return not isinstance(node.value, int)
+    if isinstance(node, ast.Call):
+        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        return called in ("float", "float32", "float64", "time", "sqrt", "exp", "log", "mean")
+    if isinstance(node, ast.BinOp):
+        return _fraction(node.left) or _fraction(node.right)
+    return False
+
+
+# ---- names that are gone -----------------------------------------------------------------------------------------
+
+
+def _names(tree: ast.Module, path: str, lines: _Lines) -> Iterator[Finding]:
+    aliases: dict[str, str] = {}
+    guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        line, at = lines.of(node.lineno), NOTE if id(node) in guarded else None
+        if isinstance(node, ast.Import):
+            for a in node.names:
+                aliases[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
+                yield from _module(path, line, a.name, at)
+        elif node.module and not node.level:
+            yield from _module(path, line, node.module, at)
+            for a in node.names:
+                whole = f"{node.module}.{a.name}"
+                aliases[a.asname or a.name] = whole
+                yield from _name(path, line, whole, at)
+    for line, name in python2.stray_builtins(tree):
+        yield Finding(path, lines.of(line), "P002", f"{name} is gone", gone.BUILTINS[name], ASK)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        line, at = lines.of(node.lineno), NOTE if id(node) in guarded else None
+        whole = _dotted(node, aliases)
+        if whole:
+            yield from _name(path, line, whole, at)
+        elif node.attr in gone.ARRAY_METHODS:
+            fix = SAFE if node.attr == "tostring" else ASK
+            yield Finding(path, line, "N002", f".{node.attr} of arrays is gone", gone.ARRAY_METHODS[node.attr], at or fix)
+        elif node.attr in gone.UNITTEST and isinstance(node.value, ast.Name) and node.value.id == "self":
+            instead = gone.UNITTEST[node.attr]
+            yield Finding(path, line, "P005", f"self.{node.attr} is gone", instead, at or (SAFE if " " not in instead else ASK))
+        elif node.attr in ("isAlive", "getchildren"):
+            yield Finding(path, line, "P005", f".{node.attr} is gone", gone.METHODS[node.attr], at or ASK)
+
+
+def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding]:
+    top = name.split(".")[0]
+    if name in gone.RENAMED:
+        yield Finding(path, line, "P003", f"module {name} was renamed", gone.RENAMED[name], at or SAFE)
+    elif name in gone.REMOVED or top in gone.REMOVED:
+        yield Finding(path, line, "P004", f"module {name} was removed", gone.REMOVED.get(name, gone.REMOVED.get(top, "")), at or ASK)
+    elif top in gone.BRIDGES and top != "builtins":
+        note = f"pip install {'future' if top == 'past' else top}, or caffe2lite run, which has what is used of it"
+        yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, NOTE)
+
+
+def _name(path: str, line: int, whole: str, at: str | None) -> Iterator[Finding]:
+    top, _, rest = whole.partition(".")
+    if top == "numpy" and rest in gone.NUMPY:
+        instead = gone.NUMPY[rest]
+        fix = SAFE if instead.isidentifier() or instead.removeprefix("-").removeprefix("np.").isidentifier() else ASK
+        yield Finding(path, line, "N001", f"numpy.{rest} is gone", instead, at or fix)
+    elif whole in gone.NAMES:
+        instead = gone.NAMES[whole]
+        fix = SAFE if whole.startswith("collections.") or whole == "time.clock" else ASK
+        yield Finding(path, line, "P005", f"{whole} is gone", instead, at or fix)
+
+
+def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in aliases:
+        return ""
+    return ".".join([aliases[node.id], *reversed(parts)])

@@ -1,0 +1,237 @@
+"""What a script uses of Caffe2, and whether it is here.  The script is read, never run."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from caffe2lite.ops import registry
+
+SUPPORTED, DIFFERS, MISSING = "supported", "differs", "missing"
+
+# Names that are here and do not do all that Caffe2's do.
+_DIFFERENT = {
+    "caffe2.python.dyndep.InitOpsLibrary": "libraries of Caffe2 itself are built in; one compiled for Caffe2's C++ engine "
+    "cannot be loaded: write its operators in Python",
+    "caffe2.python.net_drawer.GetPydotGraph": "it needs the package pydot (and Graphviz for pictures)",
+    "caffe2.python.net_drawer.GetPydotGraphMinimal": "it needs the package pydot (and Graphviz for pictures)",
+    "caffe2.python.data_parallel_model.Parallelize": "several shards run over MPI, whatever the engine is called",
+    "caffe2.python.data_parallel_model.Parallelize_GPU": "several shards run over MPI, whatever the engine is called",
+}
+_NOT_ARGUMENTS = {"name", "engine", "device_option", "control_input", "debug_info", "arg", "domain"}
+
+
+class Use(NamedTuple):
+    """One place where a script uses something of Caffe2's."""
+
+    kind: str  # "module", "name" or "operator"
+    name: str  # caffe2.python.core, caffe2.python.core.Net, Relu
+    line: int
+    state: str  # SUPPORTED, DIFFERS or MISSING
+    note: str  # what differs, or what to do
+
+
+def uses(tree: ast.Module) -> list[Use]:
+    """What a module uses of Caffe2, in the order of its lines."""
+    aliases = _aliases(tree)
+    found = [*_modules(tree), *_names(tree, aliases), *_operators(tree, aliases)]
+    return sorted(dict.fromkeys(found), key=lambda use: use.line)
+
+
+# ---- what names mean ---------------------------------------------------------------------------------------------
+
+
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    """{name in the script: what it is of Caffe2}."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for a in node.names:
+                if a.name.split(".")[0] == "caffe2":
+                    found[a.asname or "caffe2"] = a.name if a.asname else "caffe2"
+        elif isinstance(node, ast.ImportFrom) and _of_caffe2(node):
+            for a in node.names:
+                found[a.asname or a.name] = f"{node.module}.{a.name}"
+    return found
+
+
+def _of_caffe2(node: ast.ImportFrom) -> bool:
+    return not node.level and (node.module or "").split(".")[0] == "caffe2"
+
+
+def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
+    """The dotted name of an expression that is rooted in an import of Caffe2, "" for any other."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in aliases:
+        return ""
+    return ".".join([aliases[node.id], *reversed(parts)])
+
+
+@functools.cache
+def _module(name: str) -> Any:
+    """Our module of that name of Caffe2's; None where there is none, or where it needs what is not installed."""
+    try:
+        return importlib.import_module(name.replace("caffe2", "caffe2lite", 1))
+    except ImportError:
+        return None
+
+
+def _exists(name: str) -> bool:
+    """Whether there is such a module, also where it cannot be imported here."""
+    try:
+        return importlib.util.find_spec(name.replace("caffe2", "caffe2lite", 1)) is not None
+    except ImportError:
+        return False
+
+
+@functools.cache
+def _resolve(name: str) -> tuple[str, str, str]:
+    """(module, name in it, state) of a dotted name; what is behind a class or an object is not looked into."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        place = ".".join(parts[:cut])
+        if not _exists(place):
+            continue
+        rest = parts[cut:]
+        if not rest:
+            return place, "", SUPPORTED
+        module = _module(place)
+        if module is None:
+            return place, rest[0], SUPPORTED
+        if not _holds(module, rest[0]):
+            return place, rest[0], MISSING
+        inner = getattr(module, rest[0])
+        known = isinstance(inner, type) and not hasattr(inner, "__getattr__") and len(rest) > 1
+        if known and not hasattr(inner, rest[1]):
+            return place, ".".join(rest[:2]), MISSING
+        return place, rest[0], SUPPORTED
+    return name, "", MISSING
+
+
+def _holds(module: Any, name: str) -> bool:
+    try:
+        getattr(module, name)
+    except AttributeError:
+        return False
+    return True
+
+
+# ---- modules and names -------------------------------------------------------------------------------------------
+
+
+def _modules(tree: ast.Module) -> Iterator[Use]:
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names if a.name.split(".")[0] == "caffe2"]
+        elif isinstance(node, ast.ImportFrom) and _of_caffe2(node):
+            for a in node.names:
+                whole = f"{node.module}.{a.name}"
+                names.append(whole if _exists(whole) or node.module == "caffe2.python" else str(node.module))
+        for name in names:
+            place, rest, state = _resolve(name)
+            if rest and name == f"{place}.{rest}" and state == SUPPORTED:
+                name = place
+            note = "" if state == SUPPORTED else "there is no such module here"
+            yield Use("module", name, node.lineno, state, note)
+
+
+def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        name = ""
+        if isinstance(node, ast.Attribute) and id(node) not in inner:
+            name = _dotted(node, aliases)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inner:
+            name = aliases.get(node.id, "")
+        if not name:
+            continue
+        place, rest, state = _resolve(name)
+        if not rest:
+            continue  # the module itself
+        whole = f"{place}.{rest}"
+        note = f"{place} has no {rest} here" if state == MISSING else _DIFFERENT.get(whole, "")
+        yield Use("name", whole, node.lineno, DIFFERS if state == SUPPORTED and note else state, note)
+
+
+# ---- operators ---------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _methods_of_nets() -> frozenset[str]:
+    """What a net or a model has by itself: no operators."""
+    found: set[str] = set()
+    for module, kind in (("core", "Net"), ("core", "Plan"), ("model_helper", "ModelHelper"), ("cnn", "CNNModelHelper"),
+                         ("layer_model_helper", "LayerModelHelper"), ("net_builder", "NetBuilder")):  # fmt: skip
+        owner = getattr(_module(f"caffe2.python.{module}"), kind, None)
+        found.update(dir(owner))
+    layers = _module("caffe2.python.layers.layers")
+    found.update(getattr(layers, "_LAYER_REGISTRY", ()))
+    return frozenset(found)
+
+
+def _operators(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
+    nets = _nets(tree, aliases)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if _dotted(node.func, aliases).endswith(".CreateOperator"):
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield from _operator(first.value, node, arguments=True)
+        elif isinstance(node.func, ast.Attribute) and not _dotted(node.func, aliases):
+            name, owner = node.func.attr, _last(node.func.value)
+            if not name[:1].isupper() or not _is_net(owner, nets):
+                continue
+            if registry.get(name) is not None or name not in _methods_of_nets():
+                # A model's own methods of these names take more, and pass on what they do not know.
+                yield from _operator(name, node, arguments=owner.endswith("net"))
+
+
+def _operator(name: str, node: ast.Call, arguments: bool) -> Iterator[Use]:
+    record = registry.get(name)
+    if record is None:
+        note = "there is no such operator here; if it is your own, write it in Python (net.Python) or register it"
+        yield Use("operator", name, node.lineno, MISSING, note)
+        return
+    yield Use("operator", name, node.lineno, SUPPORTED, "")
+    if not arguments or record.stateful or name in ("Python", "PythonDLPack"):
+        return
+    stray = [k.arg for k in node.keywords if k.arg and k.arg not in record.args and k.arg not in _NOT_ARGUMENTS]
+    for argument in stray:
+        if argument not in _TOLERATED:
+            yield Use("operator", f"{name}({argument}=)", node.lineno, DIFFERS, f"{name} ignores it, as in Caffe2")
+
+
+_TOLERATED = {"order", "use_cudnn", "cudnn_exhaustive_search", "exhaustive_search", "is_test", "ws_nbytes_limit",
+              "init_params"}  # fmt: skip
+
+
+def _nets(tree: ast.Module, aliases: dict[str, str]) -> set[str]:
+    """Variables of the script that hold nets or models."""
+    made = (".Net", ".ModelHelper", ".CNNModelHelper", ".LayerModelHelper", ".Clone", ".AddNet", "ModelHelperBase")
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            called = _dotted(node.value.func, aliases) or "." + _last(node.value.func)
+            if called.endswith(made):
+                found.update(_last(t) for t in node.targets)
+    return found
+
+
+def _is_net(name: str, nets: set[str]) -> bool:
+    plain = name.lower()
+    return name in nets or plain in ("net", "model", "m") or plain.endswith(("_net", "_model", "nets"))
+
+
+def _last(node: ast.expr) -> str:
+    """The last part of a dotted expression: `net` of `self.model.net`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+

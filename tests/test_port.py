@@ -1,0 +1,136 @@
+"""Reading and mending of legacy scripts."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from caffe2lite import port
+
+pytest.importorskip("fissix", reason="the extra port is not installed")
+pytest.importorskip("libcst", reason="the extra port is not installed")
+click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
+from caffe2lite.commands import cli  # noqa: E402 - it needs click
+
+
+def run(*args):
+    return click_testing.CliRunner().invoke(cli, [str(a) for a in args], catch_exceptions=False)
+
+
+LEGACY = """\
+# A training script, of 2017.
+import numpy as np, cPickle
+from collections import Mapping, OrderedDict
+import six
+from caffe2.python import core, workspace, brew, net_drawer, nosuchmodule
+from caffe2.python.modeling import initializers as init
+
+net = core.Net("n")
+net.Relu("x", "y", axsi=1)
+net.ZeroEven("x", "z")
+net.NextName()
+core.CreateOperator("FC", ["x", "w", "b"], ["y"])
+brew.fc(None, "x", "y", 3, 4)
+brew.nosuchhelper
+workspace.FeedBlob("x", np.zeros(3, np.float) / 2)  # the comment stays
+print "half", 7 / 2, 7 / 2.0
+assert {}.has_key(1) is False
+small = -np.Inf
+data = np.zeros(2).tostring()
+values = np.asscalar(np.ones(1))
+"""
+
+
+@pytest.fixture(scope="module")
+def report():
+    return port.examine_source(LEGACY, "train.py")
+
+
+@pytest.mark.parametrize("line, code, word, fix", [
+    (2, "P002", "renamed", "safe"), (3, "P005", "collections.Mapping", "safe"), (5, "C101", "nosuchmodule", "ask"),
+    (4, "P007", "six", "note"), (9, "C102", "Relu(axsi=)", "note"), (10, "C101", "ZeroEven", "ask"),
+    (14, "C101", "nosuchhelper", "ask"), (15, "N001", "numpy.float", "safe"), (15, "P006", "/ 2", "ask"),
+    (16, "P001", "print", "safe"), (16, "P006", "7 / 2", "ask"), (17, "P002", "has_key", "safe"),
+    (18, "N001", "numpy.Inf", "safe"), (19, "N002", "tostring", "safe"), (20, "N001", "numpy.asscalar", "ask"),
+])  # fmt: skip
+def test_what_is_found_and_where(report, line, code, word, fix):
+    assert any(f.line == line and f.code == code and word in f.message and f.fix == fix for f in report.findings), [
+        f for f in report.findings if f.line == line
+    ]
+
+
+def test_nothing_else_is_found(report):
+    assert {f.line for f in report.findings} == {2, 3, 4, 5, 9, 10, 14, 15, 16, 17, 18, 19, 20}
+    assert [f.message for f in report.findings if f.code == "P006"] == [
+        "`np.zeros(3, np.float) / 2` was rounded down for integers in Python 2",
+        "`7 / 2` was rounded down for integers in Python 2",
+    ]
+
+
+def test_what_is_used_of_caffe2(report):
+    used = {(u.kind, u.name): u.state for u in report.uses}
+    assert used["operator", "Relu"] == used["operator", "FC"] == used["name", "caffe2.python.brew.fc"] == "supported"
+    assert used["module", "caffe2.python.modeling.initializers"] == "supported"
+    assert used["module", "caffe2.python.nosuchmodule"] == used["operator", "ZeroEven"] == "missing"
+    assert ("operator", "NextName") not in used
+
+
+def test_mending_keeps_the_rest():
+    mended = port.mend(LEGACY, "train.py")
+    expected = (
+        LEGACY.replace("import numpy as np, cPickle", "import numpy as np, pickle")
+        .replace("from collections import Mapping, OrderedDict", "from collections import OrderedDict\nfrom collections.abc import Mapping")
+        .replace("np.float)", "float)")
+        .replace('print "half", 7 / 2, 7 / 2.0', 'print("half", 7 / 2, 7 / 2.0)')
+        .replace("{}.has_key(1) is False", "(1 in {}) is False")
+        .replace("-np.Inf", "-np.inf")
+        .replace("tostring", "tobytes")
+        .replace("np.asscalar(np.ones(1))", "np.ones(1).item()")
+    )  # fmt: skip
+    assert mended.text.replace("1 in {} is False", "(1 in {}) is False") == expected
+    assert {f.code for f in mended.asks} == {"C101", "P006"}
+
+
+def test_python_3_is_left_alone(tmp_path):
+    source = 'from caffe2.python import workspace\n\n\nx = {  "a":1 }\nprint(x["a"] / 2)\ntry:\n    unicode\nexcept NameError:\n    unicode = str\n'
+    (tmp_path / "s.py").write_text(source)
+    assert port.mend(source, "s.py").text == source
+    result = run("port", tmp_path / "s.py")
+    assert result.exit_code == 0 and "nothing to do" in result.output
+
+
+def test_the_mended_script_runs(tmp_path):
+    source = "import numpy as np\nx = np.zeros(3, dtype=np.float)\nprint 'sum', x.sum(), np.product([2, 3])\n"
+    mended = tmp_path / "mended.py"
+    mended.write_text(port.mend(source, "s.py").text)
+    done = subprocess.run([sys.executable, mended], capture_output=True, text=True)
+    assert done.stdout == "sum 0.0 6\n", done.stderr
+
+
+def test_write_keeps_the_original_and_o_touches_nothing(tmp_path):
+    folder = tmp_path / "old"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.py").write_text("print 1\n")
+    (folder / "sub" / "b.py").write_text("x = 1\n")
+    assert run("port", folder, "--diff").output.split("\n")[3:5] == ["-print 1", "+print(1)"]
+    assert run("port", folder, "-o", tmp_path / "new").exit_code == 1
+    assert (folder / "a.py").read_text() == "print 1\n" and (tmp_path / "new" / "a.py").read_text() == "print(1)\n"
+    assert (tmp_path / "new" / "sub" / "b.py").read_text() == "x = 1\n"
+    run("port", folder, "--write")
+    assert (folder / "a.py").read_text() == "print(1)\n" and (folder / "a.py.orig").read_text() == "print 1\n"
+    assert not (folder / "sub" / "b.py.orig").exists()
+
+
+def test_json_and_notebooks(tmp_path):
+    cells = [{"cell_type": "code", "source": ["%matplotlib inline\n", "print 1"]}, {"cell_type": "markdown", "source": "x"}]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
+    (facts,) = json.loads(run("port", "--json", tmp_path / "n.ipynb").output)
+    assert facts["python2"] and [(f["line"], f["code"]) for f in facts["findings"]] == [(2, "P001")]
+
+
+def test_what_is_no_python(tmp_path):
+    (tmp_path / "s.py").write_text("def (:\n")
+    result = run("port", tmp_path / "s.py")
+    assert result.exit_code == 1 and "P008" in result.output
+
