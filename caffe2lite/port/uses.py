@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.ops import registry
+from caffe2lite.proto import caffe2_pb2
 
 SUPPORTED, DIFFERS, MISSING = "supported", "differs", "missing"
 
@@ -143,8 +144,17 @@ def _modules(tree: ast.Module) -> Iterator[Use]:
             yield Use("module", name, node.lineno, state, note)
 
 
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    shadowed = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    shadowed |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    absent = [use.name for use in _modules(tree) if use.state == MISSING]
     for node in ast.walk(tree):
         name = ""
         if isinstance(node, ast.Attribute) and id(node) not in inner:
@@ -154,9 +164,11 @@ def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
         if not name:
             continue
         place, rest, state = _resolve(name)
-        if not rest:
-            continue  # the module itself
         whole = f"{place}.{rest}"
+        if not rest or any(f"{name}.".startswith(f"{module}.") for module in absent):
+            continue  # a module itself, or what is in one that is not here
+        if state == MISSING and _root(node) in shadowed:
+            continue  # a variable of that name, more likely than the module
         note = f"{place} has no {rest} here" if state == MISSING else _DIFFERENT.get(whole, "")
         yield Use("name", whole, node.lineno, DIFFERS if state == SUPPORTED and note else state, note)
 
@@ -172,6 +184,7 @@ def _methods_of_nets() -> frozenset[str]:
                          ("layer_model_helper", "LayerModelHelper"), ("net_builder", "NetBuilder")):  # fmt: skip
         owner = getattr(_module(f"caffe2.python.{module}"), kind, None)
         found.update(dir(owner))
+    found.update(dir(caffe2_pb2.NetDef))
     layers = _module("caffe2.python.layers.layers")
     found.update(getattr(layers, "_LAYER_REGISTRY", ()))
     return frozenset(found)
