@@ -107,9 +107,9 @@ class _Names(cst.CSTTransformer):
             return updated_node
         moved = [a for a in statement.names if f"collections.{a.evaluated_name}" in gone.NAMES]
         stay = [a for a in statement.names if a not in moved]
-        abc = statement.with_changes(module=cst.Attribute(module, cst.Name("abc")), names=_listed(moved))
         if not moved:
             return updated_node
+        abc = statement.with_changes(module=cst.Attribute(module, cst.Name("abc")), names=_listed(moved))
         if not stay:
             return updated_node.with_changes(body=[abc])
         first = updated_node.with_changes(body=[statement.with_changes(names=_listed(stay))])
