@@ -7,13 +7,17 @@ from collections import namedtuple
 import caffe2lite.python._import_c_extension as C
 from caffe2lite.python import core
 
+string_types = (str,)
+
 
 def namedtupledict(typename, field_names, *args, **kwargs):
-    """A namedtuple whose items can be taken by name as well: `t["field"]`."""
-    base = namedtuple(typename, field_names, *args, **kwargs)
+    """A namedtuple whose items can be taken by name as well, `t["field"]`, also by names that Python has no syntax for."""
+    names = field_names.replace(",", " ").split() if isinstance(field_names, str) else list(field_names)
+    places = {name: i for i, name in enumerate(names)}
+    base = namedtuple(typename, names, *args, **{"rename": True, **kwargs})
 
     def item(self, key):
-        return getattr(self, key) if isinstance(key, str) else tuple.__getitem__(self, key)
+        return tuple.__getitem__(self, places[key] if isinstance(key, str) else key)
 
     return type(typename, (base,), {"__slots__": (), "__getitem__": item})
 

@@ -7,5 +7,5 @@ class BaseException(Exception):
     """Any error of a conversion."""
 
 
-class Unsupported(BaseException):
-    """Something that cannot be converted."""
+class Unsupported(BaseException, RuntimeError):
+    """Something that cannot be converted; a RuntimeError as well, which is what Caffe2's C extension raises."""

@@ -1,0 +1,194 @@
+"""Caffe2 nets as ONNX models."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import logging
+
+import numpy as np
+import onnx
+from onnx import checker, helper, numpy_helper
+
+from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python.onnx import _writing
+from caffe2lite.python.onnx._types import DummyNames, onnx_type
+from caffe2lite.python.onnx.helper import c2_native_run_net
+
+log = logging.getLogger(__name__)
+
+
+class Caffe2Frontend:
+    """Conversions from Caffe2 to ONNX, as class methods; the module has them as functions too."""
+
+    target_opset_version = 9
+    _dummy_name = DummyNames()
+
+    @classmethod
+    def dummy_name(cls):
+        """A new name for a blob."""
+        return cls._dummy_name.new_dummy_name()
+
+    @classmethod
+    def caffe2_arg_to_onnx_attr(cls, op_def, arg):
+        """The ONNX attribute of one Argument of an operator, or None where it means nothing in ONNX."""
+        alone = caffe2_pb2.OperatorDef(type=op_def.type, arg=[arg])
+        for name, value in _writing.attributes_of(alone).items():
+            return helper.make_attribute(name, value)
+        return None
+
+    @classmethod
+    def caffe2_op_to_onnx_node(cls, op_def, shapes):
+        """(nodes, constant tensors) of an OperatorDef; `shapes` by blob."""
+        context = _writing.Context(shapes, dummies=cls._dummy_name)
+        return _writing.convert(op_def, context), context.constants
+
+    @classmethod
+    def caffe2_net_to_onnx_graph(cls, predict_net, init_net=None, value_info=None):
+        """A GraphProto.
+
+        `value_info`: {input: (ONNX type, shape)} of the inputs that `init_net` does not make.  The net is run once, on
+        zeros, to know the shapes of its blobs.
+        """
+        value_info = {} if value_info is None else value_info
+        if not isinstance(value_info, dict):
+            raise ValueError(
+                f"Please pass value_info as a name -> (type, shape) dictionary, not {type(value_info).__name__}"
+            )
+        predict, init = _copy(predict_net), _copy(init_net)
+        _drop_fakes(init, value_info)
+        cls._ssa_rewrite(predict, init, value_info)
+        initializer = cls.caffe2_init_net_to_initializer(init) if init is not None else []
+        made = {tensor.name for tensor in initializer}
+        missing = set(predict.external_input) - set(value_info) - made
+        if missing:
+            raise RuntimeError(
+                f"Could not find value info of inputs: {', '.join(sorted(missing))}; give {{name: (type, shape)}}"
+            )
+        blobs = _run_on_zeros(predict, init, {k: v for k, v in value_info.items() if k not in made})
+        cls._dummy_name.reset(cls._all_names_in_net(predict) | cls._all_names_in_net(init))
+        context = _writing.Context(
+            {k: v.shape for k, v in blobs.items() if isinstance(v, np.ndarray)}, dummies=cls._dummy_name
+        )
+        nodes = list(itertools.chain.from_iterable(_writing.convert(op, context) for op in predict.op))
+        initializer.extend(context.constants)
+        known = {**{t.name: (t.data_type, list(t.dims)) for t in initializer}, **value_info}
+        inputs = [*predict.external_input, *(t.name for t in context.constants)]
+        outputs = {name: (onnx_type(blobs[name].dtype), blobs[name].shape) for name in predict.external_output}
+        return helper.make_graph(
+            nodes,
+            predict.name,
+            [helper.make_tensor_value_info(name, *known[name]) for name in inputs],
+            [helper.make_tensor_value_info(name, *info) for name, info in outputs.items()],
+            initializer,
+        )
+
+    @classmethod
+    def caffe2_init_net_to_initializer(cls, init_net):
+        """ONNX tensors of what a net of fill operators makes."""
+        for op in init_net.op:
+            if op.input:
+                raise RuntimeError(
+                    f"operator {op.type} of the init net reads {', '.join(op.input)}: only fill operators without inputs "
+                    "can become initializers"
+                )
+        names = [name for op in init_net.op for name in op.output]
+        net = _copy(init_net)
+        del net.external_output[:]
+        net.external_output.extend(names)
+        _, values = c2_native_run_net(None, net, [])
+        return [numpy_helper.from_array(np.ascontiguousarray(v), name) for name, v in zip(names, values)]
+
+    @classmethod
+    def caffe2_net_to_onnx_model(cls, *args, **kwargs):
+        """A ModelProto, checked; arguments as of `caffe2_net_to_onnx_graph`."""
+        graph = cls.caffe2_net_to_onnx_graph(*args, **kwargs)
+        model = helper.make_model(
+            graph,
+            producer_name="onnx-caffe2",
+            opset_imports=[helper.make_opsetid("", cls.target_opset_version)],
+            ir_version=min(onnx.IR_VERSION, 8),
+        )
+        checker.check_model(model)
+        return model
+
+    @classmethod
+    def ssa_rewrite(cls, net, init_net, value_info):
+        """`net` and `init_net` rewritten in place: each blob is written once."""
+        cls._ssa_rewrite(net, init_net, value_info)
+
+    @classmethod
+    def _ssa_rewrite(cls, net, init_net, value_info):
+        if init_net is not None:
+            _check_written_once(init_net)
+        _write_once(net)
+
+    @classmethod
+    def _all_names_in_net(cls, net):
+        if net is None:
+            return set()
+        names = {*net.external_input, *net.external_output}
+        return names.union(*({*op.input, *op.output} for op in net.op))
+
+
+def _copy(net):
+    if net is None:
+        return None
+    proto = net if isinstance(net, caffe2_pb2.NetDef) else net.Proto()
+    copy = caffe2_pb2.NetDef()
+    copy.CopyFrom(proto)
+    return copy
+
+
+def _drop_fakes(init_net, value_info):
+    """Published init nets fill the input with something of any shape: that is no initializer."""
+    if init_net is None:
+        return
+    kept = [op for op in init_net.op if not (len(op.output) == 1 and op.output[0] in value_info)]
+    if len(kept) < len(init_net.op):
+        log.info("the init net fills inputs of the net (%s): left out", ", ".join(sorted(value_info)))
+        del init_net.op[:]
+        init_net.op.extend(kept)
+
+
+def _check_written_once(init_net):
+    writes = collections.Counter(name for op in init_net.op for name in op.output)
+    twice = sorted(name for name, count in writes.items() if count > 1)
+    if twice:
+        raise RuntimeError(f"the init net writes {', '.join(twice)} more than once: it cannot become initializers")
+
+
+def _write_once(net):
+    """Give each version of a blob that is written again a name of its own: x_1, x_2; inputs keep theirs."""
+    writes = collections.Counter(name for op in net.op for name in op.output)
+    external = set(net.external_input)
+    used = Caffe2Frontend._all_names_in_net(net)
+    version = collections.Counter()
+    current = {}
+    for op in net.op:
+        for i, name in enumerate(op.input):
+            op.input[i] = current.get(name, name)
+        for i, name in enumerate(op.output):
+            if writes[name] == 1 and name not in external:
+                continue
+            version[name] += 1
+            new = f"{name}_{version[name]}"
+            while new in used:
+                new += "_"
+            used.add(new)
+            op.output[i] = current[name] = new
+    for i, name in enumerate(net.external_output):
+        net.external_output[i] = current.get(name, name)
+
+
+def _run_on_zeros(predict_net, init_net, value_info):
+    """All blobs of a run, by name."""
+    zeros = {name: np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)) for name, (kind, shape) in value_info.items()}
+    workspace, _ = c2_native_run_net(init_net, predict_net, zeros)
+    return {name: workspace.FetchBlob(name) for name in Caffe2Frontend._all_names_in_net(predict_net)}
+
+
+caffe2_net_to_onnx_graph = Caffe2Frontend.caffe2_net_to_onnx_graph
+caffe2_net_to_onnx_model = Caffe2Frontend.caffe2_net_to_onnx_model
+caffe2_init_net_to_initializer = Caffe2Frontend.caffe2_init_net_to_initializer
+ssa_rewrite = Caffe2Frontend.ssa_rewrite
