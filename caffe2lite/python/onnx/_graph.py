@@ -103,6 +103,7 @@ def _loop(node, context):
     body = next(helper.get_attribute_value(a) for a in node.attribute if a.name == "body")
     net = _branch(body, context, [o.name for o in body.output])
     net.external_input.extend(i.name for i in body.input)
+    net.external_input.extend(_read_from_outside(net))
     trips, condition, *carried = node.input
     ops = []
     if not trips:
