@@ -6,6 +6,7 @@ Protobufs come as bytes, as Caffe2's own Python files send them, or as messages,
 from __future__ import annotations
 
 import difflib
+import importlib
 import logging
 from typing import Any
 
@@ -64,9 +65,15 @@ _handles: dict[str, Workspace] = {}
 _current_name = "default"
 
 
+# {name: module} of what lies above the engine and is imported when it is asked for.
+above: dict[str, str] = {}
+
+
 def __getattr__(name: str) -> Any:
     if name in ("has_gpu_support", "has_cuda_support"):  # GPUs may be emulated at any time
         return devices.gpu_count() > 0
+    if name in above:
+        return getattr(importlib.import_module(above[name]), name)
     raise AttributeError(f"caffe2lite has no {name!r} in its C extension")
 
 

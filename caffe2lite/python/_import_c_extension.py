@@ -1,6 +1,5 @@
 """The engine under the names of Caffe2's C extension."""
 
-import importlib as _importlib
 import sys as _sys
 
 from caffe2lite.engine import c_api as _c_api
@@ -15,17 +14,24 @@ _ONNX = (
     "onnxifi_set_option",
     "support_onnx_export",
 )
-_ABOVE = dict.fromkeys(_ONNX, "caffe2lite.python.onnx._c")
-
-
-def _from_above(name):
-    module = _ABOVE.get(name)
-    if module is None:
-        raise AttributeError(f"module {_c_api.__name__!r} has no attribute {name!r}")
-    value = getattr(_importlib.import_module(module), name)
-    setattr(_c_api, name, value)
-    return value
-
-
-_c_api.__getattr__ = _from_above
+_GRAPHS = (
+    "Annotation",
+    "Graph",
+    "NNGraph",
+    "NNMatchGraph",
+    "NNModule",
+    "NNModuleFromProtobuf",
+    "NNModuleFromProtobufDistributed",
+    "NNSubgraph",
+    "NeuralNetData",
+    "NeuralNetOperator",
+    "NodeRef",
+    "matchSubgraph",
+)
+_c_api.above.update(
+    {
+        **dict.fromkeys(_ONNX, "caffe2lite.python.onnx._c"),
+        **dict.fromkeys(_GRAPHS, "caffe2lite.python._nomnigraph"),
+    }
+)
 _sys.modules[__name__] = _c_api

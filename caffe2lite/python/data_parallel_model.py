@@ -41,6 +41,7 @@ from caffe2lite.python._dpm_checks import (
 from caffe2lite.python._dpm_local import (
     _AllReduce,  # noqa: F401
     _AllReduceBlobsSingleHost,
+    _Broadcast,  # noqa: F401
     _BroadcastComputedParamsSingleHost,
     _SyncAllParamsSingleHost,
 )
@@ -63,6 +64,7 @@ from caffe2lite.python._dpm_nets import (
     set_workers,
 )
 from caffe2lite.python._dpm_shards import (
+    _DEFAULT_TIMEOUT_SEC,  # noqa: F401
     AddDistributedBlobSync,
     CollectivesConcurrencyControl,
     _AllReduceBlobsDistributed,
