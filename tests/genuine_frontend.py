@@ -3,45 +3,16 @@
 What newer NumPy and Python dropped is put back for them; `caffe2.proto` and `_import_c_extension` are ours.
 """
 
-import inspect
 import sys
-import types
 
 import numpy as np
 
+from caffe2lite.conformance import genuine
+from caffe2lite.port import legacy
+
 GENUINE = sys.argv[1]
-for alias, meant in {
-    "str": str,
-    "object": object,
-    "int": int,
-    "float": float,
-    "unicode": str,
-    "float_": np.float64,
-    "bool": bool,
-}.items():
-    setattr(np, alias, meant)
-inspect.getargspec = lambda f: inspect.getfullargspec(f)[:4]
-
-import caffe2lite.proto
-from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import _import_c_extension
-
-
-def package(name, path):
-    module = types.ModuleType(name)
-    module.__path__ = [path]
-    sys.modules[name] = module
-    return module
-
-
-for name in [n for n in sys.modules if n.partition(".")[0] == "caffe2"]:
-    del sys.modules[name]
-top = package("caffe2", GENUINE)
-top.proto = sys.modules["caffe2.proto"] = caffe2lite.proto
-for name in [n for n in sys.modules if n.startswith("caffe2lite.proto.")]:
-    sys.modules[name.replace("caffe2lite", "caffe2", 1)] = sys.modules[name]
-top.python = package("caffe2.python", GENUINE + "/python")
-top.python._import_c_extension = sys.modules["caffe2.python._import_c_extension"] = _import_c_extension
+legacy.put_back()
+genuine.install(GENUINE)
 
 from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
 

@@ -12,6 +12,7 @@ _PLACES = {
     "diff": ("looking", "Say what differs between two nets or two checkpoints."),
     "port": ("porting", "Say what a legacy script needs to run today, and mend it."),
     "run": ("running", "Run a legacy script with no edits."),
+    "conformance": ("conforming", "Run Caffe2's own test files on caffe2lite."),
     "doctor": ("doctoring", "Say what is installed, what works, and what to install."),
 }
 

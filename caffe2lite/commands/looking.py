@@ -133,7 +133,8 @@ def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
 
 def _roles(meta: Any) -> dict[str, list[str]]:
     """What a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
-    return {**{n.key: [n.value.name] for n in meta.nets}, **{b.key: list(b.value) for b in meta.blobs}}
+    roles = {**{n.key: [n.value.name] for n in meta.nets}, **{b.key: list(b.value) for b in meta.blobs}}
+    return {str(key): [str(name) for name in names] for key, names in roles.items()}  # what is no UTF-8 comes as bytes
 
 
 def _type_name(tensor: Any) -> str:

@@ -1,0 +1,32 @@
+"""Caffe2's own Python files, untouched, as the front end over our engine."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+
+def install(folder: str) -> None:
+    """From now on `caffe2` is what is in `folder` (the caffe2 of a wheel), but for the engine and its messages.
+
+    Its `caffe2.proto` and `_import_c_extension` are ours.  Enter `port.legacy.names()` first: the files are old.
+    """
+    import caffe2lite.proto
+    from caffe2lite.python import _import_c_extension
+
+    for name in [n for n in sys.modules if n.partition(".")[0] == "caffe2"]:
+        del sys.modules[name]
+    top = _package("caffe2", folder)
+    top.proto = sys.modules["caffe2.proto"] = caffe2lite.proto  # type: ignore[attr-defined]
+    for name in [n for n in sys.modules if n.startswith("caffe2lite.proto.")]:
+        sys.modules[name.replace("caffe2lite", "caffe2", 1)] = sys.modules[name]
+    top.python = _package("caffe2.python", f"{folder}/python")  # type: ignore[attr-defined]
+    engine = "caffe2.python._import_c_extension"
+    top.python._import_c_extension = sys.modules[engine] = _import_c_extension
+
+
+def _package(name: str, path: str) -> types.ModuleType:
+    module = types.ModuleType(name)
+    module.__path__ = [path]
+    sys.modules[name] = module
+    return module
