@@ -14,6 +14,7 @@ GENUINE = sys.argv[1]
 legacy.put_back()
 genuine.install(GENUINE)
 
+from caffe2.proto import caffe2_pb2
 from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
 
 assert all(m.__file__.startswith(GENUINE) for m in (core, workspace, data_parallel_model))

@@ -93,7 +93,8 @@ def test_mending_keeps_the_rest():
 
 
 def test_python_3_is_left_alone(tmp_path):
-    source = "import numpy\nfrom collections import OrderedDict\n\n\nx = {  'a':1 }\nprint(x['a'] / 2)\ntry:\n    unicode\nexcept NameError:\n    unicode = str\n"
+    source = "import numpy\nfrom collections import OrderedDict\n\n\n"
+    source += "x = {  'a':1 }\nprint(x['a'] / 2)\ntry:\n    unicode\nexcept NameError:\n    unicode = str\n"
     (tmp_path / "s.py").write_text(source)
     assert port.mend(source, "s.py").text == source
     result = run("port", tmp_path / "s.py")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 
 def install(folder: str) -> None:
@@ -23,6 +28,21 @@ def install(folder: str) -> None:
     top.python = _package("caffe2.python", f"{folder}/python")  # type: ignore[attr-defined]
     engine = "caffe2.python._import_c_extension"
     top.python._import_c_extension = sys.modules[engine] = _import_c_extension
+    utils = importlib.import_module("caffe2.python.utils")
+    utils.MakeArgument = _with_numbers(utils.MakeArgument)  # type: ignore[attr-defined]
+
+
+def _with_numbers(make: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Caffe2's MakeArgument, for a protobuf that no longer takes True for 1."""
+
+    def make_argument(key: str, value: Any) -> Any:
+        if isinstance(value, (bool, np.bool_)):
+            value = int(value)
+        elif isinstance(value, (list, tuple)):
+            value = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in value]
+        return make(key, value)
+
+    return make_argument
 
 
 def _package(name: str, path: str) -> types.ModuleType:

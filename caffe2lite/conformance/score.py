@@ -78,8 +78,8 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
     lines = [
         f"## {who}",
         "",
-        f"{versions}. Of {genuine:,} tests in {len(scores)} files that genuine Caffe2 passes on a CPU, {excepted} need what is not meant to be here; of the other "
-        f"{owed:,}, **{passed:,} pass ({passed / max(1, owed):.1%})**. {more:,} more pass here only.",
+        f"{versions}. Of {genuine:,} tests in {len(scores)} files that genuine Caffe2 passes on a CPU, {excepted} need what is "
+        f"not meant to be here; of the other {owed:,} **{passed:,} pass ({passed / max(1, owed):.1%})**. {more:,} more pass here only.",
         "",
         "| test file | genuine | here | excepted | missing | more |",
         "|---|---:|---:|---:|---:|---:|",
