@@ -8,7 +8,6 @@ import numpy as np
 
 from caffe2lite.ops import lengths as plain_lengths
 from caffe2lite.ops._compiled import compiled, loop
-from caffe2lite.ops._segments import check_indices
 
 _NOTHING = np.zeros(0, np.float32)
 
@@ -27,7 +26,7 @@ def _counts(lengths: Any, size: int) -> None:
 def _sum(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False) -> Any:
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
-    check_indices(indices, data.shape[0])
+    plain_lengths.check_lookup(data, indices, lengths)
     _counts(lengths, indices.shape[0])
     Y = plain_lengths._result(out, lengths, data)
     if Y.size:

@@ -16,10 +16,19 @@ from caffe2lite.ops.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.proto import caffe2_pb2
 
 
-class DBReader(Object):
-    """An open database and where its reading stands; shared by the operators that read from it."""
+class Reader(Object):
+    """What hands out one record after the other."""
 
     type_name = "std::unique_ptr<caffe2::db::DBReader>"
+
+    def next_record(self) -> tuple[bytes, bytes]:
+        """The next (key, value)."""
+        raise NotImplementedError
+
+
+class DBReader(Reader):
+    """An open database and where its reading stands; shared by the operators that read from it."""
+
     blob_type = "std::unique_ptr<db::DBReader>"
 
     def __init__(self, db_type: str, source: str, num_shards: int = 1, shard_id: int = 0) -> None:
@@ -99,8 +108,8 @@ def _tensors(record, count):
 @operator("output*", stateful=True, num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def TensorProtosDBInput(ctx, data, *, batch_size: int = 0):
     """The tensors of the next records, one output for each place in a record; batch_size 0 is one, without a batch."""
-    if not isinstance(data, DBReader):
-        raise TypeError("the input must be a reader that CreateDB has made")
+    if not isinstance(data, Reader):
+        raise TypeError("the input must be a reader, which CreateDB or CreateBlobsQueueDB makes")
     records = [_tensors(data.next_record(), len(ctx.outputs)) for _ in range(max(batch_size, 1))]
     for i, first in enumerate(records[0]):
         odd = next((r[i] for r in records if r[i].shape != first.shape or r[i].dtype != first.dtype), None)

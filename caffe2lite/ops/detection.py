@@ -188,8 +188,8 @@ def BoxWithNMSLimit(
     count, classes = scores.shape
     first = int(input_boxes_include_bg_cls)
     columns = range(first, classes - 1 + first)
-    width = (first + 1 if cls_agnostic_bbox_reg else classes - 1 + first) * size
-    if boxes.ndim != 2 or boxes.shape[0] != count or boxes.shape[1] < width:
+    width = (1 if cls_agnostic_bbox_reg else classes - 1 + first) * size
+    if boxes.ndim != 2 or boxes.shape != (count, width):
         raise ValueError(f"boxes must be [{count}, {width}], got shape {list(boxes.shape)}")
     s, b = _host(xp, scores), _host(xp, boxes)
     splits = [count] if batch_splits is None else [int(v) for v in _host(xp, batch_splits)]
@@ -203,7 +203,7 @@ def BoxWithNMSLimit(
     for image, split in enumerate(splits):
         part = slice(begin, begin + split)
         begin += split
-        box_columns = [first if cls_agnostic_bbox_reg else j for j in columns]
+        box_columns = [0 if cls_agnostic_bbox_reg else j for j in columns]
         kept = _of_image(s[part], b[part], columns, box_columns, size, score_thresh, nms, int(legacy_plus_one), soft)
         for j, (indices, class_scores, class_boxes) in zip(columns, _limit(kept, detections_per_im)):
             values.append(class_scores[indices])

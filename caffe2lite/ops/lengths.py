@@ -12,7 +12,7 @@ from caffe2lite.ops.registry import operator
 
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
-_SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": "int32"}
+_SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
 
 
 def _infer(args, inputs):
@@ -34,9 +34,16 @@ def _sum(xp, data, indices, lengths, out, weights=None):
         raise ValueError("the data must have at least one dimension")
     size = data.shape[0] if indices is None else indices.shape[0]
     if indices is not None:
-        _segments.check_indices(indices, data.shape[0])
+        check_lookup(data, indices, lengths)
     starts, counts = lengths_to_starts(xp, lengths, size, exact=True)
     return reduce_rows(xp, xp.add, data, starts, counts, _result(out, lengths, data), indices, weights), counts
+
+
+def check_lookup(data, indices, lengths):
+    """An error where an index is outside of the data, or lengths are not int32 (without indices Caffe2 does not look)."""
+    if indices.size and lengths.dtype != np.int32:
+        raise TypeError(f"lengths must be int32, got {lengths.dtype}")
+    _segments.check_indices(indices, data.shape[0])
 
 
 @operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))

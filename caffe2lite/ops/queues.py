@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from caffe2lite.ops.databases import Reader
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, NO_GRADIENT, operator
@@ -182,10 +183,8 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
     _tell(ctx, not queues[chosen].read(blobs))
 
 
-class QueueReader(Object):
+class QueueReader(Reader):
     """A reader whose records come out of a queue."""
-
-    type_name = "std::unique_ptr<caffe2::db::DBReader>"
 
     def __init__(self, queue: BlobsQueue, key_index: int, value_index: int, timeout: float) -> None:
         self.queue, self.key_index, self.value_index, self.timeout = queue, key_index, value_index, timeout
@@ -201,7 +200,9 @@ class QueueReader(Object):
 
 
 def _record_bytes(value) -> bytes:
-    return value if isinstance(value, bytes) else bytes(value.reshape(-1)[0])
+    if not isinstance(value, bytes):
+        value = value.reshape(-1)[0]
+    return value.encode() if isinstance(value, str) else bytes(value)
 
 
 @operator("reader", stateful=True, gradient=FORBID_GRADIENT)

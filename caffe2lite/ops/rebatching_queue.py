@@ -82,7 +82,7 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
 
 @operator("tensors*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
-    """Take `num_elements` elements out, stacked along a new first axis where there can be several."""
+    """Take up to `num_elements` elements out, stacked along a new first axis."""
     if len(ctx.outputs) != queue.components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(ctx.outputs)}")
     found = queue.get(num_elements)
@@ -90,7 +90,7 @@ def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
         raise StopNet("the queue is closed and empty")
     for i, blob in enumerate(ctx.outputs):
         column = [element[i] for element in found]
-        blob.assign(np.stack(column) if num_elements > 1 else column[0])
+        blob.assign(np.stack(column))
 
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
