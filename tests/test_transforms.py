@@ -34,3 +34,21 @@ def test_a_transform_that_is_not_faster_is_not_taken():
     net.Relu("x", "y")
     result = workspace.ApplyTransformIfFaster("ConvToNNPack", net.Proto(), init.Proto(), improvement_threshold=1e9)
     assert result == net.Proto()
+
+
+def test_chains_of_simulated_half_precision_become_one_operator():
+    from caffe2.python.fakefp16_transform_lib import fakeFp16FuseOps
+
+    net = core.Net("chains")
+    for i, kinds in enumerate((["Int8DequantizeNNPI", "SwishFakeFp16NNPI"], ["TanhFakeFp16NNPI"], ["Relu"])):
+        for j, kind in enumerate([*kinds, "Int8QuantizeNNPI"]):
+            op = net.Proto().op.add(type=kind, input=[f"x{i}{j}"], output=[f"x{i}{j + 1}"])
+            if kind == "Int8QuantizeNNPI":
+                op.arg.add(name="Y_scale", f=0.5)
+                op.arg.add(name="Y_zero_point", i=3)
+    fused = fakeFp16FuseOps(net.Proto())
+    kinds = [op.type for op in fused.op]
+    assert kinds == ["SwishFakeInt8NNPI", "TanhQuantFakeFp16NNPI", "Relu", "Int8QuantizeNNPI"]
+    swish = fused.op[0]
+    assert (swish.input, swish.output) == (["x00"], ["x03"])
+    assert {a.name: a.f or a.i for a in swish.arg} == {"Y_scale": 0.5, "Y_zero_point": 3}
