@@ -15,8 +15,8 @@ _OLDER_NAME = re.compile(r"\bcuda_gpu_id(?=\s*:)")
 _Message = TypeVar("_Message", bound=Message)
 
 
-def parse(text: str | bytes, message: _Message) -> _Message:
+def parse(text: str | bytes, message: _Message, allow_unknown_field: bool = False) -> _Message:
     """Read text into the message and return it; ParseError, with line and column, for what does not fit."""
     if isinstance(text, bytes):
         text = text.decode()
-    return text_format.Parse(_OLDER_NAME.sub("device_id", text), message)
+    return text_format.Parse(_OLDER_NAME.sub("device_id", text), message, allow_unknown_field=allow_unknown_field)
