@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import tempfile
@@ -18,6 +19,7 @@ class _Cursor(Cursor):
         self._file = _open(source, "rb")
         self._size = os.fstat(self._file.fileno()).st_size
         self._valid = False
+        self._map: mmap.mmap | None = None  # closed with its last view
 
     def seek_to_first(self) -> None:
         self._file.seek(0)
@@ -59,6 +61,16 @@ class _Cursor(Cursor):
         value = self._file.read(self._value_size)
         self._file.seek(end)
         return value
+
+    def view(self) -> memoryview:
+        self._need()
+        if self._map is None:
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        return memoryview(self._map)[self._value_at : self._value_at + self._value_size]
+
+    def forget(self) -> None:
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def _need(self) -> None:
         if not self._valid:

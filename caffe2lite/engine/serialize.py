@@ -135,9 +135,12 @@ def _object_bytes(name: str, value: Any) -> bytes:
 
 
 class Piece:
-    """A BlobProto that was read: for a tensor its dims, its elements and where they belong."""
+    """A BlobProto that was read: for a tensor its dims, its elements and where they belong.
 
-    def __init__(self, content: bytes) -> None:
+    The elements may lie in the very bytes that were read: they are not to be written to.
+    """
+
+    def __init__(self, content: bytes | memoryview) -> None:
         try:
             fields, rest = wire.split(memoryview(content), (3,))
             self.proto = caffe2_pb2.BlobProto()
@@ -147,7 +150,8 @@ class Piece:
         self.type = self.proto.type
         self.array: np.ndarray | None = None
         if self.type == "Tensor":
-            self._read_tensor(b"".join(fields.get(3, ())))
+            parts = fields.get(3, [])
+            self._read_tensor(parts[0] if len(parts) == 1 else b"".join(parts))
         else:
             for tensor in fields.get(3, ()):
                 try:
@@ -155,7 +159,7 @@ class Piece:
                 except DecodeError as e:
                     raise EngineError(f"these bytes hold no TensorProto: {e}") from None
 
-    def _read_tensor(self, content: bytes) -> None:
+    def _read_tensor(self, content: bytes | memoryview) -> None:
         try:
             packed, rest = wire.split(memoryview(content), (wire.FLOATS, wire.DOUBLES))
             tensor = _T()

@@ -78,4 +78,6 @@ def numbers(pieces: list[memoryview], dtype: str) -> np.ndarray:
     size = np.dtype(dtype).itemsize
     if any(len(p) % size for p in pieces):
         raise ValueError("a packed field of a length that is no multiple of its element's")
+    if len(pieces) == 1:
+        return np.frombuffer(pieces[0], dtype)  # where it lies
     return np.concatenate([np.frombuffer(p, dtype) for p in pieces]) if pieces else np.empty(0, dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,20 +38,29 @@ class Stored(NamedTuple):
         return self.kind in _NUMBERS
 
 
+_BLOCK = 1 << 20  # elements that are in memory at a time
+
+
 class _Sum:
     def __init__(self, piece: Piece) -> None:
-        self.piece = piece
+        array = piece.array  # the piece itself, which may be large, is not kept
+        self.kind = piece.type if array is None else _kind(array)
+        self.shape, self.count = ((), 0) if array is None else (piece.dims, piece.count)
         self.held = self.bytes = self.nan = self.inf = self.finite = 0
         self.least, self.most, self.total = np.inf, -np.inf, 0.0
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Piece, forget: Callable[[], None]) -> None:
         array = piece.array
         if array is None:
             return
         self.held += array.size
         self.bytes += array.nbytes
-        if array.dtype == object or not array.size:
-            return
+        if array.dtype != object:
+            for start in range(0, array.size, _BLOCK):
+                self._add(array[start : start + _BLOCK])
+                forget()
+
+    def _add(self, array: np.ndarray) -> None:
         values = array.astype(np.float64) if array.dtype.itemsize < 8 else array
         with np.errstate(all="ignore"):
             good = values[np.isfinite(values)]
@@ -62,19 +72,18 @@ class _Sum:
             self.total += float(good.sum())
 
     def stored(self, name: str) -> Stored:
-        first = self.piece
         some = self.finite > 0
         return Stored(
             name=name,
-            kind=first.type if first.array is None else _kind(first.array),
-            shape=() if first.array is None else first.dims,
+            kind=self.kind,
+            shape=self.shape,
             bytes=self.bytes,
             least=self.least if some else None,
             most=self.most if some else None,
             mean=self.total / self.finite if some else None,
             nan=self.nan,
             inf=self.inf,
-            missing=0 if first.array is None else first.count - self.held,
+            missing=self.count - self.held,
         )
 
 
@@ -102,36 +111,57 @@ def stored(path: str, db_type: str = "minidb") -> list[Stored]:
     """The blobs of a database, in the order of their first pieces.  A record that is no blob is named as such."""
     sums: dict[str, _Sum] = {}
     others: list[Stored] = []
-    for key, content in records(path, db_type):
-        name = _blob_of(key)
+    for cursor in _walk(path, db_type):
+        name = _blob_of(cursor.key())
+        content = cursor.view()
         try:
             piece = Piece(content)
         except RuntimeError:
             others.append(Stored(name, "(no blob)", (), len(content), None, None, None, 0, 0, 0))
             continue
-        sums.setdefault(name, _Sum(piece)).add(piece)
+        sums.setdefault(name, _Sum(piece)).add(piece, cursor.forget)
     return [s.stored(n) for n, s in sums.items()] + others
 
 
 def records(path: str, db_type: str = "minidb") -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of every record of a database."""
+    for cursor in _walk(path, db_type):
+        yield cursor.key(), cursor.value()
+
+
+def _walk(path: str, db_type: str) -> Iterator[databases.Cursor]:
+    """A cursor at every record, one after the other."""
     db = databases.open_db(db_type, path, Mode.read)
     try:
         cursor = db.new_cursor()
         while cursor.valid():
-            yield cursor.key(), cursor.value()
+            yield cursor
             cursor.next()
     finally:
         db.close()
 
 
-def tensors(path: str, db_type: str = "minidb") -> dict[str, np.ndarray]:
-    """All tensors of a database, put together from their pieces."""
+def digests(path: str, db_type: str = "minidb") -> dict[str, dict[bytes, bytes]]:
+    """For each blob of a database a digest of each of its records, by key."""
+    found: dict[str, dict[bytes, bytes]] = {}
+    for cursor in _walk(path, db_type):
+        content, digest = cursor.view(), hashlib.blake2b(digest_size=16)
+        for start in range(0, len(content), 8 * _BLOCK):
+            digest.update(content[start : start + 8 * _BLOCK])
+            cursor.forget()
+        found.setdefault(_blob_of(cursor.key()), {})[cursor.key()] = digest.digest()
+    return found
+
+
+def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """The tensors of a database, put together from their pieces: all, or those named in `only`."""
     found: dict[str, np.ndarray] = {}
-    for key, content in records(path, db_type):
-        name = _blob_of(key)
+    for cursor in _walk(path, db_type):
+        name = _blob_of(cursor.key())
+        if only is not None and name not in only:
+            continue
         try:
-            piece: Any = Piece(content)
+            piece: Any = Piece(cursor.view())
         except RuntimeError:
             continue
         if piece.array is None:
@@ -139,6 +169,7 @@ def tensors(path: str, db_type: str = "minidb") -> dict[str, np.ndarray]:
         if name not in found:
             found[name] = np.zeros(piece.count, piece.array.dtype).reshape(piece.dims)
         found[name].reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
+        cursor.forget()
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.inspect.checkpoint import tensors
+from caffe2lite.inspect.checkpoint import digests, tensors
 from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.summary import device_name
 
@@ -53,7 +53,7 @@ def diff_nets(a: Any, b: Any) -> list[str]:
 def diff_files(a: File, b: File) -> list[str]:
     """Lines for what differs between two files of one kind; RuntimeError for a database that cannot be read."""
     if a.kind in ("minidb", "lmdb"):
-        return diff_blobs(tensors(a.path, a.kind), tensors(b.path, b.kind))
+        return _diff_databases(a, b)
     if a.kind == "net":
         return diff_nets(a.message, b.message)
     lines = []
@@ -62,6 +62,17 @@ def diff_files(a: File, b: File) -> list[str]:
     lines += [f"{n}: {line}" for n in one if n in two for line in diff_nets(one[n], two[n])]
     if not lines and _bytes(a.message) != _bytes(b.message):
         lines.append(f"the {a.kind}s differ outside of their nets" if one else f"the {a.kind}s differ")
+    return lines
+
+
+def _diff_databases(a: File, b: File) -> list[str]:
+    """Blob by blob: no more than two are in memory, and those whose records are equal not at all."""
+    had, has = digests(a.path, a.kind), digests(b.path, b.kind)
+    lines = [f"- {n}" for n in had if n not in has] + [f"+ {n}" for n in has if n not in had]
+    for name in (n for n in had if n in has and had[n] != has[n]):
+        one, two = (tensors(f.path, f.kind, {name}) for f in (a, b))
+        both = name in one and name in two
+        lines += diff_blobs(one, two) if both or one or two else [f"~ {name}: what it holds, no tensor, differs"]
     return lines
 
 
