@@ -83,15 +83,19 @@ class _Run:
         self.error: tuple[int, Exception] | None = None
         self.left = len(net.steps)
         self.done = threading.Condition()
-        net.cancelled = False
+        net.cancelled.clear()
 
     def wait(self) -> bool:
         ready = [i for i, n in enumerate(self.missing) if not n]
         for i in ready:
             self._start(i)
-        with self.done:
-            while self.left:
-                self.done.wait()
+        try:
+            with self.done:
+                while self.left:
+                    self.done.wait()
+        except KeyboardInterrupt:
+            self.net.cancel()
+            raise
         if self.error is None:
             return True
         position, error = self.error

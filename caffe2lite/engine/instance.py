@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class Context:
         self.outputs = instance.outputs
         self.state = types.SimpleNamespace()  # lives as long as the net
         self.siblings: Sequence[Any] = (instance.op,)  # all operators of the net
+        self.cancelled = threading.Event()  # set where a run of the net is to end
 
     @property
     def rng(self) -> Any:

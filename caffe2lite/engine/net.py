@@ -8,6 +8,7 @@ another array, so a replay costs nothing to guard.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ class Net:
         self.why_stopped = ""
         self.observers: list[Any] = []
         self.steps: list[Instance] = []
-        self.cancelled = False
+        self.cancelled = threading.Event()
         self._token: list[bool] | None = None
         self._calls: list[Callable[[], Any]] = []
         self._step_of: list[int] = []
@@ -49,6 +50,7 @@ class Net:
                 step = Instance(_on_device(op, definition), workspace, workspace.engines(op))
                 if step.context is not None:
                     step.context.siblings = definition.op
+                    step.context.cancelled = self.cancelled
                 self.steps.append(step)
             except Exception as e:
                 workspace.last_failed_op = position
@@ -61,6 +63,8 @@ class Net:
 
     def run(self) -> bool:
         """Run all operators once."""
+        if self.cancelled.is_set():
+            self.cancelled.clear()
         if self.observers:
             return self._run_observed()
         with quiet():
@@ -76,8 +80,8 @@ class Net:
             self._token[0] = False
 
     def cancel(self) -> None:
-        """Ask a run in another thread to stop."""
-        self.cancelled = True
+        """Ask a run in another thread to stop: operators that wait give up."""
+        self.cancelled.set()
 
     # ---- the general path ------------------------------------------------------------------------------------
 

@@ -130,6 +130,14 @@ class Step:
             iteration += 1
         return True
 
+    def cancel(self) -> None:
+        """Ask all that runs in this step to end."""
+        self.stop.set()
+        for net in self.nets:
+            net.cancel()
+        for substep in self.substeps:
+            substep.cancel()
+
     def _told_to_stop(self) -> bool:
         return self.should_stop is not None and self.should_stop()
 
@@ -156,9 +164,13 @@ class Step:
 
         for substep in self.substeps:
             threads.submit(lambda s=substep: work(s))  # type: ignore[misc]
-        with done:
-            while left:
-                done.wait()
+        try:
+            with done:
+                while left:
+                    done.wait()
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
         if errors:
             raise errors[0]
         return good[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import threading
-import time
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from caffe2lite.ops.databases import Reader
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, NO_GRADIENT, operator
-from caffe2lite.ops.signals import StopNet
+from caffe2lite.ops.signals import NEVER, StopNet, wait
 
 
 class BlobsQueue(Object):
@@ -23,44 +22,39 @@ class BlobsQueue(Object):
     def __init__(self, capacity: int, fields: int, name: str, field_names=()) -> None:
         self.capacity, self.fields, self.name, self.field_names = capacity, fields, name, tuple(field_names)
         self._records: collections.deque = collections.deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
         self._closed = False
 
-    def write(self, blobs, block: bool = True) -> bool:
+    def write(self, blobs, cancelled: threading.Event = NEVER, block: bool = True) -> bool:
         """Move the blobs' contents in, waiting for room; False where the queue is closed."""
         self._check(blobs)
-        with self._changed:
-            while block and len(self._records) >= self.capacity and not self._closed:
-                self._changed.wait()
+        with self._lock:
+            if block:
+                wait(self._emptied, lambda: self._closed or len(self._records) < self.capacity, cancelled)
             if self._closed or len(self._records) >= self.capacity:
                 return False
             self._records.append([b.take() for b in blobs])
-            self._changed.notify_all()
+            self._filled.notify()
         return True
 
-    def read(self, blobs, timeout: float = 0.0) -> bool:
+    def read(self, blobs, cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
         """Move the oldest record into the blobs, waiting for one; False as `pop` gives None."""
         self._check(blobs)
-        record = self.pop(timeout)
+        record = self.pop(cancelled, timeout)
         if record is None:
             return False
         for blob, content in zip(blobs, record):
             blob.put(content)
         return True
 
-    def pop(self, timeout: float = 0.0):
+    def pop(self, cancelled: threading.Event = NEVER, timeout: float = 0.0):
         """The contents of the oldest record, waiting for one; None where the queue is closed and empty, or time is up."""
-        deadline = time.monotonic() + timeout if timeout > 0 else None
-        with self._changed:
-            while not self._records:
-                if self._closed:
-                    return None
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return None
-                self._changed.wait(left)
+        with self._lock:
+            if not wait(self._filled, lambda: self._records or self._closed, cancelled, timeout) or not self._records:
+                return None
             record = self._records.popleft()
-            self._changed.notify_all()
+            self._emptied.notify()
         return record
 
     def _check(self, blobs) -> None:
@@ -69,9 +63,10 @@ class BlobsQueue(Object):
 
     def close(self) -> None:
         """No more records come in; everybody who waits wakes up."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._filled.notify_all()
+            self._emptied.notify_all()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -98,7 +93,7 @@ _MOVED = [(i + 1, i) for i in range(64)]
 def EnqueueBlobs(ctx, queue, *blobs):
     """Move the blobs into the queue, waiting for room; the net stops where the queue is closed."""
     _all_initialised(ctx, ctx.inputs[1:])
-    if not queue.write(ctx.inputs[1:]):
+    if not queue.write(ctx.inputs[1:], ctx.cancelled):
         raise StopNet(f"queue {queue.name!r} is closed")
 
 
@@ -120,7 +115,7 @@ def _all_initialised(ctx, blobs) -> None:
 def SafeEnqueueBlobs(ctx, queue, *blobs):
     """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on."""
     _all_initialised(ctx, ctx.inputs[1:])
-    _tell(ctx, not queue.write(ctx.inputs[1:]))
+    _tell(ctx, not queue.write(ctx.inputs[1:], ctx.cancelled))
 
 
 def _tell(ctx, closed: bool) -> None:
@@ -131,7 +126,7 @@ def _tell(ctx, closed: bool) -> None:
 @operator("blobs*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
     """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up."""
-    if not queue.read(ctx.outputs, timeout_secs):
+    if not queue.read(ctx.outputs, ctx.cancelled, timeout_secs):
         raise StopNet(f"queue {queue.name!r} is closed and empty, or nothing came in time")
 
 
@@ -142,11 +137,11 @@ def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
         raise ValueError(f"num_records must be positive, got {num_records}")
     blobs = ctx.outputs[:-1]
     if num_records == 1:
-        _tell(ctx, not queue.read(blobs))
+        _tell(ctx, not queue.read(blobs, ctx.cancelled))
         return
     columns: list[list] = [[] for _ in blobs]
     for _ in range(num_records):
-        if not queue.read(blobs):
+        if not queue.read(blobs, ctx.cancelled):
             break
         for column, blob in zip(columns, blobs):
             column.append(blob.value)
@@ -180,7 +175,7 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
     blobs = list(ctx.outputs[:-1])
     if 0 <= table_idx_blob < len(blobs):
         blobs.pop(table_idx_blob).resize((1,), np.int32)[...] = chosen
-    _tell(ctx, not queues[chosen].read(blobs))
+    _tell(ctx, not queues[chosen].read(blobs, ctx.cancelled))
 
 
 class QueueReader(Reader):
@@ -192,7 +187,7 @@ class QueueReader(Reader):
 
     def next_record(self) -> tuple[bytes, bytes]:
         """The next (key, value)."""
-        record = self.queue.pop(self.timeout)
+        record = self.queue.pop(timeout=self.timeout)
         if record is None:
             raise StopNet(f"queue {self.queue.name!r} is closed and empty, or nothing came in time")
         key = _record_bytes(record[self.key_index].value) if self.key_index >= 0 else b""

@@ -10,7 +10,7 @@ import numpy as np
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
-from caffe2lite.ops.signals import StopNet
+from caffe2lite.ops.signals import StopNet, wait
 
 
 class RebatchingQueue(Object):
@@ -24,24 +24,22 @@ class RebatchingQueue(Object):
         self._changed = threading.Condition()
         self._closed = False
 
-    def put(self, element) -> bool:
+    def put(self, element, cancelled: threading.Event) -> bool:
         """Add an element, waiting for room; False where the queue is closed."""
         with self._changed:
-            while len(self._elements) >= self.capacity and not self._closed:
-                self._changed.wait()
+            wait(self._changed, lambda: self._closed or len(self._elements) < self.capacity, cancelled)
             if self._closed:
                 return False
             self._elements.append(element)
             self._changed.notify_all()
         return True
 
-    def get(self, count: int):
+    def get(self, count: int, cancelled: threading.Event):
         """Up to `count` elements: fewer only at the end of a closed queue."""
         found = []
         with self._changed:
             while len(found) < count:
-                while not self._elements and not self._closed:
-                    self._changed.wait()
+                wait(self._changed, lambda: self._closed or self._elements, cancelled)
                 if not self._elements:
                     break
                 found.append(self._elements.popleft())
@@ -69,14 +67,14 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
     if len(tensors) != queue.components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(tensors)}")
     if not enqueue_batch:
-        if not queue.put([np.array(t) for t in tensors]):
+        if not queue.put([np.array(t) for t in tensors], ctx.cancelled):
             raise StopNet("the queue is closed")
         return
     rows = {t.shape[0] if t.ndim else -1 for t in tensors}
     if len(rows) != 1 or -1 in rows:
         raise ValueError(f"tensors of a batch must have one number of rows, got {[list(t.shape) for t in tensors]}")
     for row in range(rows.pop()):
-        if not queue.put([np.array(t[row]) for t in tensors]):
+        if not queue.put([np.array(t[row]) for t in tensors], ctx.cancelled):
             raise StopNet("the queue is closed")
 
 
@@ -85,7 +83,7 @@ def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
     """Take up to `num_elements` elements out, stacked along a new first axis."""
     if len(ctx.outputs) != queue.components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(ctx.outputs)}")
-    found = queue.get(num_elements)
+    found = queue.get(num_elements, ctx.cancelled)
     if not found:
         raise StopNet("the queue is closed and empty")
     for i, blob in enumerate(ctx.outputs):
