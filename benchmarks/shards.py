@@ -1,12 +1,15 @@
 """Time of synchronizing parameters between processes, on any `caffe2`: ours or the genuine one.
 
-    python benchmarks/shards.py SIZE [sync|small|many] [python of the shards]
+    python benchmarks/shards.py SIZE [sync|small|many] [--against PYTHON] [--rounds N]
 
 sync: 161 tensors of ResNet-50's sizes (102 MB) by Broadcast and by Allreduce; small: 10,000 of 1 KB by Broadcast;
-many: 1,000 runs of one sync net, with memory and open files before and after.
+many: 1,000 runs of one sync net, with memory and open files before and after.  `--against` is the interpreter of a
+genuine Caffe2, which takes turns with this one; the ratio is that of the best times.
 """
 
+import argparse
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -59,15 +62,42 @@ def shard(rank, size, store, what):
                   f"{before[0] // 1024} to {after[0] // 1024} MiB, files {before[1]} to {after[1]}", flush=True)  # fmt: skip
 
 
+def together(python, size, what, path):
+    """Best milliseconds of each kind, from shards that run together on one interpreter."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} if path else None
+    with tempfile.TemporaryDirectory() as store:
+        line = [python, __file__, "--shard"]
+        children = [
+            subprocess.Popen([*line, str(rank), str(size), store, what], env=environment, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if path else None)
+            for rank in range(size)
+        ]  # fmt: skip
+        told = "".join(child.communicate()[0] for child in children)
+    print(told, end="", flush=True)
+    if any(child.returncode for child in children):
+        sys.exit(f"the shards on {python} failed")
+    return {kind: float(ms) for kind, ms in re.findall(r"^(\w+) of .*best ([\d.]+) ms", told, re.MULTILINE)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("size", type=int)
+    parser.add_argument("what", choices=("sync", "small", "many"), nargs="?", default="sync")
+    parser.add_argument("--against", metavar="PYTHON")
+    parser.add_argument("--rounds", type=int, default=1)
+    options = parser.parse_args()
+    ours, theirs = [], []
+    for _ in range(options.rounds):
+        ours.append(together(sys.executable, options.size, options.what, False))
+        if options.against:
+            theirs.append(together(options.against, options.size, options.what, True))
+    for kind in ours[0] if theirs else ():
+        best = min(t[kind] for t in ours), min(t[kind] for t in theirs)
+        print(f"{kind}, {options.size} processes: {best[0]:.1f} ms, genuine {best[1]:.1f} ms: {best[0] / best[1]:.2f}")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--shard":
         shard(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
     else:
-        size, what = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "sync"
-        python = sys.argv[3] if len(sys.argv) > 3 else sys.executable
-        with tempfile.TemporaryDirectory() as store:
-            children = [
-                subprocess.Popen([python, __file__, "--shard", str(rank), str(size), store, what])
-                for rank in range(size)
-            ]
-            sys.exit(max(child.wait() for child in children))
+        main()
