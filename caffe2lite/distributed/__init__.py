@@ -6,6 +6,7 @@ pmi.py          MPICH's questions at start-up answered from a store, so that no 
 world.py        MPI_COMM_WORLD, however it was started, and its end
 collective.py   what a common world is: broadcast, sum, gather and the rest
 mpi.py          common worlds of MPI processes, each call with a deadline
+connections.py  MPI's connections to other hosts, watched, for a closed one is a dead peer
 links.py        how blobs on GPUs take part: MPI, directly or through pinned memory, or NCCL
 nccl.py         what NCCL wants to be told, and NCCL among the GPUs of one process
 launch.py       `rendezvous()`: what Parallelize wants to know, from the environment of a launcher

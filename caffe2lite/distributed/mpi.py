@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.distributed import links
+from caffe2lite.distributed import connections, links
 from caffe2lite.distributed import world as worlds
 from caffe2lite.distributed.collective import CommonWorld
 from caffe2lite.distributed.stores import Store
@@ -20,6 +20,8 @@ from caffe2lite.distributed.world import WorldError
 
 _SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective; a straggler is worth a sleep
 _NAP_SECONDS = 0.0005
+_LISTEN_SECONDS = 0.05  # how often somebody who waits looks whether another has given up
+_ADDRESS_BYTES = 2048
 
 
 class MPIWorld(CommonWorld):
@@ -60,6 +62,12 @@ class MPIWorld(CommonWorld):
             )
         if self.closed:
             raise WorldError(f"common world {self.name!r} was destroyed")
+        self._check_connections("before this")
+
+    def _check_connections(self, when: str) -> None:
+        gone = self.world.watch.closed() if self.world.watch else ""
+        if gone:
+            raise self._dead(f"the connection to {gone} was lost {when}", ask=False)
 
     def bounded(self, call: Callable[[], Any], what: str) -> Any:
         """The result of a blocking call, on a thread that is left alone when time is up."""
@@ -81,14 +89,15 @@ class MPIWorld(CommonWorld):
             raise self._dead(f"the other ranks of {self.size} did not answer within {self.timeout:g} s {what}")
         return done[0]
 
-    def _dead(self, why: str) -> WorldError:
-        first = not self.world.broken
+    def _dead(self, why: str, ask: bool = True) -> WorldError:
+        """The error; it tells what the other ranks say when they are asked."""
+        ask = ask and not self.world.broken
         self.world.declare_dead(why)
-        peers = self.world.roll_call(f"{self.name}: {why}") if first else {}
+        peers = self.world.roll_call(f"{self.name}: {why}") if ask else {}
         known = "".join(
-            f"\n    rank {r} {f'waits as well ({peers[m]})' if m in peers else 'does not answer'}"
+            f"\n    rank {r} waits as well ({peers[m]})" if m in peers else f"\n    no answer from rank {r}"
             for r, m in enumerate(self.ranks)
-            if first and r != self.rank
+            if ask and r != self.rank
         )
         return WorldError(
             f"rank {self.rank} of common world {self.name!r}: {why}. A peer has died, was stopped, or is late by more "
@@ -107,15 +116,30 @@ class MPIWorld(CommonWorld):
     def until(self, done: Callable[[], bool], what: str, *kept: Any) -> None:
         """Poll until it is done; after the deadline the world is dead, and what is `kept` stays alive for ever."""
         begin = time.monotonic()
-        while not done():
-            waited = time.monotonic() - begin
-            if waited > self.timeout:
-                self.world.kept.append(kept)
-                raise self._dead(f"{what} did not complete within {self.timeout:g} s")
-            if waited < _SPIN_SECONDS:
-                os.sched_yield()
-            else:
-                time.sleep(_NAP_SECONDS)
+        listen = _LISTEN_SECONDS
+        try:
+            while True:
+                self._check_connections(f"during {what}")
+                if done():
+                    return
+                waited = time.monotonic() - begin
+                if waited > self.timeout:
+                    raise self._dead(f"{what} did not complete within {self.timeout:g} s")
+                if waited > listen:
+                    listen = waited + _LISTEN_SECONDS
+                    self._check_calls(what)
+                if waited < _SPIN_SECONDS:
+                    os.sched_yield()
+                else:
+                    time.sleep(_NAP_SECONDS)
+        except WorldError:
+            self.world.kept.append(kept)
+            raise
+
+    def _check_calls(self, what: str) -> None:
+        call = self.world.given_up(f"{self.name}: {what}")
+        if call:
+            raise self._dead(f"MPI rank {call[0]} has given up during {what} here: {call[1]}", ask=False)
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
@@ -224,13 +248,16 @@ def _summable(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def create(name: str, rank: int, size: int, store: Store | None, timeout: float) -> CommonWorld:
-    """The common world of that name; WorldError where the shards cannot meet, or disagree about their number."""
+def create(name: str, rank: int, size: int, store: Store | None, timeout: float, interface: str = "") -> CommonWorld:
+    """The common world of that name; WorldError where the shards cannot meet, or disagree about their number.
+
+    The first one that is created starts MPI, on the given network interface where one is named.
+    """
     if not 0 <= rank < size:
         raise WorldError(f"common world {name!r}: rank {rank} is not within its size {size}")
     if size == 1:
         return CommonWorld(name, rank, size, timeout)
-    world = worlds.get(store, rank, size, timeout)
+    world = worlds.get(store, rank, size, timeout, interface)
     have = world.comm.Get_size()
     if size != have:
         raise WorldError(
@@ -254,5 +281,9 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
                 raise WorldError(
                     f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}"
                 )
+            addresses = np.zeros((size, _ADDRESS_BYTES), np.uint8)
+            here = world.listeners.encode().ljust(_ADDRESS_BYTES)
+            first.allgather(np.frombuffer(here, np.uint8), addresses)
+            world.watch = connections.Watch([bytes(a).decode() for a in addresses], world.comm.Get_rank())
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))
         return _shards

@@ -16,14 +16,16 @@ import threading
 import time
 from typing import Any
 
-from caffe2lite.distributed import handshake, pmi
+from caffe2lite.distributed import connections, handshake, pmi
 from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, Store
 from caffe2lite.extras import install
 
 _LAUNCHER_VARIABLES = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+_INTERFACE_VARIABLES = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include")
 _FINALIZE_SECONDS = 5.0
 _ROLL_CALL_SECONDS = 0.6  # within the second that an error may come after its deadline
-_ROLL_CALL_TAG = 0x7FFE  # on MPI_COMM_WORLD, which nothing else uses
+_ANSWER_SECONDS = 0.1
+_CALL_TAG, _ANSWER_TAG = 0x7FFE, 0x7FFF  # on MPI_COMM_WORLD, which nothing else uses
 _PLIGHT_BYTES = 240
 
 
@@ -34,32 +36,58 @@ class WorldError(RuntimeError):
 class World:
     """The processes of this run.  `rank_of[shard]` is the MPI rank of a shard."""
 
-    def __init__(self, mpi: Any, manager: pmi.Manager | None) -> None:
+    def __init__(self, mpi: Any, manager: pmi.Manager | None, listeners: str) -> None:
         self.mpi = mpi
         self.comm = mpi.COMM_WORLD
         self.manager = manager
+        for comm in (mpi.COMM_WORLD, mpi.COMM_SELF):  # errors of a request may be those of COMM_SELF
+            comm.Set_errhandler(mpi.ERRORS_RETURN)
         self.broken = ""  # why the world is dead
         self.kept: list[Any] = []  # buffers of requests that never came to an end
+
+        self.listeners = listeners  # where MPI listens here
+        self.watch: connections.Watch | None = None
 
     def declare_dead(self, why: str) -> None:
         """No collective may be started any more, and the process must not wait for MPI when it ends."""
         self.broken = self.broken or why
 
     def roll_call(self, plight: str) -> dict[int, str]:
-        """What other MPI ranks say that they wait for; those that are well or dead say nothing."""
+        """Give up before all MPI ranks: what those say that wait, too; those that are well or dead say nothing."""
         me, size = self.comm.Get_rank(), self.comm.Get_size()
-        said = plight.encode()[:_PLIGHT_BYTES].ljust(_PLIGHT_BYTES)
-        self.kept.append([said, *(self.comm.Isend(said, r, _ROLL_CALL_TAG) for r in range(size) if r != me)])
+        for rank in range(size):
+            if rank != me:
+                self._say(plight, rank, _CALL_TAG)
         heard: dict[int, str] = {}
-        status = self.mpi.Status()
         end = time.monotonic() + _ROLL_CALL_SECONDS
         while len(heard) < size - 1 and time.monotonic() < end:
-            if self.comm.Iprobe(self.mpi.ANY_SOURCE, _ROLL_CALL_TAG, status):
-                answer = bytearray(_PLIGHT_BYTES)
-                self.comm.Recv(answer, status.Get_source(), _ROLL_CALL_TAG)
-                heard[status.Get_source()] = answer.decode(errors="replace").rstrip()
-            else:
-                time.sleep(0.005)
+            for tag in (_ANSWER_TAG, _CALL_TAG):
+                heard.update(self._heard(tag))
+            time.sleep(0.005)
+        return heard
+
+    def given_up(self, plight: str) -> tuple[int, str] | None:
+        """(MPI rank, its plight) of a rank that has given up, None where none has; it is told what we wait for."""
+        for rank, why in self._heard(_CALL_TAG).items():
+            self._say(plight, rank, _ANSWER_TAG)
+            end = time.monotonic() + _ANSWER_SECONDS
+            while time.monotonic() < end:  # MPI sends on only while it is called, and this process may end now
+                self._heard(_ANSWER_TAG)
+                time.sleep(0.002)
+            return rank, why
+        return None
+
+    def _say(self, text: str, rank: int, tag: int) -> None:
+        content = text.encode()[:_PLIGHT_BYTES].ljust(_PLIGHT_BYTES)
+        self.kept.append((content, self.comm.Isend(content, rank, tag)))
+
+    def _heard(self, tag: int) -> dict[int, str]:
+        heard: dict[int, str] = {}
+        status = self.mpi.Status()
+        while self.comm.Iprobe(self.mpi.ANY_SOURCE, tag, status):
+            content = bytearray(_PLIGHT_BYTES)
+            self.comm.Recv(content, status.Get_source(), tag)
+            heard[status.Get_source()] = content.decode(errors="replace").rstrip()
         return heard
 
     @functools.cached_property
@@ -82,11 +110,13 @@ def launched() -> bool:
     return any(v in os.environ for v in _LAUNCHER_VARIABLES)
 
 
-def get(store: Store | None, rank: int, size: int, timeout: float = DEFAULT_TIMEOUT) -> World:
-    """The world, which the first call starts: by the launcher, or over the store."""
+def get(store: Store | None, rank: int, size: int, timeout: float = DEFAULT_TIMEOUT, interface: str = "") -> World:
+    """The world, which the first call starts: by the launcher, or over the store; MPI uses only this interface."""
     global _world
     with _lock:
         if _world is None:
+            for variable in _INTERFACE_VARIABLES if interface else ():
+                os.environ.setdefault(variable, interface)
             _world = _launched(timeout) if launched() else _by_hand(store, rank, size, timeout)
         return _world
 
@@ -138,11 +168,11 @@ def _leave() -> None:
 
 def _launched(timeout: float) -> World:
     MPI = _import_mpi()  # noqa: N806 - mpi4py's own name
+    before = connections.sockets()
     if not _start(MPI, timeout)[1]:
         atexit.register(_leave)
         raise WorldError(f"MPI did not start within {timeout:g} s: a peer of this job does not answer")
-    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
-    world = World(MPI, None)
+    world = World(MPI, None, connections.listeners(before))
     atexit.register(_end_launched, world)
     tell = sys.excepthook
 
@@ -158,6 +188,8 @@ def _launched(timeout: float) -> World:
 def _end_launched(world: World) -> None:
     if world.broken:
         _leave()
+    if world.watch:
+        world.watch.stop()
     if not world.mpi.Is_finalized():
         world.mpi.Finalize()
 
@@ -173,14 +205,14 @@ def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World
     manager = pmi.Manager(store, session, rank, timeout)
     manager.start()
     os.environ.update(manager.environment)
+    before = connections.sockets()
     library, started = _start(MPI, timeout)
     for name in manager.environment:
         os.environ.pop(name, None)
     if not started or manager.error:
         atexit.register(manager.say_goodbye)
         raise WorldError(f"MPI did not start within {timeout:g} s: {manager.error or 'a peer does not answer'}")
-    MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
-    world = World(MPI, manager)
+    world = World(MPI, manager, connections.listeners(before))
     leaving = threading.Event()
     # A ctypes call lets the manager answer.  Python starts no thread any more when it ends: this one is there before.
     ender = threading.Thread(target=lambda: leaving.wait() and library.MPI_Finalize(), daemon=True)
@@ -192,6 +224,8 @@ def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World
 def _end_by_hand(world: World, leaving: threading.Event, ender: threading.Thread) -> None:
     assert world.manager is not None
     if not world.broken:
+        if world.watch:
+            world.watch.stop()
         leaving.set()
         ender.join(_FINALIZE_SECONDS)
     world.manager.say_goodbye()

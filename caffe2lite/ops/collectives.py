@@ -41,7 +41,7 @@ def CreateCommonWorld(
         started = world.get(None, 0, 2, timeout_ms / 1000)
         size, rank = started.comm.Get_size(), started.comm.Get_rank()
     store = None if kv_handler is None else kv_handler.store
-    return CommonWorldBlob(mpi.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000))
+    return CommonWorldBlob(mpi.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000, interface))
 
 
 @operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)

@@ -34,7 +34,7 @@ def launched(scenario, size, limit=90, **options):
     child = subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True
     )
-    return _finish(child, limit, start)
+    return finish(child, limit, start)
 
 
 def by_hand(scenario, size, store, limit=90, stopped=(), sizes=None, **options):
@@ -47,14 +47,15 @@ def by_hand(scenario, size, store, limit=90, stopped=(), sizes=None, **options):
         )
         for rank in range(size)
     ]  # fmt: skip
-    ends = {r: _finish(c, limit, start) for r, c in enumerate(children) if r not in stopped}
+    ends = {r: finish(c, limit, start) for r, c in enumerate(children) if r not in stopped}
     for rank in stopped:
         os.killpg(children[rank].pid, signal.SIGKILL)
-        ends[rank] = _finish(children[rank], limit, start)
+        ends[rank] = finish(children[rank], limit, start)
     return [ends[r] for r in range(size)]
 
 
-def _finish(child, limit, start):
+def finish(child, limit, start):
+    """Wait for a shard; AssertionError, and its end, after `limit` seconds."""
     try:
         output, _ = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("mpi4py", reason="shards need the extra mpi")
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import hosts
 import launch
 
 pytestmark = [
@@ -138,7 +139,7 @@ def test_nccl_is_aborted_when_a_peer_stops(tmp_path):
     end = launch.by_hand("fault", 2, tmp_path, stopped=[1], **options, **nccl)[0]
     assert end.status == 1 and "NCCL was asked to abort" in end.output, end.output
     assert "rank 0 of 2 of common world 'world', NCCL on gpu_0: a broadcast of 40,000 bytes" in end.output
-    assert "rank 1 does not answer" in end.output
+    assert "no answer from rank 1" in end.output
 
 
 @pytest.mark.parametrize("when", ["before", "amid"])
@@ -146,3 +147,36 @@ def test_nccl_is_aborted_when_a_peer_stops(tmp_path):
 def test_under_a_launcher_a_peer_ends_the_job(what, when):
     end = launch.launched("fault", 2, who="1", what=what, when=when, timeout_ms=str(DEADLINE_MS))
     assert end.status != 0 and "all runs done" not in end.output
+
+
+@pytest.fixture
+def four_hosts():
+    reason = hosts.why_not()
+    if reason:
+        pytest.skip(reason)
+    with hosts.Hosts(4) as net:
+        yield net
+
+
+def test_four_hosts_and_the_interface_between_them(four_hosts, tmp_path):
+    ends = four_hosts.wait(four_hosts.start("sync", tmp_path, devices="2", interface="eth1"))
+    assert len(parameters(ends)) == 1
+    for k in range(4):
+        assert four_hosts.sent(k, 0) < 5_000 < four_hosts.sent(k, 1)
+
+
+def test_a_shard_on_another_host_is_killed(four_hosts, tmp_path):
+    options = {"who": "3", "what": "SIGKILL", "when": "amid", "timeout_ms": str(DEADLINE_MS)}
+    for end in four_hosts.wait(four_hosts.start("fault", tmp_path, steps="100000", **options))[:3]:
+        assert end.status == 1 and re.search("MPI rank 3 on 10.7[78].0.4 was lost|has given up", end.output), end.output
+
+
+def test_a_link_is_cut_amid_a_sync(four_hosts, tmp_path):
+    flag = tmp_path / "amid"
+    children = four_hosts.start("fault", tmp_path, timeout_ms=str(DEADLINE_MS), steps="1000000", flag=str(flag))
+    while not flag.exists():
+        time.sleep(0.05)
+    four_hosts.cut(3)
+    for end in four_hosts.wait(children):
+        assert end.status == 1 and end.seconds < DEADLINE_MS / 1000 + 3, end
+        assert "of common world 'world'" in end.output and "Broadcast(world" in end.output

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pathlib
 import signal
 import sys
 
@@ -45,7 +46,7 @@ class Shard:
         """Make a common world."""
         handler = self.handler()
         self.run("CreateCommonWorld", [handler] if handler else [], [name], size=self.size, rank=self.rank,
-                 timeout_ms=self.timeout_ms, mpi_rendezvous=self.launched)  # fmt: skip
+                 timeout_ms=self.timeout_ms, mpi_rendezvous=self.launched, interface=self.options.get("interface", ""))  # fmt: skip
         return name
 
     def run(self, kind, inputs, outputs, **args):
@@ -90,6 +91,7 @@ def sync(shard):
             "shard_id": shard.rank,
             "engine": shard.engine,
             "mpi_rendezvous": shard.launched,
+            "interface": shard.options.get("interface", ""),
             "exit_nets": None,
         },
         cpu_device=kind == "cpu",
@@ -197,9 +199,11 @@ def fault(shard):
         net.Broadcast([world, f"p{i}"], [f"p{i}"], engine=shard.engine)
     workspace.CreateNet(net)
     try:
-        for step in range(50):
+        for step in range(int(shard.options.get("steps", 50))):
             if step == 20:
                 shard.fault("amid")
+                if "flag" in shard.options:
+                    pathlib.Path(shard.options["flag"]).touch()
             workspace.RunNet(net)
     finally:
         if "fake_nccl" in shard.options:
