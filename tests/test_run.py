@@ -36,7 +36,7 @@ workspace.FeedBlob("x", np.array([-1, 2], dtype=np.float32))
 for i in xrange(3):
     workspace.RunOperatorOnce(core.CreateOperator("Relu", ["x"], ["y"]))
 result = [n, words.has_key('a'), list(words.iteritems()), it.next(), `n`, 0777, map(abs, [-1])[0], str(e),
-          workspace.FetchBlob("y").tolist(), beside.half(5), isinstance(u'', basestring), np.float, cPickle.dumps(1) != '']
+          workspace.FetchBlob("y").tolist(), beside.half(5), isinstance(u'', basestring), np.float, isinstance(True, np.bool), cPickle.dumps(1) != '']
 """
 
 
@@ -51,7 +51,7 @@ def script(tmp_path):
 
 def test_python_2_means_what_it_meant(script, capsys):
     result = run_script(str(script))["result"]
-    assert result == [3, True, [("a", 1)], 2, "3", 511, 1, "bad", [0, 2], 2, True, float, True]
+    assert result == [3, True, [("a", 1)], 2, "3", 511, 1, "bad", [0, 2], 2, True, float, True, True]
     assert capsys.readouterr().out.split("\n")[0] == "3 3.5 [0 0 1 1] half of 5"
     assert script.read_text() == PYTHON2 and not (script.parent / "__pycache__").exists()
 

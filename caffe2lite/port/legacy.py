@@ -97,8 +97,6 @@ def _standard_names() -> Iterator[tuple[Any, str, Any]]:
 def names() -> Iterator[None]:
     """While it is entered, legacy names of NumPy and the standard library exist, and modules of Python 2 import."""
     added: list[tuple[Any, str]] = []
-    present = np.bool  # NumPy 2 has given the name to its own type; legacy code asks `isinstance(True, np.bool)`
-    np.bool = bool  # type: ignore[misc,assignment]
 
     def put(place: Any, name: str, value: Any) -> None:
         with warnings.catch_warnings():
@@ -118,7 +116,6 @@ def names() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-        np.bool = present  # type: ignore[misc]
         for place, name in added:
             delattr(place, name)
 

@@ -304,6 +304,13 @@ class _Meaning(ast.NodeTransformer):
             )
         return node
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """`np.bool` and `np.long` are the builtins that they were: NumPy 2 has given the names to types of its own."""
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id in ("np", "numpy") and node.attr in ("bool", "long"):
+            return _name("bool" if node.attr == "bool" else "int", node)
+        return node
+
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         """The caught exception keeps its name after the handler, as in Python 2."""
         self.generic_visit(node)
