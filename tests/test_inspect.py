@@ -1,6 +1,9 @@
 """Looking into files: what they are, what is in them, what is wrong with them, and what differs."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -136,6 +139,43 @@ def test_shapes_that_clash():
     assert [p.code for p in inspect.lint(net.Proto(), shapes)] == ["C008"]
 
 
+@pytest.mark.parametrize("kind, inputs, args, words", [
+    ("FC", {"x": (2, 9), "w": (4, 8), "b": (4,)}, {}, "W must be [4, 9]"),
+    ("FC", {"x": (2, 8), "w": (4, 8), "b": (3,)}, {}, "it must be [4]"),
+    ("MatMul", {"x": (2, 3), "w": (4, 3)}, {}, "trans_b=1"),
+    ("Conv", {"x": (1, 3, 8, 8), "w": (4, 5, 3, 3), "b": (4,)}, {"kernel": 3}, "3 channels"),
+    ("Add", {"x": (2, 3), "w": (4,)}, {"broadcast": 1}, "Add cannot take x [2, 3], w [4]"),
+])  # fmt: skip
+def test_weights_that_do_not_fit_are_told_as_running_would(kind, inputs, args, words):
+    """Nothing is computed: the arrays that the checks see have no memory of their own."""
+    net = core.Net("clash")
+    getattr(net, kind)(list(inputs), ["y"], **args)
+    shapes = {name: Spec(shape) for name, shape in inputs.items()}
+    (problem,) = inspect.lint(net.Proto(), shapes)
+    assert problem.code == "C008" and words in problem.message
+
+
+def test_types_that_clash_and_shapes_from_an_init_net(tmp_path):
+    init, predict = core.Net("init"), core.Net("predict")
+    init.GivenTensorFill([], ["w"], shape=[4, 8], values=[0.0] * 32)
+    init.ConstantFill([], ["b"], shape=[4], value=0, dtype=core.DataType.INT32)
+    predict.FC(["x", "w", "b"], ["y"])
+    paths = [tmp_path / "init.pb", tmp_path / "predict.pb"]
+    for path, net in zip(paths, (init, predict)):
+        path.write_bytes(net.Proto().SerializeToString())
+    said = run("lint", *paths, "--input", "x:2x8").output
+    assert "FC takes float32 for 'b', which is int32" in said
+    assert run("lint", paths[1], "--input", "x:2x8").exit_code == 0
+
+
+def test_an_unknown_argument_that_resembles_none():
+    net = core.Net("n")
+    net.Relu("x", "y", axsi=1)
+    net.Softmax("y", "z", axsi=1)
+    relu, softmax = inspect.lint(net.Proto())
+    assert relu.code == softmax.code == "C003" and "it takes none" in relu.remedy and "'axis'" in softmax.remedy
+
+
 def test_a_parameter_that_misses_a_device(sync_net):
     assert not [p for p in inspect.lint(sync_net) if p.code == "C009"]
     gone = sync_net.op.pop()
@@ -182,6 +222,100 @@ def test_differences_of_checkpoints(tmp_path):
     assert result.exit_code == 1
     assert "~ w: 1 of 6 values differ, by 0.5 at most" in result.output
     assert "- gone" in result.output and "+ new" in result.output and "same" not in result.output
+
+
+def test_blobs_that_are_saved_whole_and_a_cut_checkpoint(tmp_path):
+    checkpoint(tmp_path / "a", w=np.arange(6.0), s=np.array(["x", "y"]))
+    checkpoint(tmp_path / "b", w=np.arange(6.0), s=np.array(["x", "z"]))
+    assert inspect.diff_files(inspect.read(tmp_path / "a"), inspect.read(tmp_path / "b")) == ["~ s: 1 of 2 strings differ"]
+    (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:-3])
+    result = run("inspect", tmp_path / "c")
+    assert result.exit_code == 1 and "truncated" in result.output
+
+
+def test_two_files_that_show_what_they_are_together(tmp_path):
+    """A checkpoint's blobs give the net that follows its shapes; what the user says of an input comes first."""
+    checkpoint(tmp_path / "c", w=np.ones((3, 8), "f"), b=np.ones(3, "f"))
+    (tmp_path / "net").write_bytes(small_net().SerializeToString())
+    said = run("inspect", tmp_path / "c", tmp_path / "net", "--input", "x:5x8").output.split("\n")
+    assert [line.split()[:6] for line in said if line.startswith("p ")] == [["p", "[5,", "3]", "float32", "60", "2"]]
+    assert "5 of 5 blobs known: 268 bytes of inputs, 120 bytes made" in said
+
+
+def test_a_predictor_export_shows_its_nets(tmp_path):
+    from caffe2.python.predictor import predictor_exporter
+
+    workspace.ResetWorkspace()
+    for name, value in {"w": np.ones((3, 8), "f"), "b": np.ones(3, "f"), "x": np.ones((5, 8), "f"), "p": np.ones((5, 3), "f")}.items():
+        workspace.FeedBlob(name, value)
+    meta = predictor_exporter.PredictorExportMeta(small_net(), ["w", "b"], ["x"], ["p"])
+    predictor_exporter.save_to_db("minidb", str(tmp_path / "export"), meta)
+    (facts,) = json.loads(run("inspect", "--json", tmp_path / "export").output)
+    assert [n["operators"] for n in facts["nets"]][-1] == 3 and facts["roles"]["INPUTS_BLOB_TYPE"] == ["x"]
+    assert facts["nets"][-1]["blobs"]["p"]["spec"] == [[5, 3], "float32"]
+
+
+def test_what_people_see_of_a_net(tmp_path):
+    net = small_net()
+    net.name = "small"
+    net.op[2].arg.add(name="axis", i=1)
+    (tmp_path / "net").write_bytes(net.SerializeToString())
+    said = run("inspect", tmp_path / "net", "--input", "x:5x8", "--input", "w:3x8", "--input", "b:3").output
+    assert said.replace(str(tmp_path), "DIR") == """\
+DIR/net: net
+net small (simple): 3 operators
+#  operator  inputs   outputs  arguments  device
+0  FC        x, w, b  h                   cpu
+1  Relu      h        h                   cpu
+2  Softmax   h        p        axis=1     cpu
+by type: 1 FC, 1 Relu, 1 Softmax
+by device: 3 on cpu
+inputs: x, w, b
+outputs: p
+blob  shape   type     bytes  made by  used by
+x     [5, 8]  float32  160             0
+w     [3, 8]  float32  96              0
+b     [3]     float32  12              0
+h     [5, 3]  float32  60     0, 1     1, 2
+p     [5, 3]  float32  60     2
+5 of 5 blobs known: 268 bytes of inputs, 120 bytes made
+255 FLOPs
+"""
+
+
+def test_bytes_and_time_of_a_sync_net(sync_net, tmp_path):
+    (tmp_path / "sync.pb").write_bytes(sync_net.SerializeToString())
+    said = run("inspect", tmp_path / "sync.pb", "--input", "gpu_0/fc1_w:1000x1000", "--bandwidth", "8").output
+    assert "Each device receives 4,000,000 bytes, 12,000,000 in all within a process. At 8 GB/s a device takes about 0.50 ms." in said
+
+
+def test_plans_in_steps(tmp_path):
+    plan = core.Plan("plan")
+    plan.AddStep(core.execution_step("train", [core.Net(small_net())], num_iter=3))
+    (tmp_path / "plan").write_bytes(plan.Proto().SerializeToString())
+    assert "step train, nets small" in run("inspect", tmp_path / "plan").output
+
+
+def test_no_difference_from_itself_even_with_nan(sync_net, tmp_path):
+    sync_net.op[0].arg.add(name="x", f=float("nan"))
+    assert inspect.diff_nets(sync_net, sync_net) == []
+
+
+def test_a_number_of_gpus_that_is_none(tmp_path):
+    """A sentence, and no traceback."""
+    (tmp_path / "net").write_bytes(small_net().SerializeToString())
+    environment = {**os.environ, "CAFFE2LITE_EMULATED_GPUS": "two"}
+    done = subprocess.run([sys.executable, "-m", "caffe2lite", "doctor"], env=environment, capture_output=True, text=True)
+    assert "CAFFE2LITE_EMULATED_GPUS is the number of GPUs" in done.stdout and "Traceback" not in done.stderr
+
+
+def test_doctor_without_click():
+    """The one command that helps where nothing is installed."""
+    code = "import sys; sys.modules['click'] = None; sys.argv[1:] = ['{}']; from caffe2lite.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code.format("doctor")], capture_output=True, text=True)
+    assert done.returncode == 0 and "numpy: " in done.stdout and "click: not installed" not in done.stderr
+    done = subprocess.run([sys.executable, "-c", code.format("lint")], capture_output=True, text=True)
+    assert done.returncode == 1 and "pip install click rich" in done.stderr
 
 
 def test_names_are_shown_as_they_are(tmp_path):

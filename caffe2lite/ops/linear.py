@@ -35,11 +35,20 @@ def _fc_operands(X: Any, W: Any, b: Any, axis: int, axis_w: int, transposed: boo
     rows, W = _matrix(X, axis), _matrix(W, axis_w)
     weights = W if transposed else W.T
     if rows.shape[1] != weights.shape[0] or b.shape != weights.shape[1:]:
-        raise ValueError(
-            f"the shapes do not fit: X {list(X.shape)} is {list(rows.shape)} at axis {axis}, the weights are "
-            f"{weights.shape[0]} inputs by {weights.shape[1]} outputs, the bias is {list(b.shape)}"
-        )
+        raise ValueError(_misfit(X, W, b, rows.shape[1], *weights.shape, axis, transposed))
     return rows, weights
+
+
+def _misfit(X: Any, W: Any, b: Any, have: int, take: int, make: int, axis: int, transposed: bool) -> str:
+    """What is wrong with the shapes of a fully connected layer, and which would do."""
+    order = "inputs, outputs" if transposed else "outputs, inputs"
+    if have != take:
+        wanted = [have, make] if transposed else [make, have]
+        return (
+            f"X {list(X.shape)} has {have} values a row (from axis {axis} on), and W {list(W.shape)} takes {take}: W must be "
+            f"{wanted} ({order}), or X have rows of {take}"
+        )
+    return f"W {list(W.shape)} ({order}) makes {make} outputs, and the bias is {list(b.shape)}: it must be [{make}]"
 
 
 _FC_TYPES = {"X": "float32", "W": "float32", "b": "=W"}
@@ -187,8 +196,11 @@ def MatMul(
     a, b = _matrix(A, axis_a), _matrix(B, axis_b)
     a, b = a.T if trans_a else a, b.T if trans_b else b
     if a.shape[1] != b.shape[0]:
+        fits = " (with trans_b=1 it would fit)" if a.shape[1] == b.shape[1] else ""
+        fits = " (with trans_a=1 it would fit)" if a.shape[0] == b.shape[0] and not fits else fits
         raise ValueError(
-            f"the inner dimensions differ: A {list(A.shape)} is {list(a.shape)}, B {list(B.shape)} is {list(b.shape)}"
+            f"A {list(A.shape)} is a matrix {list(a.shape)} of {a.shape[1]} columns, and B {list(B.shape)} a matrix "
+            f"{list(b.shape)} of {b.shape[0]} rows: the two numbers must be equal{fits}"
         )
     shape = (a.shape[0], b.shape[1])
     if shaped_like is not None:

@@ -309,7 +309,7 @@ X23, I2 = np.ones((2, 3), "f"), np.array([2])
 @pytest.mark.parametrize(
     ("kind", "inputs", "args", "words"),
     [
-        ("FC", [X23, np.ones((4, 5), "f"), np.ones(4, "f")], {}, "weights are 5 inputs by 4"),
+        ("FC", [X23, np.ones((4, 5), "f"), np.ones(4, "f")], {}, r"W must be \[4, 3\]"),
         ("Reshape", [np.ones(6, "f")], {"shape": [4, -1]}, "does not divide the 6 elements"),
         ("Concat", [X23, np.ones((2, 4), "f")], {"axis": 0}, "must agree"),
         ("SoftmaxWithLoss", [X23, np.array([0, 3], "int32")], {}, "from 0 to 2"),
