@@ -56,13 +56,14 @@ def _fetch_add(ctx, mutex_ptr, mut_value, increment, *, out):
     return total, fetched
 
 
-for _name, _type in (("AtomicFetchAdd", "int32"), ("AtomicFetchAdd64", "int64")):
+for _name, _type, _gradient in (("AtomicFetchAdd", "int32", FORBID_GRADIENT), ("AtomicFetchAdd64", "int64", None)):
     operator(
         "mut_value fetched_value",
         name=_name,
         stateful=True,
         mutates={1: 0},
         types={"mut_value": _type, "increment": _type},
+        gradient=_gradient,
         doc="Add the increment to the value, which no other holder of the mutex sees half done; tell the value before.",
     )(_fetch_add)
 

@@ -233,6 +233,8 @@ def _sparse_both(xp, weights, dY, lengths, data, indices, *, out):
 
 _PLAIN = {"dY": "float32", "lengths": "int32"}
 _GRADIENT_SHAPES = {
+    "LengthsIndicesInGradientSumGradient": like(2),
+    "LengthsIndicesInGradientMeanGradient": like(2),
     "LengthsWeightedSumWithMainInputGradient": like(3, 0),
     "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient": like(None, 0),
 }

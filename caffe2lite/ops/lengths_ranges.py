@@ -50,7 +50,11 @@ def LengthsToRanges(xp, lengths, *, out):
     return ranges
 
 
-@operator("offsets", types={"lengths": _INT}, gradient=None)
+@operator(
+    "offsets",
+    types={"lengths": _INT},
+    infer=lambda args, inputs: [Spec((inputs[0].shape[0] + args["include_last_offset"],), inputs[0].dtype)],
+)
 def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
     """The first row of each segment, and with `include_last_offset` the number of all rows."""
     _one_dimension(lengths)
@@ -172,7 +176,14 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
     return Y
 
 
-@operator("Y", types={"LENGTHS": "int32"}, host="n_split_input")
+@operator(
+    "Y",
+    types={"LENGTHS": "int32"},
+    host="n_split_input",
+    infer=lambda args, inputs: [
+        Spec((inputs[0].shape[0] * args["n_split"],), "int32") if len(inputs) == 1 and args["n_split"] > 0 else None
+    ],
+)
 def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
     """Each length split into `n_split` (the second input before the argument) nearly equal ones, larger first."""
     _vector(LENGTHS)

@@ -100,7 +100,11 @@ for _name, _type, _form in (
     )(_dequantiser(_form, _type))
 
 
-@operator("output", types={"DATA": "uint8", "INDICES": _INT})
+@operator(
+    "output",
+    types={"DATA": "uint8", "INDICES": _INT},
+    infer=lambda args, inputs: [Spec((inputs[1].shape[0], inputs[0].shape[1] - 8))],
+)
 def GatherFused8BitRowwise(xp, DATA, INDICES, *, out):
     """The (dequantised) rows of the indices."""
     if DATA.ndim != 2 or INDICES.ndim != 1:
@@ -329,7 +333,15 @@ def SparseLengthsWeightedMean8BitsRowwise(xp, DATA, SCALARS, INDICES, LENGTHS, s
 _RAND_HEAD = 10  # bits a value, unused places, minimum, maximum
 
 
-@operator("output", types="float32", stateful=True, gradient=NO_GRADIENT)
+@operator(
+    "output",
+    types="float32",
+    stateful=True,
+    infer=lambda args, inputs: [
+        Spec((inputs[0].shape[0], _RAND_HEAD + -(-inputs[0].shape[1] * args["bitwidth"] // 8)), "uint8")
+    ],
+    gradient=NO_GRADIENT,
+)
 def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: bool = True, out):
     """Rows of [bits, unused places, minimum, maximum, data]; values round up or down at random, right on average."""
     xp = ctx.xp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import MANY, operator
 
 
@@ -106,7 +107,7 @@ def TTSparseLengthsSum(
     return Y, first, second, chosen
 
 
-@operator("dcore0 dcore1 dcore2", types={**_CORES, "indices": "int64", "dY": "float32"})
+@operator("dcore0 dcore1 dcore2", types={**_CORES, "indices": "int64", "dY": "float32"}, infer=like(0, 1, 2))
 def TTSparseLengthsSumGradient(
     xp, core0, core1, core2, lengths, core0_output, core1_output, indices, dY, *, factor_i: list[int],
     factor_j: list[int], ranks: list[int], emb_size: int, out,
