@@ -231,10 +231,14 @@ def _sparse_both(xp, weights, dY, lengths, data, indices, *, out):
     return _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out)
 
 
+def _infer_rows(args, inputs):
+    return [Spec((inputs[2].shape[0], *inputs[0].shape[1:]))]
+
+
 _PLAIN = {"dY": "float32", "lengths": "int32"}
 _GRADIENT_SHAPES = {
-    "LengthsIndicesInGradientSumGradient": like(2),
-    "LengthsIndicesInGradientMeanGradient": like(2),
+    "LengthsIndicesInGradientSumGradient": _infer_rows,
+    "LengthsIndicesInGradientMeanGradient": _infer_rows,
     "LengthsWeightedSumWithMainInputGradient": like(3, 0),
     "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient": like(None, 0),
 }
