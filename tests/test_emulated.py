@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
+from caffe2lite import db as databases
 from caffe2lite import devices
+from caffe2lite.db import Mode
 from caffe2lite.devices import emulated
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python import utils
 
 
 @pytest.fixture
@@ -119,3 +122,25 @@ def test_python_operators_see_the_host_and_leave_their_outputs_on_the_gpu(gpus):
     front.RunNetOnce(net)
     assert front.FetchBlob("z").tolist() == [0.0, 3.0]
     front.ResetWorkspace()
+
+
+def test_what_is_read_on_the_host_goes_to_the_operators_gpu(gpus, tmp_path):
+    path = str(tmp_path / "db")
+    db = databases.open_db("minidb", path, Mode.new)
+    record = caffe2_pb2.TensorProtos(protos=[utils.NumpyArrayToCaffe2Tensor(np.arange(4, dtype=np.float32))])
+    transaction = db.new_transaction()
+    transaction.put(b"a", record.SerializeToString())
+    transaction.commit()
+    db.close()
+    workspace = Workspace()
+    workspace.run_operator(
+        caffe2_pb2.OperatorDef(
+            type="CreateDB", output=["reader"], arg=[utils.MakeArgument("db", path), utils.MakeArgument("db_type", "minidb")]
+        )
+    )
+    read = on_gpu("TensorProtosDBInput", ["reader"], ["x"], 1)
+    read.arg.append(utils.MakeArgument("batch_size", 2))
+    for _ in range(3):
+        workspace.run_operator(read)
+        workspace.run_operator(on_gpu("Relu", ["x"], ["y"], 1))
+    np.testing.assert_array_equal(workspace.fetch("y"), [[0, 1, 2, 3]] * 2)

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 from caffe2lite.db.base import DB, Cursor, DBError, Mode, Transaction, db_type
 from caffe2lite.extras import install
 
 _MAP_SIZE = 1 << 40  # address space, not disk
+
+# lmdb forbids a process to open a folder twice: readers share what is open.  {real path: [environment, users]}
+_environments: dict[str, list[Any]] = {}
+_lock = threading.Lock()
+
+
+def _acquire(lmdb: Any, source: str, mode: Mode) -> Any:
+    path = os.path.realpath(source)
+    with _lock:
+        held = _environments.get(path)
+        if held is None:
+            options = {"readonly": mode is Mode.read, "lock": mode is not Mode.read}
+            environment = lmdb.open(source, map_size=_MAP_SIZE, readahead=False, max_readers=1024, **options)
+            held = _environments[path] = [environment, 0]
+        elif mode is not Mode.read and held[0].flags()["readonly"]:
+            raise DBError(f"{source}: it is being read in this process; close the readers before it is written")
+        held[1] += 1
+        return held[0]
+
+
+def _release(source: str) -> None:
+    path = os.path.realpath(source)
+    with _lock:
+        held = _environments[path]
+        held[1] -= 1
+        if not held[1]:
+            del _environments[path]
+            held[0].close()
 
 
 class _Cursor(Cursor):
@@ -71,9 +100,7 @@ class LMDB(DB):
         if mode is Mode.new and os.path.exists(source):
             raise DBError(f"{source}: exists already; a new lmdb needs a folder that does not")
         try:
-            self._environment = lmdb.open(
-                source, map_size=_MAP_SIZE, readonly=mode is Mode.read, lock=mode is not Mode.read, readahead=False
-            )
+            self._environment = _acquire(lmdb, source, mode)
         except lmdb.Error as e:
             raise DBError(f"{source}: cannot be opened as lmdb: {e}") from None
         self._children: list[_Cursor | _Transaction] = []
@@ -93,4 +120,6 @@ class LMDB(DB):
         for child in self._children:
             child.close()
         self._children.clear()
-        self._environment.close()
+        if self._environment is not None:
+            self._environment = None
+            _release(self.source)

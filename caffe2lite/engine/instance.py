@@ -244,7 +244,11 @@ class Instance:
                 blob.show(value)
             elif isinstance(value, np.generic):
                 blob.assign(np.asarray(value), out.device)
-            elif self._fits(blob, value, out) or any(value is b.value for b in self.inputs):
+            elif (
+                self._fits(blob, value, out)
+                or any(value is b.value for b in self.inputs)
+                or (out.device is not HOST and isinstance(value, np.ndarray))  # what was read from a file
+            ):
                 blob.assign(value, out.device)
             else:
                 blob.adopt(value, out.device)

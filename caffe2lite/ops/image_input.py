@@ -12,11 +12,13 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
+from caffe2lite import extras
 from caffe2lite.ops.databases import Reader, _array
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.registry import MANY, operator
-from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto import caffe2_pb2, caffe_pb2
 
 SINGLE, MULTI_SPARSE, DENSE, MULTI_WEIGHTED = range(4)  # kinds of labels
 
@@ -30,7 +32,7 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise RuntimeError("ImageInput decodes with Pillow: pip install 'caffe2lite[image]'") from None
+        raise RuntimeError(f"ImageInput decodes with Pillow: {extras.install('image')}") from None
     return Image
 
 
@@ -155,12 +157,28 @@ def _jitter(pixels: np.ndarray, options: _Options, rng: Any) -> np.ndarray:
     return pixels.astype(np.float32)
 
 
+def _read_datum(record: tuple[bytes, bytes], box: tuple[int, ...]) -> _Sample:
+    """A record of Caffe: encoded, or the pixels channel by channel."""
+    key, content = record
+    try:
+        datum = caffe_pb2.Datum.FromString(content)
+    except DecodeError:
+        raise ValueError(f"the record {key!r} holds no Datum") from None
+    label = caffe2_pb2.TensorProto(data_type=caffe2_pb2.TensorProto.INT32, int32_data=[datum.label])
+    if datum.encoded:
+        return _Sample(key, datum.data, box, [label])
+    shape = datum.channels, datum.height, datum.width
+    if len(datum.data) != math.prod(shape):
+        raise ValueError(f"the record {key!r} holds {len(datum.data)} bytes for an image of shape {list(shape)}")
+    return _Sample(key, np.frombuffer(datum.data, np.uint8).reshape(shape).transpose(1, 2, 0), box, [label])
+
+
 def _read(record: tuple[bytes, bytes], box: tuple[int, ...], extra: int) -> _Sample:
     """A record of TensorProtos: an image, a label, `extra` tensors, and perhaps a box (top, left, height, width)."""
     key, content = record
     try:
         protos = list(caffe2_pb2.TensorProtos.FromString(content).protos)
-    except Exception:
+    except DecodeError:
         raise ValueError(f"the record {key!r} holds no TensorProtos") from None
     if len(protos) not in (2 + extra, 3 + extra):
         raise ValueError(f"the record {key!r} holds {len(protos)} tensors; an image, a label and {extra} more are expected")
@@ -230,11 +248,11 @@ def ImageInput(
     scale_jitter_type: int = 0, color_jitter: bool = False, img_saturation: float = 0.4, img_brightness: float = 0.4,
     img_contrast: float = 0.4, color_lighting: bool = False, color_lighting_std: float = 0.1, bounding_ymin: int = -1,
     bounding_xmin: int = -1, bounding_height: int = -1, bounding_width: int = -1, use_gpu_transform: bool = False,
-    use_caffe_datum: bool = False, decode_threads: int = 4,
+    use_caffe_datum: bool = False, decode_threads: int = 4, output_type: str = "float",
 ):  # fmt: skip
     """The next `batch_size` records: images [N, crop, crop, channels] (with use_gpu_transform NCHW), labels, and more."""
-    if use_caffe_datum:
-        raise ValueError("records of Caffe's Datum are not read here: write them as TensorProtos (make_image_db)")
+    if output_type not in ("float", "float16"):
+        raise ValueError(f"output_type is float or float16, not {output_type!r}")
     if batch_size < 1 or crop < 1:
         raise ValueError(f"batch_size and crop must be positive, got {batch_size} and {crop}")
     if 0 < max(scale, minsize) < crop:
@@ -254,12 +272,15 @@ def ImageInput(
     if len(output_sizes) not in (0, more):
         raise ValueError(f"output_sizes has {len(output_sizes)} entries, and there are {more} further outputs")
     box = (bounding_ymin, bounding_xmin, bounding_height, bounding_width)
-    samples = [_read(reader.next_record(), box, weights + more) for _ in range(batch_size)]
+    records = [reader.next_record() for _ in range(batch_size)]
+    samples = [_read_datum(r, box) if use_caffe_datum else _read(r, box, weights + more) for r in records]
     seeds = [int(s) for s in ctx.xp.asarray(ctx.rng.integers(0, 2**31, batch_size)).tolist()]
     with concurrent.futures.ThreadPoolExecutor(max(1, decode_threads)) as pool:
         images = np.stack(list(pool.map(lambda s, seed: transform(s, options, seed), samples, seeds)))
     if use_gpu_transform:
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    if output_type == "float16":
+        images = images.astype(np.float16)
     results = [images, _labels(samples, label_type, num_labels)]
     for k in range(more):
         rows = [_numbers(s.rest[1 + weights + k], s) for s in samples]

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from caffe2.proto import caffe2_pb2
+from caffe2.proto import caffe2_pb2, caffe_pb2
 from caffe2.python import core, workspace
 
 Image = pytest.importorskip("PIL.Image", reason="images are decoded by Pillow")
@@ -118,3 +118,19 @@ def test_what_is_no_image_is_told_and_the_reader_goes_on(tmp_path):
             except RuntimeError as e:
                 if "cropped" in str(e):
                     raise
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_records_of_caffe(tmp_path, encoded):
+    image = RNG.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    datum = caffe_pb2.Datum(channels=3, height=6, width=8, label=3, encoded=encoded)
+    datum.data = png(image) if encoded else image[:, :, ::-1].transpose(2, 0, 1).tobytes()
+    short = caffe_pb2.Datum(channels=3, height=99999, width=99999, data=b"x")
+    database(tmp_path / "db", [datum.SerializeToString(), short.SerializeToString()])
+    args = {"batch_size": 1, "crop": 6, "is_test": 1, "use_caffe_datum": 1}
+    data, label = run(output_type="float16", use_gpu_transform=1, **args)
+    assert data.dtype == np.float16
+    np.testing.assert_array_equal(data[0], image[:, 1:7, ::-1].transpose(2, 0, 1))
+    assert label == 3
+    with pytest.raises(RuntimeError, match="1 bytes"):
+        run(**args)

@@ -107,3 +107,19 @@ def test_load_all_checks_the_outputs_that_are_named(folder):
     assert sorted(workspace.Blobs()) == ["x", "y"]
     with pytest.raises(RuntimeError, match="not in the database: z"):
         load([folder / "db"], ["z"], load_all=1)
+
+
+def test_an_lmdb_is_read_by_several_at_once(folder):
+    pytest.importorskip("lmdb", reason="the extra lmdb is not installed")
+    path = str(folder / "db")
+    workspace.FeedBlob("x", np.arange(10))
+    workspace.RunOperatorOnce(core.CreateOperator("Save", ["x"], [], absolute_path=1, db=path, db_type="lmdb"))
+    first, second = (databases.open_db("lmdb", path, Mode.read) for _ in range(2))
+    one, two = first.new_cursor(), second.new_cursor()
+    assert one.key() == two.key()
+    with pytest.raises(RuntimeError, match="being read"):
+        databases.open_db("lmdb", path, Mode.write)
+    first.close()
+    assert two.valid() and two.value()
+    second.close()
+    databases.open_db("lmdb", path, Mode.write).close()

@@ -1,0 +1,317 @@
+"""Trains ResNe(X)t or ShuffleNet on images, on several devices and machines.
+
+    python -m caffe2.python.examples.imagenet_trainer --train_data train.lmdb --num_gpus 4
+    python -m caffe2.python.examples.imagenet_trainer --train_data null --use_cpu --num_epochs 1 --epoch_size 64
+
+Each record of the database holds an encoded image and an int32 label (TensorProtos).  Shards find each other by
+Redis (--redis_host) or by a shared folder (--file_store_path), under one --run_id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import time
+
+import numpy as np
+
+from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python import brew, core, data_parallel_model, optimizer, timeout_guard, workspace
+from caffe2lite.python import experiment_util as experiments
+from caffe2lite.python.model_helper import ModelHelper
+from caffe2lite.python.models import resnet, shufflenet
+from caffe2lite.python.predictor import predictor_exporter, predictor_py_utils
+from caffe2lite.python.predictor_constants import predictor_constants
+
+log = logging.getLogger("ImageNet_trainer")
+log.setLevel(logging.DEBUG)
+
+
+def AddImageInput(model, reader, batch_size, img_size, dtype, is_test, mean_per_channel=None, std_per_channel=None):
+    """Reads encoded images: cropped (at random in training, and mirrored), normalised."""
+    data, _label = brew.image_input(
+        model,
+        [reader],
+        ["data", "label"],
+        batch_size=batch_size,
+        output_type=dtype,
+        use_gpu_transform=False,
+        use_caffe_datum=False,
+        mean_per_channel=mean_per_channel or [128.0, 128.0, 128.0],
+        std_per_channel=std_per_channel or [128.0, 128.0, 128.0],
+        scale=256,
+        crop=img_size,
+        mirror=1,
+        is_test=is_test,
+    )
+    model.StopGradient(data, data)
+
+
+def AddNullInput(model, reader, batch_size, img_size, dtype):
+    """Random images, to measure without data."""
+    suffix = "_fp16" if dtype == "float16" else ""
+    model.param_init_net.GaussianFill([], ["data" + suffix], shape=[batch_size, 3, img_size, img_size])
+    if suffix:
+        model.param_init_net.FloatToHalf("data" + suffix, "data")
+    model.param_init_net.ConstantFill(
+        [], ["label"], shape=[batch_size], value=1, dtype=core.DataType.INT32
+    )
+
+
+def SaveModel(args, train_model, epoch, use_ideep=False):
+    """Exports the net of the first device with its parameters, to NAME_EPOCH.mdl (minidb)."""
+    prefix = f"{train_model._device_prefix}_{train_model._devices[0]}"
+    fed = {f"{prefix}/{name}" for name in ("data", "data_fp16", "label")}  # simulated data is made by the init net
+    parameters = [p for p in data_parallel_model.GetCheckpointParams(train_model) if str(p) not in fed]
+    meta = predictor_exporter.PredictorExportMeta(
+        predict_net=train_model.net.Proto(),
+        parameters=parameters,
+        inputs=[f"{prefix}/data"],
+        outputs=[f"{prefix}/softmax"],
+        shapes={f"{prefix}/softmax": (1, args.num_labels), f"{prefix}/data": (args.num_channels, *[args.image_size] * 2)},
+    )
+    predictor_exporter.save_to_db(db_type="minidb", db_destination=f"{args.save_model_name}_{epoch}.mdl",
+                                  predictor_export_meta=meta)  # fmt: skip
+
+
+def LoadModel(path, model, use_ideep=False):
+    """Loads parameters and iteration of a saved model, onto every device."""
+    log.info("Loading path: %s", path)
+    meta = predictor_exporter.load_from_db(path, "minidb")
+    net = core.Net(predictor_py_utils.GetNet(meta, predictor_constants.GLOBAL_INIT_NET_TYPE))
+    if model._device_type == caffe2_pb2.CPU:
+        net.Proto().device_option.Clear()
+        for op in net.Proto().op:
+            op.device_option.Clear()
+    else:
+        net.RunAllOnGPU()
+    workspace.RunNetOnce(net)
+    iteration = workspace.FetchBlob("optimizer_iteration") if workspace.HasBlob("optimizer_iteration") else None
+    if iteration is not None:  # it counts on the CPU, whatever the nets above say
+        with core.DeviceScope(core.DeviceOption(caffe2_pb2.CPU)):
+            workspace.FeedBlob("optimizer_iteration", iteration)
+
+
+def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards, expname, explog):
+    """One pass over the training images, then over the test images; the number of the next epoch."""
+    iterations = max(1, args.epoch_size // total_batch_size // num_shards)
+    prefix = f"{train_model._device_prefix}_{train_model._devices[0]}"
+    for i in range(iterations):
+        limit = args.first_iter_timeout if epoch == 0 and i == 0 else args.timeout
+        with timeout_guard.CompleteInTimeOrDie(limit):
+            start = time.perf_counter()
+            workspace.RunNet(train_model.net.Proto().name)
+            took = time.perf_counter() - start
+        log.info("Finished iteration %d/%d of epoch %d (%.2f images/sec)", i + 1, iterations, epoch,
+                 total_batch_size / took)  # fmt: skip
+        accuracy, loss = (float(workspace.FetchBlob(f"{prefix}/{name}")) for name in ("accuracy", "loss"))
+        log.info("Training loss: %s, accuracy: %s", loss, accuracy)
+    if not np.isfinite(loss):
+        raise RuntimeError(f"the loss has become {loss} in epoch {epoch}: try a smaller --base_learning_rate")
+    tested = _test(args, test_model, total_batch_size) if test_model is not None else {}
+    explog.log(
+        input_count=(epoch + 1) * iterations * total_batch_size,
+        batch_count=(epoch + 1) * iterations,
+        additional_values={
+            "accuracy": accuracy,
+            "loss": loss,
+            "learning_rate": float(workspace.FetchBlob(data_parallel_model.GetLearningRateBlobNames(train_model)[0])),
+            "epoch": epoch,
+            **tested,
+        },
+    )
+    return epoch + 1
+
+
+def _test(args, test_model, total_batch_size):
+    """The columns of the log that come from the test images."""
+    sums, count = np.zeros(2), 0
+    for _ in range(max(1, args.test_epoch_size // total_batch_size)):
+        workspace.RunNet(test_model.net.Proto().name)
+        for device in test_model._devices:
+            prefix = f"{test_model._device_prefix}_{device}"
+            sums += [float(workspace.FetchBlob(f"{prefix}/{name}")) for name in ("accuracy", "accuracy_top5")]
+            count += 1
+    top1, top5 = sums / count
+    return {"top1_test_accuracy": top1, "top5_test_accuracy": top5}
+
+
+def _rendezvous(args):
+    if args.num_shards <= 1:
+        return None
+    store = "store_handler"
+    if args.redis_host is not None:
+        op = core.CreateOperator("RedisStoreHandlerCreate", [], [store], host=args.redis_host, port=args.redis_port,
+                                 prefix=args.run_id)  # fmt: skip
+    else:
+        op = core.CreateOperator("FileStoreHandlerCreate", [], [store], path=args.file_store_path, prefix=args.run_id)
+    workspace.RunOperatorOnce(op)
+    return {
+        "kv_handler": store,
+        "num_shards": args.num_shards,
+        "shard_id": args.shard_id,
+        "engine": "GLOO",
+        "transport": args.distributed_transport,
+        "interface": (args.distributed_interfaces or "").split(",")[0],
+        "exit_nets": None,
+    }
+
+
+def Train(args):
+    """Trains as the command line says."""
+    devices = [int(g) for g in args.gpus.split(",")] if args.gpus else list(range(args.num_gpus))
+    if args.use_ideep:
+        log.info("IDEEP operators are computed on the CPU")
+    if args.batch_size % len(devices):
+        raise ValueError(f"a batch of {args.batch_size} images cannot be divided among {len(devices)} devices")
+    batch_per_device = args.batch_size // len(devices)
+    train_model = ModelHelper(
+        name=args.model,
+        arg_scope={
+            "order": "NCHW",
+            "use_cudnn": True,
+            "cudnn_exhaustive_search": True,
+            "ws_nbytes_limit": args.cudnn_workspace_limit_mb * 1024 * 1024,
+        },
+    )
+    rendezvous = _rendezvous(args)
+
+    def create(model, loss_scale, is_test=False):
+        initializer = brew.arg_scope([brew.conv, brew.fc], float16_compute=args.float16_compute)
+        with initializer:
+            if args.model == "shufflenet":
+                pred = shufflenet.create_shufflenet(model, "data", args.num_channels, args.num_labels, no_loss=True,
+                                                    is_test=is_test)  # fmt: skip
+            else:
+                pred = resnet.create_resnext(
+                    model, "data", num_input_channels=args.num_channels, num_labels=args.num_labels,
+                    num_layers=args.num_layers, num_groups=args.resnext_num_groups,
+                    num_width_per_group=args.resnext_width_per_group, no_bias=True, no_loss=True, is_test=is_test,
+                    final_avg_kernel=max(1, args.image_size // 32),
+                )  # fmt: skip
+        if args.dtype == "float16":
+            pred = model.net.HalfToFloat(pred, pred + "_fp32")
+        _softmax, loss = model.SoftmaxWithLoss([pred, "label"], ["softmax", "loss"])
+        scaled = model.Scale(loss, scale=loss_scale)
+        brew.accuracy(model, ["softmax", "label"], "accuracy", top_k=1)
+        brew.accuracy(model, ["softmax", "label"], "accuracy_top5", top_k=min(5, args.num_labels))
+        return [scaled]
+
+    def add_optimizer(model):
+        step = max(1, 30 * args.epoch_size // args.batch_size // args.num_shards)
+        optimizer.add_weight_decay(model, args.weight_decay)
+        return optimizer.build_multi_precision_sgd(
+            model, args.base_learning_rate, momentum=0.9, nesterov=1, policy="step", stepsize=step, gamma=0.1
+        )
+
+    def input_of(path, model, is_test):
+        if path == "null":
+            return functools.partial(AddNullInput, reader=None, batch_size=batch_per_device, img_size=args.image_size,
+                                     dtype=args.dtype)  # fmt: skip
+        reader = model.CreateDB("reader" if not is_test else "test_reader", db=path, db_type=args.db_type,
+                                num_shards=args.num_shards, shard_id=args.shard_id)  # fmt: skip
+        return functools.partial(
+            AddImageInput, reader=reader, batch_size=batch_per_device, img_size=args.image_size, dtype=args.dtype,
+            is_test=is_test, mean_per_channel=args.image_mean_per_channel, std_per_channel=args.image_std_per_channel,
+        )  # fmt: skip
+
+    where = {"devices": devices, "cpu_device": args.use_cpu, "shared_model": args.use_cpu and len(devices) > 1}
+    data_parallel_model.Parallelize(
+        train_model,
+        input_builder_fun=input_of(args.train_data, train_model, is_test=False),
+        forward_pass_builder_fun=create,
+        optimizer_builder_fun=add_optimizer,
+        rendezvous=rendezvous,
+        use_nccl=args.use_nccl,
+        **where,
+    )
+    data_parallel_model.OptimizeGradientMemory(train_model, {}, set(), False)
+    workspace.RunNetOnce(train_model.param_init_net)
+    workspace.CreateNet(train_model.net)
+
+    test_model = None
+    if args.test_data is not None:
+        test_model = ModelHelper(name=args.model + "_test", arg_scope={"order": "NCHW", "use_cudnn": True},
+                                 init_params=False)  # fmt: skip
+        data_parallel_model.Parallelize(
+            test_model,
+            input_builder_fun=input_of(args.test_data, test_model, is_test=True),
+            forward_pass_builder_fun=functools.partial(create, is_test=True),
+            param_update_builder_fun=None,
+            **where,
+        )
+        workspace.RunNetOnce(test_model.param_init_net)
+        workspace.CreateNet(test_model.net)
+
+    epoch = 0
+    if args.load_model_path is not None:
+        LoadModel(args.load_model_path, train_model)
+        data_parallel_model.FinalizeAfterCheckpoint(train_model, cpu_mode=args.use_cpu)
+        stem = args.load_model_path.rsplit(".", 1)[0].rsplit("_", 1)[-1]
+        epoch = int(stem) if stem.isdigit() else 0
+        log.info("Loaded model at epoch %d", epoch)
+    name = f"{args.model}_gpu{len(devices)}_b{args.batch_size}_L{args.num_labels}_lr{args.base_learning_rate:.2f}_v2"
+    explog = experiments.ModelTrainerLog(name, args)
+    while epoch < args.num_epochs:
+        epoch = RunEpoch(args, epoch, train_model, test_model, args.batch_size, args.num_shards, name, explog)
+        SaveModel(args, train_model, epoch)
+        log.info("Saved %s_%d.mdl", args.save_model_name, epoch)
+
+
+def parser():
+    """The command line."""
+    p = argparse.ArgumentParser(description="Caffe2: ImageNet Trainer")
+    add = p.add_argument
+    add("--train_data", required=True, help="Path to training data (or 'null' to simulate)")
+    add("--num_layers", type=int, default=50, help="The number of layers in ResNe(X)t model")
+    add("--resnext_num_groups", type=int, default=1, help="The cardinality of resnext")
+    add("--resnext_width_per_group", type=int, default=64, help="The width of a group of resnext")
+    add("--test_data", help="Path to test data (or 'null')")
+    add("--image_mean_per_channel", type=float, nargs="+", help="The per channel mean for the images")
+    add("--image_std_per_channel", type=float, nargs="+", help="The per channel standard deviation for the images")
+    add("--test_epoch_size", type=int, default=50000, help="Number of test images")
+    add("--db_type", default="lmdb", help="Database type (lmdb or minidb)")
+    add("--gpus", help="Comma separated list of GPU devices to use")
+    add("--num_gpus", type=int, default=1, help="Number of GPU devices (instead of --gpus)")
+    add("--num_channels", type=int, default=3, help="Number of color channels")
+    add("--image_size", type=int, default=224, help="Input image size (to crop to)")
+    add("--num_labels", type=int, default=1000, help="Number of labels")
+    add("--batch_size", type=int, default=32, help="Batch size, total over all GPUs")
+    add("--epoch_size", type=int, default=1500000, help="Number of images/epoch, total over all machines")
+    add("--num_epochs", type=int, default=1000, help="Num epochs.")
+    add("--base_learning_rate", type=float, default=0.1, help="Initial learning rate.")
+    add("--weight_decay", type=float, default=1e-4, help="Weight decay (L2 regularization)")
+    add("--cudnn_workspace_limit_mb", type=int, default=64, help="CuDNN workspace limit in MBs")
+    add("--num_shards", type=int, default=1, help="Number of machines in distributed run")
+    add("--shard_id", type=int, default=0, help="Shard id.")
+    add("--run_id", default="run", help="Unique run identifier (e.g. uuid)")
+    add("--redis_host", help="Host of Redis server (for rendezvous)")
+    add("--redis_port", type=int, default=6379, help="Port of Redis server (for rendezvous)")
+    add("--file_store_path", default="/tmp", help="Path to directory to use for rendezvous")
+    add("--save_model_name", default="resnext_model", help="Save the trained model to a given name")
+    add("--load_model_path", help="Load previously saved model to continue training")
+    add("--use_cpu", action="store_true", help="Use CPU instead of GPU")
+    add("--use_nccl", action="store_true", help="Use nccl for inter-GPU collectives")
+    add("--use_ideep", type=bool, default=False, help="Use ideep")
+    add("--dtype", default="float", choices=["float", "float16"], help="Data type used for training")
+    add("--float16_compute", action="store_true", help="Use float 16 compute, if available")
+    add("--enable_tensor_core", action="store_true", help="Accepted; cuBLAS decides")
+    add("--distributed_transport", default="tcp", help="Transport to use for distributed run [tcp|ibverbs]")
+    add("--distributed_interfaces", default="", help="Network interfaces to use for distributed run")
+    add("--first_iter_timeout", type=int, default=1200, help="Timeout (secs) of the first iteration")
+    add("--timeout", type=int, default=60, help="Timeout (secs) of each (except the first) iteration")
+    add("--model", default="resnext", const="resnext", nargs="?", choices=["shufflenet", "resnext"],
+        help="List of models which can be run")  # fmt: skip
+    return p
+
+
+def main(argv=None):
+    """Parse the command line and train."""
+    logging.basicConfig(format="%(message)s")
+    Train(parser().parse_args(argv))
+
+
+if __name__ == "__main__":
+    workspace.GlobalInit(["caffe2", "--caffe2_log_level=2"])
+    main()
