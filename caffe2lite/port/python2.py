@@ -257,8 +257,22 @@ def _whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral)
 
 
+def _itemset(array: np.ndarray, *args: Any) -> None:
+    array[args[0] if len(args) > 1 else ()] = args[-1]
+
+
+_OF_ARRAYS: dict[str, Any] = {
+    "tostring": lambda array, order="C": array.tobytes(order),
+    "itemset": _itemset,
+    "newbyteorder": lambda array, order="S": array.view(array.dtype.newbyteorder(order)),
+    "ptp": np.ptp,
+}
+
+
 def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     """`owner.method(…)` for methods that objects of Python and NumPy no longer have."""
+    if isinstance(owner, (np.ndarray, np.generic)) and method in _OF_ARRAYS:
+        return _OF_ARRAYS[method](owner, *args, **kwargs)
     found = getattr(owner, method, None)
     if found is not None:
         return found(*args, **kwargs)
@@ -266,15 +280,8 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         return next(owner)
     if method == "has_key":
         return args[0] in owner
-    if method == "tostring":
-        return owner.tobytes(*args, **kwargs)
-    if method == "itemset":
-        owner[args[0] if len(args) > 1 else ()] = args[-1]
-        return None
-    if method == "newbyteorder":
-        return owner.view(owner.dtype.newbyteorder(*args))
-    if method == "ptp":
-        return np.ptp(owner, *args, **kwargs)
+    if method == "tostring":  # of the module array
+        return owner.tobytes()
     if method == "isAlive":
         return owner.is_alive()
     if method == "getchildren":
