@@ -233,6 +233,22 @@ def test_blobs_that_are_saved_whole_and_a_cut_checkpoint(tmp_path):
     assert result.exit_code == 1 and "truncated" in result.output
 
 
+def test_training_data_in_a_database(tmp_path):
+    from caffe2lite import db
+
+    records = db.open_db("minidb", str(tmp_path / "data"), db.Mode.new)
+    example = caffe2_pb2.TensorProtos()
+    example.protos.add(dims=[3, 2], data_type=caffe2_pb2.TensorProto.FLOAT, float_data=range(6))
+    example.protos.add(data_type=caffe2_pb2.TensorProto.INT32, int32_data=[1])
+    transaction = records.new_transaction()
+    for i in range(5):
+        transaction.put(str(i).encode(), example.SerializeToString())
+    transaction.commit()
+    records.close()
+    (found,) = inspect.stored(str(tmp_path / "data"))
+    assert found.name == "(5 records: FLOAT[3, 2] INT32[])" and found.kind == "TensorProtos"
+
+
 def test_two_files_that_show_what_they_are_together(tmp_path):
     """A checkpoint's blobs give the net that follows its shapes; what the user says of an input comes first."""
     checkpoint(tmp_path / "c", w=np.ones((3, 8), "f"), b=np.ones(3, "f"))

@@ -38,7 +38,7 @@ print "half", 7 / 2, 7 / 2.0
 assert {}.has_key(1) is False
 small = -np.Inf
 data = np.zeros(2).tostring()
-values = np.asscalar(np.ones(1))
+values = np.asscalar(np.ones(1)) + np.asscalar(-data)
 """
 
 
@@ -52,7 +52,7 @@ def report():
     (4, "P007", "six", "note"), (9, "C102", "Relu(axsi=)", "note"), (10, "C101", "ZeroEven", "ask"),
     (14, "C101", "nosuchhelper", "ask"), (15, "N001", "numpy.float", "safe"), (15, "P006", "/ 2", "ask"),
     (16, "P001", "print", "safe"), (16, "P006", "7 / 2", "ask"), (17, "P002", "has_key", "safe"),
-    (18, "N001", "numpy.Inf", "safe"), (19, "N002", "tostring", "safe"), (20, "N001", "numpy.asscalar", "ask"),
+    (18, "N001", "numpy.Inf", "safe"), (19, "N002", "tostring", "safe"), (20, "N001", "numpy.asscalar", "safe"),
 ])  # fmt: skip
 def test_what_is_found_and_where(report, line, code, word, fix):
     assert any(f.line == line and f.code == code and word in f.message and f.fix == fix for f in report.findings), [
@@ -86,7 +86,7 @@ def test_mending_keeps_the_rest():
         .replace("{}.has_key(1) is False", "(1 in {}) is False")
         .replace("-np.Inf", "-np.inf")
         .replace("tostring", "tobytes")
-        .replace("np.asscalar(np.ones(1))", "np.ones(1).item()")
+        .replace("np.asscalar(np.ones(1)) + np.asscalar(-data)", "np.ones(1).item() + (-data).item()")
     )  # fmt: skip
     assert mended.text.replace("1 in {} is False", "(1 in {}) is False") == expected
     assert {f.code for f in mended.asks} == {"C101", "P006"}

@@ -70,12 +70,12 @@ def _report(watch: object, profile: bool, trace: str | None, seconds: float, ran
         watch.write(f"{stem}.{rank}{dot}{kind}" if rank and dot else f"{trace}.{rank}" if rank else trace)
     if profile:
         rows = watch.rows()
-        inside = sum(row.seconds for row in rows)
+        inside = sum(row.own for row in rows)
         table(
-            ("operator", "runs", "total ms", "mean µs", "longest ms", "share"),
+            ("operator", "runs", "own ms", "share", "with inner ms", "mean µs", "longest ms"),
             [
-                (row.type, f"{row.runs:,}", f"{1e3 * row.seconds:,.2f}", f"{1e6 * row.seconds / row.runs:,.1f}",
-                 f"{1e3 * row.longest:,.2f}", f"{row.seconds / inside:.1%}")
+                (row.type, f"{row.runs:,}", f"{1e3 * row.own:,.2f}", f"{row.own / inside:.1%}", f"{1e3 * row.seconds:,.2f}",
+                 f"{1e6 * row.seconds / row.runs:,.1f}", f"{1e3 * row.longest:,.2f}")
                 for row in rows
             ],
         )  # fmt: skip

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
 from caffe2lite.engine.serialize import NUMPY_TYPES, Piece
-from caffe2lite.proto import metanet_pb2
+from caffe2lite.proto import caffe2_pb2, metanet_pb2
 from caffe2lite.proto.names import check_names
 
 _NUMBERS = {kind.name for kind in NUMPY_TYPES.values()} - {"object"}
@@ -38,6 +39,7 @@ class Stored(NamedTuple):
         return self.kind in _NUMBERS
 
 
+_LARGEST_EXAMPLE = 1 << 24  # bytes of a record of training data
 _BLOCK = 1 << 20  # elements that are in memory at a time
 
 
@@ -108,19 +110,50 @@ def predictor_of(path: str, db_type: str, held: Iterable[Stored]) -> Any:
 
 
 def stored(path: str, db_type: str = "minidb") -> list[Stored]:
-    """The blobs of a database, in the order of their first pieces.  A record that is no blob is named as such."""
+    """The blobs of a database, in the order of their first pieces.
+
+    Records of training data (TensorProtos) come as one line for all of the same shapes; what is neither is named as such.
+    """
     sums: dict[str, _Sum] = {}
     others: list[Stored] = []
+    examples: dict[str, list[int]] = {}
     for cursor in _walk(path, db_type):
         name = _blob_of(cursor.key())
         content = cursor.view()
+        shapes = _example(content) if name not in sums else ""
+        if shapes:
+            tally = examples.setdefault(shapes, [0, 0])
+            tally[0] += 1
+            tally[1] += len(content)
+            continue
         try:
             piece = Piece(content)
         except RuntimeError:
             others.append(Stored(name, "(no blob)", (), len(content), None, None, None, 0, 0, 0))
             continue
         sums.setdefault(name, _Sum(piece)).add(piece, cursor.forget)
+    for shapes, (number, size) in examples.items():
+        name = f"({number:,} records: {shapes})"
+        others.append(Stored(name, "TensorProtos", (), size, None, None, None, 0, 0, 0))
     return [s.stored(n) for n, s in sums.items()] + others
+
+
+def _example(content: memoryview) -> str:
+    """`FLOAT[3, 32, 32] INT32[1]` for a record of training data; "" for any other."""
+    if len(content) > _LARGEST_EXAMPLE or content[:1] != b"\x0a":
+        return ""
+    protos = caffe2_pb2.TensorProtos()
+    try:
+        protos.ParseFromString(bytes(content))
+    except DecodeError:
+        return ""
+    if not protos.protos or len(UnknownFieldSet(protos)) or any(t.name or not t.data_type for t in protos.protos):
+        return ""
+    names = caffe2_pb2.TensorProto.DataType.Name
+    try:
+        return " ".join(f"{names(t.data_type)}{list(t.dims)}" for t in protos.protos)
+    except ValueError:
+        return ""
 
 
 def records(path: str, db_type: str = "minidb") -> Iterator[tuple[bytes, bytes]]:

@@ -93,8 +93,9 @@ class _Names(cst.CSTTransformer):
             return updated_node.with_changes(func=function.with_changes(attr=cst.Name("tobytes")))
         if self._qualified(original_node.func) == "numpy.asscalar" and len(updated_node.args) == 1:
             value = updated_node.args[0].value
-            if isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
-                return cst.Call(cst.Attribute(value, cst.Name("item")))
+            if not isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) and not value.lpar:
+                value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+            return cst.Call(cst.Attribute(value, cst.Name("item")))
         return updated_node
 
     def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:

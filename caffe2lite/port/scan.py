@@ -227,7 +227,8 @@ def _name(path: str, line: int, whole: str, at: str | None) -> Iterator[Finding]
     top, _, rest = whole.partition(".")
     if top == "numpy" and rest in gone.NUMPY:
         instead = gone.NUMPY[rest]
-        fix = SAFE if instead.isidentifier() or instead.removeprefix("-").removeprefix("np.").isidentifier() else ASK
+        plain = instead.removeprefix("-").removeprefix("np.").isidentifier()
+        fix = SAFE if plain or rest == "asscalar" else ASK
         yield Finding(path, line, "N001", f"numpy.{rest} is gone", instead, at or fix)
     elif whole in gone.NAMES:
         instead = gone.NAMES[whole]

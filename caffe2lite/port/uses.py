@@ -192,6 +192,7 @@ def _methods_of_nets() -> frozenset[str]:
 
 def _operators(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
     nets = _nets(tree, aliases)
+    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}  # methods of the script's own models
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -201,7 +202,7 @@ def _operators(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
                 yield from _operator(first.value, node, arguments=True)
         elif isinstance(node.func, ast.Attribute) and not _dotted(node.func, aliases):
             name, owner = node.func.attr, _last(node.func.value)
-            if not name[:1].isupper() or not _is_net(owner, nets):
+            if not name[:1].isupper() or name in own or not _is_net(owner, nets):
                 continue
             if registry.get(name) is not None or name not in _methods_of_nets():
                 # A model's own methods of these names take more, and pass on what they do not know.

@@ -17,11 +17,12 @@ _MOST_EVENTS = 1_000_000  # of a trace: about 150 MB of JSON
 
 
 class Row(NamedTuple):
-    """All runs of one type of operator."""
+    """All runs of one type of operator; `own` is the time without that of operators that it ran."""
 
     type: str
     runs: int
     seconds: float
+    own: float
     longest: float
 
 
@@ -33,32 +34,39 @@ class Profile:
         self._events: list[tuple[Any, float, float, int]] = []
         self._begin = time.perf_counter()
         self._lock = threading.Lock()
+        self._running = threading.local()  # seconds of inner operators, for each that runs on this thread
 
     def watch(self, instance: Any, run: Callable[[], None]) -> Callable[[], None]:
         """A function that runs the operator and notes how long it took."""
         op, sums, events, clock = instance.op, self._sums, self._events, time.perf_counter
-        mine = sums.setdefault(op.type, [0, 0.0, 0.0])
+        mine = sums.setdefault(op.type, [0, 0.0, 0.0, 0.0])
 
         def timed() -> None:
+            stack = self._running.__dict__.setdefault("stack", [])
+            stack.append(0.0)
             start = clock()
             try:
                 run()
             finally:
                 took = clock() - start
+                inner = stack.pop()
+                if stack:
+                    stack[-1] += took
                 with self._lock:
                     mine[0] += 1
                     mine[1] += took
-                    mine[2] = max(mine[2], took)
+                    mine[2] += took - inner
+                    mine[3] = max(mine[3], took)
                     if len(events) < _MOST_EVENTS:
                         events.append((op, start, took, threading.get_ident()))
 
         return timed
 
     def rows(self) -> list[Row]:
-        """Types of operators, the slowest first.  An operator that runs others has their time in its own."""
+        """Types of operators, those first that took longest by themselves."""
         return sorted(
-            (Row(kind, int(n), total, most) for kind, (n, total, most) in self._sums.items() if n),
-            key=lambda row: -row.seconds,
+            (Row(kind, int(n), total, own, most) for kind, (n, total, own, most) in self._sums.items() if n),
+            key=lambda row: -row.own,
         )
 
     def write(self, path: str) -> None:
