@@ -233,6 +233,38 @@ def test_blobs_that_are_saved_whole_and_a_cut_checkpoint(tmp_path):
     assert result.exit_code == 1 and "truncated" in result.output
 
 
+@pytest.mark.parametrize("kind, ordered, found", [("dag", False, ["C011"]), ("dag", True, []), ("simple", False, [])])
+def test_two_names_of_one_storage(kind, ordered, found):
+    """y is x's memory: a dag does not see that Scale writes what Relu reads, unless something else orders them."""
+    net = core.Net("aliased")
+    net.Proto().type = kind
+    net.Alias("x", "y")
+    net.Relu("y", "r")
+    net.Scale("x", "x", scale=2.0)
+    if ordered:
+        net.Proto().op[1].name = "reader"
+        net.Proto().op[2].control_input.append("reader")
+    assert [p.code for p in inspect.lint(net.Proto())] == found
+
+
+def test_a_blob_that_two_steps_share(tmp_path):
+    def plan(read):
+        writer, reader = core.Net("writer"), core.Net("reader")
+        writer.Relu("x", "shared")
+        reader.Relu(read, "own")
+        made = core.Plan("plan")
+        steps = [core.execution_step(n.Name(), [n]) for n in (writer, reader)]
+        made.AddStep(core.execution_step("both", steps, concurrent_substeps=True))
+        return made.Proto()
+
+    (problem,) = inspect.lint_plan(plan("shared"))
+    assert problem.code == "C012" and problem.blob == "shared" and "side by side" in problem.message
+    assert not inspect.lint_plan(plan("x"))
+    (tmp_path / "plan").write_bytes(plan("shared").SerializeToString())
+    result = run("lint", tmp_path / "plan")
+    assert result.exit_code == 1 and "C012" in result.output
+
+
 def test_training_data_in_a_database(tmp_path):
     from caffe2lite import db
 

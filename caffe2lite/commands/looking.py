@@ -277,6 +277,8 @@ def lint(
         held = look.nets_of(file)
         if held is None:
             raise click.ClickException(f"{path} is a {file.kind}; lint takes nets")
+        if file.kind == "plan":
+            found += [(path, p) for p in look.lint_plan(file.message) if p.code not in silence]
         for net in held:
             nets.append(net)
             found += [(path, p) for p in look.lint(net, specs, silence)]

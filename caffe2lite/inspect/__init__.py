@@ -8,7 +8,7 @@ inspect.summarize(file.message)
 from caffe2lite.inspect.checkpoint import Stored, predictor_of, stored
 from caffe2lite.inspect.diff import diff_blobs, diff_files, diff_nets, value_of
 from caffe2lite.inspect.files import File, Unrecognised, nets_of, outline, read
-from caffe2lite.inspect.lint import Problem, lint, lint_shards, shapes_after
+from caffe2lite.inspect.lint import Problem, lint, lint_plan, lint_shards, shapes_after
 from caffe2lite.inspect.summary import Summary, places, summarize
 from caffe2lite.inspect.sync import Sync, sync_of
 from caffe2lite.ops.infer import Spec
@@ -25,6 +25,7 @@ __all__ = [
     "diff_files",
     "diff_nets",
     "lint",
+    "lint_plan",
     "lint_shards",
     "nets_of",
     "outline",

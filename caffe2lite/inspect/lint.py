@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_net, infer_operator
 from caffe2lite.engine.instance import check_schema
+from caffe2lite.inspect import hazards
 from caffe2lite.inspect.clashes import clash_of
 from caffe2lite.inspect.summary import places
 from caffe2lite.inspect.sync import sync_of
@@ -25,6 +26,8 @@ CODES = {
     "C008": "shapes that clash",
     "C009": "a parameter that does not reach every device",
     "C010": "shards whose collectives do not match",
+    "C011": "two names of one storage, in an order that the net's type does not keep",
+    "C012": "a blob that steps use side by side",
 }
 _FREE = {
     "engine",
@@ -64,6 +67,7 @@ def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection
     """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
     found = [p for check in (_operators, _flow, _placement, _coverage) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
+    found += [Problem("C011", *hazard) for hazard in hazards.of_net(net)]
     kept = [p for p in found if p.code not in silence]
     return sorted(kept, key=lambda p: (-1 if p.operator is None else p.operator, p.code))
 
@@ -195,6 +199,11 @@ def _coverage(net: Any) -> Iterator[Problem]:
         if absent:
             message = f"parameter {parameter!r} does not reach {', '.join(absent)}"
             yield Problem("C009", None, parameter, message, "copy or broadcast it to every device")
+
+
+def lint_plan(plan: Any) -> list[Problem]:
+    """Where the steps of a plan that run side by side share a blob; its nets are for `lint`."""
+    return [Problem("C012", *hazard) for hazard in hazards.of_plan(plan)]
 
 
 def lint_shards(nets: Sequence[Any]) -> list[Problem]:
