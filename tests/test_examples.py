@@ -3,6 +3,7 @@
 import io
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -68,3 +69,25 @@ def test_imagenet_trainer_trains_saves_and_goes_on(images, tmp_path):
     assert "Loaded model at epoch 1" in out and (tmp_path / "model_2.mdl").exists()
     (log,) = [p for p in pathlib.Path(tmp_path).glob("resnext_gpu2*.log") if "test" not in p.name][:1]
     assert "learning_rate" in log.read_text()
+
+
+EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
+
+
+@pytest.mark.parametrize(
+    "name, arguments, says",
+    [
+        ("seq2seq_reverse.py", ["--steps", 300], r"(1[5-9]|20) of 20 new words"),
+        ("click_model.py", ["--steps", 400], r"[89]\d\.\d% of 2,000"),
+        ("reader_pipeline.py", [], "1000 records, each once"),
+        ("caffe_model.py", [], "10 classes, which sum up to 1.0000"),
+    ],
+)
+def test_an_example_of_ours(tmp_path, name, arguments, says):
+    assert re.search(says, run([EXAMPLES / name, *arguments], tmp_path))
+
+
+def test_the_onnx_example(tmp_path):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed here")
+    out = run([EXAMPLES / "onnx_roundtrip.py"], tmp_path)
+    assert all(float(d) < 1e-5 for d in re.findall(r"\d\.\de[+-]\d\d", out))
