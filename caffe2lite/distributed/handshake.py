@@ -8,6 +8,7 @@ processes have left can therefore never complete it.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import uuid
 from typing import NamedTuple
@@ -24,11 +25,16 @@ class Session(NamedTuple):
 
 def meet(store: Store, prefix: str, rank: int, size: int, timeout: float) -> Session:
     """Wait until all `size` processes are there; StoreHandlerTimeoutError names those that are missing."""
-    mine = json.dumps([uuid.uuid4().hex, socket.gethostname(), size])
+    mine = json.dumps([uuid.uuid4().hex, socket.gethostname(), size, os.getpid()])
     store.set(f"{prefix}/here/{rank}", mine.encode())
     meeting = _Host(store, prefix, size) if rank == 0 else _Guest(store, prefix, rank, mine)
+
+    def step() -> tuple[str, list[str]] | None:
+        _alone(store, prefix, rank, mine)
+        return meeting.step()
+
     try:
-        name, members = poll(meeting.step, timeout, lambda: "")
+        name, members = poll(step, timeout, lambda: "")
     except StoreHandlerTimeoutError:
         raise StoreHandlerTimeoutError(
             f"rank {rank} of {size} waited {timeout:g} s in {store} for {meeting.waiting_for}: is it started, with the "
@@ -40,6 +46,24 @@ def meet(store: Store, prefix: str, rank: int, size: int, timeout: float) -> Ses
             f"the shards disagree about their number: {dict(enumerate(sizes))}; this is rank {rank} of {size}"
         )
     return Session(name, [json.loads(m)[1] for m in members])
+
+
+def _alone(store: Store, prefix: str, rank: int, mine: str) -> None:
+    """RuntimeError where another process has come as the same rank: this one tells it, if it was first."""
+    told = f"{prefix}/twice/"
+    there = store.get(f"{prefix}/here/{rank}").decode()
+    if there != mine:
+        store.set(told + json.loads(there)[0], mine.encode())
+    else:
+        first = store.peek(told + json.loads(mine)[0])
+        if first is None:
+            return
+        there = first.decode()
+    _, host, _, process = json.loads(there)
+    raise RuntimeError(
+        f"two processes have the shard id {rank}: this one and process {process} on {host} have both come to {store}; "
+        f"give each shard an id of its own, from 0 to num_shards - 1"
+    )
 
 
 class _Host:

@@ -8,7 +8,7 @@ from typing import Any
 _FAMILIES = (  # rank, size
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # of srun; a batch script has an id and a number of tasks, too
     ("RANK", "WORLD_SIZE"),
 )
 
@@ -17,7 +17,7 @@ def rendezvous(engine: str = "GLOO", kv_handler: Any = None) -> dict[str, Any] |
     """The dict for `Parallelize(rendezvous=…)`: number of shards and shard id as mpirun, srun or torchrun tell them.
 
     None where the environment tells of one process or of none.  torchrun starts processes that do not know each
-    other: give them a `kv_handler`.
+    other, and so does srun where it has no PMI for this MPI (`srun --mpi=list`): give them a `kv_handler`.
     """
     for rank, size in _FAMILIES:
         if rank in os.environ and size in os.environ:

@@ -20,7 +20,8 @@ from caffe2lite.distributed import connections, handshake, pmi
 from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, Store
 from caffe2lite.extras import install
 
-_LAUNCHER_VARIABLES = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+_PMI_VARIABLES = ("PMI_FD", "PMI_PORT", "PMI_RANK", "MPI_LOCALRANKID")
+_PMIX_VARIABLES = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _INTERFACE_VARIABLES = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include")
 _FINALIZE_SECONDS = 5.0
 _ROLL_CALL_SECONDS = 0.6  # within the second that an error may come after its deadline
@@ -106,8 +107,13 @@ _lock = threading.Lock()
 
 
 def launched() -> bool:
-    """Whether this process was started by an MPI launcher."""
-    return any(v in os.environ for v in _LAUNCHER_VARIABLES)
+    """Whether this process was started by a launcher that its MPI understands: MPICH's wheel knows nothing of PMIx."""
+    if any(v in os.environ for v in _PMI_VARIABLES):
+        return True
+    if not any(v in os.environ for v in _PMIX_VARIABLES):
+        return False
+    library = _import_mpi().Get_library_version()
+    return "MPICH" not in library or "pmix" in library
 
 
 def get(store: Store | None, rank: int, size: int, timeout: float = DEFAULT_TIMEOUT, interface: str = "") -> World:
@@ -194,11 +200,16 @@ def _end_launched(world: World) -> None:
         world.mpi.Finalize()
 
 
+def _slurm() -> str:
+    """What to say of srun to a process that it has started."""
+    return " --mpi=pmi2 (without it MPI cannot ask SLURM who the others are)" if "SLURM_PROCID" in os.environ else ""
+
+
 def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World:
     if store is None:
         raise WorldError(
-            f"{size} shards have no way to meet: start them by mpirun or srun, or give the rendezvous a kv_handler "
-            f"(FileStoreHandlerCreate, RedisStoreHandlerCreate)"
+            f"{size} shards have no way to meet: start them by mpirun or srun{_slurm()}, or give the rendezvous a "
+            f"kv_handler (FileStoreHandlerCreate, RedisStoreHandlerCreate)"
         )
     MPI = _import_mpi()  # noqa: N806
     session = handshake.meet(store, "caffe2lite", rank, size, timeout)

@@ -152,7 +152,8 @@ class Instance:
         if blob is None:
             raise OperatorError(
                 f"operator {self.op.type}: input blob {name!r} does not exist in this workspace\n"
-                f"  in {operator_line(self.op)}\n  Feed it, or run the net that makes it, before this net is created."
+                f"  in {operator_line(self.op)}\n  Feed it, or run the net that makes it, before this net is created.\n"
+                f"  What {self.op.type} is: {self.record.doc.splitlines()[0] if self.record.doc else 'not described'}"
             )
         return blob
 

@@ -34,7 +34,10 @@ def CreateCommonWorld(
     ctx, kv_handler=None, *, size: int = -1, rank: int = -1, timeout_ms: int = _DEFAULT_TIMEOUT_MS,
     mpi_rendezvous: bool = False, transport: str = "", interface: str = "", status_blob: str = "",
 ):  # fmt: skip
-    """A world of `size` shards, of which this one is `rank`; kv_handler is where shards meet that no launcher started."""
+    """A world of `size` shards; kv_handler (FileStoreHandlerCreate, RedisStoreHandlerCreate) is where they meet without a launcher.
+
+    This shard is `rank`.  `interface` is the network interface that MPI may use.
+    """
     if size < 0 or rank < 0:
         from caffe2lite.distributed import world
 

@@ -70,12 +70,26 @@ def launched(scenario, size, limit=90, **options):
     return finish(child, limit, start)
 
 
-def by_hand(scenario, size, store, limit=90, stopped=(), sizes=None, **options):
-    """The ends of `size` processes that meet in a store.  Those in `stopped` are killed when the others have ended."""
+def by_srun(scenario, size, store, limit=90, **options):
+    """The end of a stand-in for srun with `size` tasks and no PMI."""
+    start = time.monotonic()
+    line = [sys.executable, str(WORKER.with_name("fake_srun.py")), str(size)]
+    child = subprocess.Popen(
+        [*line, *command(scenario, "env", size, store, options)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True,
+    )  # fmt: skip
+    return finish(child, limit, start)
+
+
+def by_hand(scenario, size, store, limit=90, stopped=(), sizes=None, ranks=None, **options):
+    """The ends of `size` processes that meet in a store.  Those in `stopped` are killed when the others have ended.
+
+    `sizes` and `ranks` are what some of them are told in place of the truth.
+    """
     start = time.monotonic()
     children = [
         subprocess.Popen(
-            command(scenario, rank, (sizes or {}).get(rank, size), store, options),
+            command(scenario, (ranks or {}).get(rank, rank), (sizes or {}).get(rank, size), store, options),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True,
         )
         for rank in range(size)

@@ -95,6 +95,22 @@ def test_shards_that_disagree_about_their_number(tmp_path):
     assert any("disagree about their number" in end.output or "waited" in end.output for end in ends)
 
 
+def test_by_srun_without_pmi_over_a_folder(tmp_path):
+    assert len(parameters([launch.by_srun("sync", 2, tmp_path)], 2)) == 1
+
+
+def test_by_srun_without_pmi_or_store(tmp_path):
+    end = launch.by_srun("fault", 2, "-", no_store="1")
+    assert end.status == 1 and "srun --mpi=pmi2" in end.output and "kv_handler" in end.output, end.output
+
+
+def test_two_processes_with_one_shard_id(tmp_path):
+    ends = launch.by_hand("fault", 3, tmp_path, ranks={2: 1}, timeout_ms=str(DEADLINE_MS))
+    for end in ends[1:]:
+        assert end.status == 1 and "two processes have the shard id 1" in end.output, end.output
+    assert "for rank 2" in ends[0].output, ends[0].output
+
+
 @pytest.mark.parametrize("when", ["before", "after", "amid"])
 @pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP"])
 def test_a_peer_that_dies_or_stops_is_an_error(what, when, tmp_path):

@@ -1,4 +1,7 @@
-"""One shard of a test: `worker.py SCENARIO RANK SIZE STORE KEY=VALUE…`.  RANK and STORE are `-` under a launcher."""
+"""One shard of a test: `worker.py SCENARIO RANK SIZE STORE KEY=VALUE…`.
+
+RANK and STORE are `-` under an MPI launcher; RANK is `env` where another launcher has put it into the environment.
+"""
 
 import hashlib
 import os
@@ -12,6 +15,7 @@ from caffe2.proto import caffe2_pb2
 from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
 
 from caffe2lite.devices import emulated
+from caffe2lite.distributed import rendezvous
 from caffe2lite.distributed.world import World
 
 NAMES = ["fc1_w", "fc1_b", "fc2_w", "fc2_b"]
@@ -20,7 +24,7 @@ NAMES = ["fc1_w", "fc1_b", "fc2_w", "fc2_b"]
 class Shard:
     def __init__(self, rank, size, store, options):
         self.launched = rank == "-"
-        self.rank = int(os.environ["PMI_RANK"]) if self.launched else int(rank)
+        self.rank = rendezvous()["shard_id"] if rank in ("-", "env") else int(rank)
         self.size, self.store, self.options = int(size), store, options
         self.timeout_ms = int(options.get("timeout_ms", 30_000))
         self.engine = options.get("engine", "GLOO")
@@ -32,7 +36,7 @@ class Shard:
 
     def handler(self):
         """Make the store handler; its blob's name, None under a launcher."""
-        if self.launched:
+        if self.launched or "no_store" in self.options:
             return None
         kind, _, port = self.store.partition(":")
         if kind == "redis":
