@@ -52,13 +52,13 @@ def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
     if record.infer is None:
         return nothing
     try:
-        specs = list(record.infer(_values(op, record), inputs))
+        specs = list(record.infer(arguments_of(op, record), inputs))
     except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError, AttributeError):
         return nothing  # an input is not known, or the operator would refuse to run
     return (specs + nothing[len(specs) :])[: len(op.output)]
 
 
-def _values(op: Any, record: registry.Operator) -> dict[str, Any]:
+def arguments_of(op: Any, record: registry.Operator) -> dict[str, Any]:
     """The arguments as inference functions take them."""
     parsed = arguments.parse(op.type, record.args, op.arg)
     values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
@@ -106,7 +106,7 @@ def operator_cost_of(op: Any, known: Mapping[str, Spec]) -> tuple[int, int, int]
     if record is None or record.cost is None or any(name not in known for name in op.input):
         return None
     try:
-        return record.cost(_values(op, record), [known[name] for name in op.input])
+        return record.cost(arguments_of(op, record), [known[name] for name in op.input])
     except (ValueError, IndexError, TypeError, KeyError, ZeroDivisionError):
         return None  # an operator that would refuse to run
 
@@ -117,7 +117,7 @@ def operator_cost(op: Any, workspace: Workspace) -> tuple[int, int, int]:
     if record.cost is None:
         raise ValueError(f"the cost of {op.type} is not known")
     specs = workspace_specs(workspace)
-    return record.cost(_values(op, record), [specs[name] for name in op.input])
+    return record.cost(arguments_of(op, record), [specs[name] for name in op.input])
 
 
 def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:
@@ -135,6 +135,7 @@ def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:
 
 
 __all__ = [
+    "arguments_of",
     "data_type",
     "infer_net",
     "infer_operator",

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.engine.inference import infer_operator
+from caffe2lite.engine.inference import arguments_of
 from caffe2lite.ops import arguments, registry
 from caffe2lite.ops.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 _MOST = 1 << 26  # elements; some checks walk over an array
 _FLOATS = ("float16", "float32", "float64")
+_VALUES = {"BBoxTransform", "SoftmaxWithLoss", "SoftmaxWithLossGradient"}  # these check values: numbers of images, label_prob
 
 
 class _Reached(Exception):
@@ -30,12 +31,6 @@ class _Stop:
     def __call__(self, *args: Any) -> Any:
         raise _Reached
 
-    def __getitem__(self, i: int) -> Any:
-        return self
-
-    def __len__(self) -> int:
-        return 1
-
 
 def clash_of(op: Any, known: dict[str, Spec]) -> str:
     """What is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
@@ -43,7 +38,7 @@ def clash_of(op: Any, known: dict[str, Spec]) -> str:
     inputs = [known.get(name) for name in op.input]
     if record is None or not inputs or any(s is None for s in inputs):
         return ""
-    return _wrong_type(record, op, inputs) or _wrong_shape(record, op, inputs) or _nothing(record, op, known)
+    return _wrong_type(record, op, inputs) or _wrong_shape(record, op, inputs) or _no_result(record, op, inputs)
 
 
 def _wrong_type(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
@@ -65,27 +60,37 @@ def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> s
 
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
     """
-    if record.stateful or any(s.dtype not in _FLOATS or math.prod(s.shape) > _MOST for s in inputs):
+    if record.stateful or op.type in _VALUES or any(s.dtype not in _FLOATS or math.prod(s.shape) > _MOST for s in inputs):
         return ""
     try:
         args = arguments.parse(op.type, record.args, op.arg)
     except ValueError:
         return ""  # that is another problem
-    arrays = [np.broadcast_to(np.zeros((), s.dtype), s.shape) for s in inputs]
-    out = {"out": _Stop()} if record.takes_out else {}
+    arrays = [np.broadcast_to(np.ones((), s.dtype), s.shape) for s in inputs]
+    stop = _Stop()
+    out = {"out": stop if record.max_outputs == 1 else (stop,) * len(op.output)} if record.takes_out else {}
     try:
         with np.errstate(all="ignore"):
-            record.kernels["", None](_Stop(), *arrays, **args, **out)
+            record.kernels["", None](stop, *arrays, **args, **out)
     except ValueError as e:
-        shapes = ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs))
-        return f"{op.type} cannot take {shapes}: {e}"
+        return f"{op.type} cannot take {_shapes(op, inputs)}: {e}"
     except Exception:
         return ""  # past its checks, or not to be run like this
     return ""
 
 
-def _nothing(record: registry.Operator, op: Any, known: dict[str, Spec]) -> str:
-    """An operator whose outputs follow from its inputs, but not from these."""
-    if record.infer is None or not op.output or any(infer_operator(op, known)):
+def _no_result(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
+    """An operator whose outputs would follow from the shapes of its inputs, but not from these."""
+    if record.infer is None or not op.output:
         return ""
-    return f"{op.type} cannot take {', '.join(f'{n} {list(known[n].shape)}' for n in op.input)}"
+    try:
+        record.infer(arguments_of(op, record), inputs)
+    except ValueError as e:
+        return f"{op.type} cannot take {_shapes(op, inputs)}: {e}"
+    except Exception:
+        return ""  # it asks for a value, which is not known
+    return ""
+
+
+def _shapes(op: Any, inputs: Sequence[Any]) -> str:
+    return ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs))
