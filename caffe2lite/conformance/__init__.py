@@ -6,7 +6,7 @@ caffe2lite is not meant to have, a reason (exceptions.txt).
 """
 
 from caffe2lite.conformance.running import Outcome, run_files
-from caffe2lite.conformance.score import Score, score, status
+from caffe2lite.conformance.scoring import Score, score, status
 from caffe2lite.conformance.upstream import fetch, test_files
 
 __all__ = ["Outcome", "Score", "fetch", "run_files", "score", "status", "test_files"]

@@ -26,6 +26,10 @@ class Unreadable(ValueError):
     """Source that is Python of no version."""
 
 
+class NoConverter(Unreadable):
+    """Source of Python 2, and nothing that converts it."""
+
+
 class Code(NamedTuple):
     """Source as it runs here."""
 
@@ -154,7 +158,7 @@ class _Converter:
         try:
             from fissix import refactor
         except ImportError:
-            raise Unreadable(f"Python 2 syntax needs a converter: {install('port')}") from None
+            raise NoConverter(f"Python 2 syntax needs a converter: {install('port')}") from None
         logging.getLogger("RefactoringTool").setLevel(logging.ERROR)
         self.tool = refactor.RefactoringTool(refactor.get_fixers_from_package("fissix.fixes"))
         self.changes: list[tuple[int, str]] = []

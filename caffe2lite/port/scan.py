@@ -92,7 +92,8 @@ def examine_source(source: str, path: str) -> Report:
             text, changes = python2.convert_noting(source, path)
         except python2.Unreadable as e:
             if tree is None:
-                return Report(path, False, [], [Finding(path, 1, "P008", str(e), "look at the file", ASK)])
+                remedy = "install it, and look again" if isinstance(e, python2.NoConverter) else "look at the file"
+                return Report(path, False, [], [Finding(path, 1, "P008", str(e), remedy, ASK)])
             changes, text = [], source
         for line, what, was in changes:
             code = "P002" if what in python2.SAME_SYNTAX else "P001"

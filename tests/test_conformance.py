@@ -1,0 +1,68 @@
+"""Running test files of Caffe2's and counting: on files of our own that stand for them."""
+
+import pytest
+
+from caffe2lite.conformance import Outcome, run_files, score, scoring, status, test_files
+from caffe2lite.conformance.running import WHOLE, kept_outcomes
+from caffe2lite.conformance.upstream import Tree
+
+test_files.__test__ = False  # it lists files
+
+PLAIN = """
+import unittest
+import numpy as np
+from caffe2.python import core, workspace
+
+class TestPlain(unittest.TestCase):
+    def test_old_names(self):
+        self.assertEquals(np.float, float)
+    def test_wrong(self):
+        assert False
+    @unittest.skip("not here")
+    def test_left_out(self):
+        pass
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    found = Tree(tmp_path / "tests", tmp_path / "caffe2")
+    for name, text in {"plain_test.py": PLAIN, "broken_test.py": "import nowhere", "slow_test.py": "import time\ntime.sleep(60)",
+                       "mkl/other_test.py": "", "helper.py": ""}.items():  # fmt: skip
+        path = found.tests / "python" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return found
+
+
+def test_files_are_run_and_their_outcomes_kept(tree, tmp_path):
+    files = test_files(tree)
+    assert files == ["python/broken_test.py", "python/plain_test.py", "python/slow_test.py"]
+    assert test_files(tree, ["plain"]) == files[1:2]
+    outcomes = {o.file: o for o in run_files(tree, files[:2], tmp_path / "kept")}
+    outcomes |= {o.file: o for o in run_files(tree, files[2:], tmp_path / "kept", limit=2)}
+    plain, broken, slow = (outcomes[f"python/{n}_test.py"] for n in ("plain", "broken", "slow"))
+    assert plain.tests == {
+        "TestPlain::test_old_names": "passed", "TestPlain::test_wrong": "failed", "TestPlain::test_left_out": "skipped",
+    }  # fmt: skip
+    assert broken.tests and set(broken.tests.values()) == {"failed"} and slow.tests == {WHOLE: "failed"}
+    assert (plain.trouble, slow.trouble) == ("", "timeout") and kept_outcomes(tmp_path / "kept") == outcomes
+
+
+def test_the_score_is_over_what_genuine_passes(monkeypatch):
+    monkeypatch.setattr(scoring, "genuine_passes", lambda: {"python/a_test.py": ["T::good", "T::bad", "T::other", "T::gone"]})
+    monkeypatch.setattr(scoring, "exceptions", lambda: [("*::other", "it tests something else")])
+    tests = {"T::good": "passed", "T::bad": "failed", "T::other": "failed", "T::more": "passed"}
+    outcome = Outcome("python/a_test.py", tests, 1.0, "")
+    found = score(outcome)
+    assert (found.genuine, found.passed, found.missing, found.more) == (4, 1, ["T::bad", "T::gone"], 1)
+    assert found.excepted == {"T::other": "it tests something else"}
+    page = status({outcome.file: outcome}, "ours", "caffe2lite 1")
+    assert "of the other 3 **1 pass (33.3%)**" in page and "| python/a_test.py | 4 | 1 | 1 | 2 | 1 |" in page
+    assert "* python/a_test.py T::bad" in page and "* 1: it tests something else" in page
+
+
+def test_what_is_recorded_of_genuine():
+    passes = scoring.genuine_passes()
+    assert sum(map(len, passes.values())) == 1502 and "TestScopes::testDeviceScope" in passes["python/core_test.py"]
+    assert all(reason for _, reason in scoring.exceptions())
