@@ -11,6 +11,7 @@ PACKAGES = {
     "redis": ("redis",),
     "onnx": ("onnx",),
     "image": ("pillow",),
+    "video": ("av", "pillow"),
     "tools": ("click", "rich", "pydot", "networkx"),
     "port": ("libcst", "fissix"),
 }

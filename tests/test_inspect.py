@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_seed import build
 
-from caffe2lite import inspect
+from caffe2lite import extras, inspect
 from caffe2lite.devices import emulated
 from caffe2lite.ops.infer import Spec
 
@@ -347,6 +349,17 @@ def test_plans_in_steps(tmp_path):
 def test_no_difference_from_itself_even_with_nan(sync_net, tmp_path):
     sync_net.op[0].arg.add(name="x", f=float("nan"))
     assert inspect.diff_nets(sync_net, sync_net) == []
+
+
+def test_what_to_install_is_what_the_extras_need():
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
+    project = tomllib.loads((pathlib.Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    named = {
+        extra: tuple(re.match(r"[\w.-]+", package)[0] for package in packages)
+        for extra, packages in project["optional-dependencies"].items()
+        if extra not in ("test", "dev")
+    }
+    assert named == extras.PACKAGES
 
 
 def test_a_number_of_gpus_that_is_none(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.extras import install
 from caffe2lite.ops.databases import Reader
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.image_input import resize
@@ -24,7 +25,7 @@ def frames(content: bytes | str, key: Any) -> np.ndarray:
     try:
         import av
     except ImportError:
-        raise RuntimeError("VideoInput decodes with PyAV: pip install 'caffe2lite[video]'") from None
+        raise RuntimeError(f"VideoInput decodes with PyAV: {install('video')}") from None
     try:
         with av.open(io.BytesIO(content) if isinstance(content, bytes) else content) as video:
             made = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
