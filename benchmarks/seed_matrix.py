@@ -134,7 +134,7 @@ def run(start, size, text):
     if any(child.returncode for child in children):
         print(*outputs, sep="\n")
     told = {}
-    for found in re.findall(r"^case (\d+ \w+ \w+) (\w+)", "\n".join(outputs), re.MULTILINE):
+    for found in re.findall(r"case (\d+ \w+ \w+) ([0-9a-f]{64})", "\n".join(outputs)):
         told.setdefault(found[0], []).append(found[1])
     good = sum(len(d) == size and len(set(d)) == 1 for d in told.values())
     return good, 16, time.monotonic() - begin

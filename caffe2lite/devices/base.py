@@ -13,6 +13,19 @@ class DeviceError(RuntimeError):
     """A device that does not exist, or an array on the wrong one."""
 
 
+class Stream:
+    """A queue of work; this one, of a device that works at once, is always empty."""
+
+    handle = 0  # as NCCL wants it
+
+    def follow(self) -> None:
+        """What is put here from now on waits for what is on the device's own stream now."""
+
+    def mark(self) -> Callable[[], bool]:
+        """A question: is all work done that is here now?"""
+        return lambda: True
+
+
 class Device:
     """An array module with a place: allocation, copies, random state, the context to compute in."""
 
@@ -71,12 +84,12 @@ class Device:
         raise NotImplementedError
 
     def stream(self) -> int:
-        """The handle of the stream on which work here is put."""
+        """The handle of the stream on which this device's work is put."""
         return 0
 
-    def mark(self) -> Callable[[], bool]:
-        """A question: is all work that is on the stream now done?"""
-        return lambda: True
+    def side_stream(self) -> Stream:
+        """A new stream beside that of the device's other work."""
+        return Stream()
 
     def random(self, seed: int | None) -> Any:
         """A random generator (the interface of numpy.random.Generator) whose arrays are here."""

@@ -10,7 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.devices.base import Device
+from caffe2lite.devices.base import Device, Stream
+
+
+class CudaStream(Stream):
+    """A stream of the current device that does not wait for the default one by itself."""
+
+    def __init__(self, cuda: Any) -> None:
+        self._cuda = cuda
+        self._stream = cuda.Stream(non_blocking=True)
+        self.handle = self._stream.ptr
+
+    def follow(self) -> None:
+        event = self._cuda.Event(disable_timing=True)
+        event.record(self._cuda.get_current_stream())
+        self._stream.wait_event(event)
+
+    def mark(self) -> Callable[[], bool]:
+        event = self._cuda.Event(disable_timing=True)
+        event.record(self._stream)
+        return lambda: event.done
 
 
 class Cuda(Device):
@@ -86,11 +105,9 @@ class Cuda(Device):
         with self._device:
             return self.xp.cuda.get_current_stream().ptr
 
-    def mark(self) -> Callable[[], bool]:
+    def side_stream(self) -> Stream:
         with self._device:
-            event = self.xp.cuda.Event(disable_timing=True)
-            event.record(self.xp.cuda.get_current_stream())
-        return lambda: event.done
+            return CudaStream(self.xp.cuda)
 
     def random(self, seed: int | None) -> Any:
         with self._device:

@@ -77,6 +77,8 @@ class NcclLink:
     def __init__(self, world: Any, device: Any) -> None:
         self.world, self.device, self._nccl = world, device, device.nccl
         self._lock = threading.Lock()  # NCCL wants one order of calls on all ranks
+        # Of its own: on a stream that is shared, another common world's turn could come first on another rank.
+        self._stream = device.side_stream()
         wire = np.zeros(nccl.ID_BYTES, np.uint8)
         failure = None
         if world.rank == 0:
@@ -105,19 +107,20 @@ class NcclLink:
         return self.world.bounded(here, self._words(what))
 
     def _run(self, what: str, call: Callable[[Any, int], None], may_block: bool = False) -> None:
-        """Put work on the device's stream and wait for it until the deadline."""
+        """Put work on the stream and wait for it until the deadline."""
         with self._lock:
             self.world.alive()
             if self._comm is None:
                 raise WorldError(self._words("its communicator was given up"))
-            comm, stream = self._comm, self.device.stream()
+            comm, stream = self._comm, self._stream.handle
             try:
                 with self.device.context():
+                    self._stream.follow()
                     if may_block:
                         self._guarded(lambda: call(comm, stream), what)
                     else:
                         call(comm, stream)
-                    done = self.device.mark()
+                    done = self._stream.mark()
                 self.world.until(lambda: self._checked(comm, done, what), self._words(what))
             except Exception:
                 self._give_up()

@@ -40,14 +40,16 @@ class MPIWorld(CommonWorld):
         self.comm.Set_errhandler(world.mpi.ERRORS_RETURN)
         self._lock = threading.Lock()  # one collective at a time: their order is what matches them
         self._links: dict[Any, Any] = {}
+        self._links_lock = threading.Lock()
 
     def link(self, device: Any, nccl: bool) -> Any:
         if device.in_host_memory:
             return self
         key = device, nccl
-        if key not in self._links:
-            self._links[key] = links.NcclLink(self, device) if nccl and device.nccl else links.MPILink(self, device)
-        return self._links[key]
+        with self._links_lock:
+            if key not in self._links:
+                self._links[key] = links.NcclLink(self, device) if nccl and device.nccl else links.MPILink(self, device)
+            return self._links[key]
 
     def clone(self, name: str) -> CommonWorld:
         return MPIWorld(name, self.rank, self.size, self.timeout, self.world, self.ranks)

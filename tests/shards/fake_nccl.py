@@ -1,13 +1,14 @@
 """A stand-in for `cupy.cuda.nccl` between emulated GPUs, as strict as CuPy's: numbers for pointers, types and streams.
 
-Ranks of several processes exchange over MPI, those of one process over a shared list.  Work is done when the question
-of `mark` is asked, not when a call is made: on a GPU it would be on the stream.
+Ranks of several processes exchange over MPI, those of one process over a list of the group's calls.  Nothing is done when
+a call is made: it waits on its stream until the stream's mark is asked for.
 """
 
 import ctypes
 import itertools
 import secrets
 import threading
+import zlib
 
 import numpy as np
 
@@ -15,7 +16,7 @@ available = True
 NCCL_SUM = 0
 TYPES = dict(enumerate(("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64")))
 calls = []  # names of all calls, for tests
-_pending = []  # what is on the stream
+_streams = {}  # what waits, by the stream's number
 _group = []  # calls of the group that is open
 _depth = 0
 
@@ -38,27 +39,40 @@ def groupEnd():
     _depth -= 1
     if _depth == 0:
         together, _group[:] = list(_group), []
-        _pending.append(lambda: _local(together))
+        _streams.setdefault(0, []).append(lambda: _local(together))
 
 
-def mark(device=None):
-    """For `Gpu.mark` of emulated devices."""
+class Stream:
+    """For `Gpu.side_stream` of emulated devices."""
 
-    def done():
-        while _pending:
-            _pending[0]()
-            _pending.pop(0)
-        return True
+    def __init__(self, device=None):
+        self.handle = len(_streams) + 1
+        _streams[self.handle] = []
 
-    result = []
-    worker = threading.Thread(target=lambda: result.append(done()), daemon=True)
+    def follow(self):
+        pass
+
+    def mark(self):
+        return run(self.handle)
+
+
+def run(stream):
+    """Begin the work of a stream, in order; a question whether it is done."""
+    pending = _streams.setdefault(stream, [])
+
+    def work():
+        while pending:
+            pending[0]()
+            pending.pop(0)
+
+    worker = threading.Thread(target=work, daemon=True)
     worker.start()
 
-    def ask():
+    def done():
         worker.join(0.001)
-        return bool(result)
+        return not worker.is_alive()
 
-    return ask
+    return done
 
 
 def view(address, count, datatype):
@@ -78,10 +92,10 @@ class NcclCommunicator:
             raise TypeError("Argument 'commId' has incorrect type (expected bytes)")
         from mpi4py import MPI
 
-        # All processes take part in these tests; ranks need not be MPI's.
-        self._mpi = MPI.COMM_WORLD.Split(0, rank)
-        ids = self._mpi.allgather(commId)
-        if set(ids) != {commId} or self._mpi.Get_size() != ndev:
+        # In these tests all processes take part, with MPI's ranks.
+        world = MPI.COMM_WORLD
+        self._mpi = world.Create_group(world.Get_group(), zlib.crc32(commId) & 0x3FFF)
+        if set(self._mpi.allgather(commId)) != {commId} or (world.Get_size(), world.Get_rank()) != (ndev, rank):
             raise NcclError("NCCL_ERROR_INVALID_USAGE")
         self._rank, self._ndev, self._aborted = rank, ndev, False
 
@@ -102,7 +116,7 @@ class NcclCommunicator:
         if _depth:
             _group.append(call)
         else:
-            _pending.append(lambda: self._between_processes(*call))
+            _streams[stream].append(lambda: self._between_processes(*call))
 
     def _between_processes(self, name, rank, root, source, target):
         if name == "send":

@@ -31,7 +31,7 @@ def test_group_calls_against_numpy(kind, monkeypatch):
         option = core.DeviceOption(caffe2_pb2.CUDA, 0)
         workspace.RunOperatorOnce(core.CreateOperator(kind, inputs, outputs, device_option=option, **args))
         assert len(fake_nccl.calls) == 3
-        done = fake_nccl.mark()
+        done = fake_nccl.run(0)
         while not done():
             pass
         total = np.sum(values, axis=0, dtype="f")

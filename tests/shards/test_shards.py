@@ -40,6 +40,11 @@ def test_by_mpiexec(size, kind, devices, engine):
     assert len(parameters([end], size)) == 1
 
 
+def test_training_and_sync_over_nccl():
+    end = launch.launched("sync", 2, kind="gpu", devices="2", engine="NCCL", fake_nccl="1")
+    assert len(parameters([end], 2)) == 1
+
+
 @pytest.mark.parametrize("size, kind, devices", [(2, "gpu", 2), (3, "cpu", 1)])
 def test_over_a_folder_that_was_used_before(size, kind, devices, tmp_path):
     for _ in range(2):

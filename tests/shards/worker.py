@@ -30,7 +30,7 @@ class Shard:
         self.engine = options.get("engine", "GLOO")
         self.device = core.DeviceOption(caffe2_pb2.CUDA, 0) if options.get("kind") == "gpu" else core.DeviceOption(0)
         if "fake_nccl" in options:
-            emulated.Gpu.nccl, emulated.Gpu.mark = fake_nccl, fake_nccl.mark
+            emulated.Gpu.nccl, emulated.Gpu.side_stream = fake_nccl, fake_nccl.Stream
         if "cuda_aware" in options:
             World.takes_gpu_memory = True
 
