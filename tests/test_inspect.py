@@ -21,7 +21,7 @@ from caffe2lite.ops.infer import Spec
 
 click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
 pytest.importorskip("rich", reason="the extra tools is not installed")
-from caffe2lite.commands import cli  # noqa: E402 - it needs click
+from caffe2lite.commands import cli, text  # noqa: E402 - they need click
 
 
 def run(*args):
@@ -377,6 +377,21 @@ def test_doctor_without_click():
     assert done.returncode == 0 and "numpy: " in done.stdout and "click: not installed" not in done.stderr
     done = subprocess.run([sys.executable, "-c", code.format("lint")], capture_output=True, text=True)
     assert done.returncode == 1 and "pip install click rich" in done.stderr
+
+
+def test_tables_fit_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(text.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    text.table(("#", "inputs", "note"), [(1, ", ".join(f"blob_{i}" for i in range(30)), "x" * 70), (2, "a", "b")])
+    lines = capsys.readouterr().out.split("\n")
+    assert max(len(re.sub(r"\x1b\[\d*m", "", line)) for line in lines) <= 60
+    assert "".join(lines).count("blob_") == 30 and "".join(lines).count("x") == 70
+    assert lines[-2].split() == ["2", "a", "b"]
+
+
+@pytest.mark.parametrize("name, shown", [("a\x1b[31m", "a\\x1b[31m"), ("\udce9", "\\udce9"), ("naïve 0…9", "naïve 0…9")])
+def test_names_cannot_steer_the_terminal(name, shown):
+    assert text.shown(name) == shown
 
 
 def test_names_are_shown_as_they_are(tmp_path):

@@ -79,4 +79,5 @@ def _report(watch: object, profile: bool, trace: str | None, seconds: float, ran
                 for row in rows
             ],
         )  # fmt: skip
-        say(f"{count(sum(row.runs for row in rows), 'run')} of operators took {inside:.2f} s on all threads, the script {seconds:.2f} s")
+        runs = count(sum(row.runs for row in rows), "run")
+        say(f"{runs} of operators took {inside:.2f} s on all threads, the script {seconds:.2f} s")
