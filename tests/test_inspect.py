@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
-from caffe2.python import core, data_parallel_model, workspace
+from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_seed import build
@@ -265,6 +265,21 @@ def test_a_blob_that_two_steps_share(tmp_path):
     (tmp_path / "plan").write_bytes(plan("shared").SerializeToString())
     result = run("lint", tmp_path / "plan")
     assert result.exit_code == 1 and "C012" in result.output
+
+
+@pytest.mark.parametrize("frozen", [[], ["fc2_w"]])
+def test_a_weight_that_is_not_trained(frozen):
+    workspace.ResetWorkspace()
+    model = model_helper.ModelHelper(name="trained")
+    hidden = brew.fc(model, "data", "fc1", 4, 3)
+    _, loss = model.net.SoftmaxWithLoss([brew.fc(model, hidden, "fc2", 3, 2), "label"], ["softmax", "loss"])
+    model.AddGradientOperators([loss])
+    optimizer.build_sgd(model, 0.1)
+    net = model.net.Proto()
+    kept = [op for op in net.op if not set(op.output) & set(frozen)]
+    del net.op[:]
+    net.op.extend(kept)
+    assert [p.blob for p in inspect.lint(net) if p.code == "C013"] == frozen
 
 
 def test_training_data_in_a_database(tmp_path):

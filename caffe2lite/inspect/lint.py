@@ -28,6 +28,7 @@ CODES = {
     "C010": "shards whose collectives do not match",
     "C011": "two names of one storage, in an order that the net's type does not keep",
     "C012": "a blob that steps use side by side",
+    "C013": "a weight that a training net does not train",
 }
 _FREE = {
     "engine",
@@ -65,7 +66,7 @@ class Problem(NamedTuple):
 
 def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
     """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
-    found = [p for check in (_operators, _flow, _placement, _coverage) for p in check(net)]
+    found = [p for check in (_operators, _flow, _placement, _coverage, _training) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
     found += [Problem("C011", *hazard) for hazard in hazards.of_net(net)]
     kept = [p for p in found if p.code not in silence]
@@ -199,6 +200,26 @@ def _coverage(net: Any) -> Iterator[Problem]:
         if absent:
             message = f"parameter {parameter!r} does not reach {', '.join(absent)}"
             yield Problem("C009", None, parameter, message, "copy or broadcast it to every device")
+
+
+_WEIGHTS = {"W", "w", "b", "bias", "filter", "scale", "weight", "weights"}  # operands of the operators
+
+
+def _training(net: Any) -> Iterator[Problem]:
+    """Weights that nothing updates, in a net that updates others by their gradients."""
+    made = {name for op in net.op for name in op.output}
+    if not any(op.is_gradient_op for op in net.op) or made.isdisjoint(net.external_input):
+        return
+    told: set[str] = set()
+    for position, op in enumerate(net.op):
+        record = registry.get(op.type)
+        if record is None or op.is_gradient_op or record.gradient is None:
+            continue
+        for operand, name in zip(record.inputs, op.input):
+            if operand in _WEIGHTS and name not in made and name not in told:
+                told.add(name)
+                message = f"{op.type} takes {name!r} for {operand}, and this net updates other weights, not this one"
+                yield Problem("C013", position, name, message, "give it to the optimizer, or silence this if it is frozen")
 
 
 def lint_plan(plan: Any) -> list[Problem]:
