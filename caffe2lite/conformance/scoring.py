@@ -81,11 +81,11 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
         f"{versions}. Of {genuine:,} tests in {len(scores)} files that genuine Caffe2 passes on a CPU, {excepted} need what is "
         f"not meant to be here; of the other {owed:,} **{passed:,} pass ({passed / max(1, owed):.1%})**. {more:,} more pass here only.",
         "",
-        "| test file | genuine | here | excepted | missing | more |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| test file | genuine | here | excepted | missing | more | |",
+        "|---|---:|---:|---:|---:|---:|---|",
         *(
-            f"| {s.file} | {s.genuine} | {s.passed} | {len(s.excepted) or ''} | {len(s.missing) or ''} | {s.more or ''} |"
-            + (f" {s.trouble}" if s.trouble else "")
+            f"| {s.file} | {s.genuine} | {s.passed} | {len(s.excepted) or ''} | {len(s.missing) or ''} | {s.more or ''} "
+            f"| {s.trouble} |"
             for s in scores
         ),
     ]
