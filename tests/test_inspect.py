@@ -337,6 +337,7 @@ by type: 1 FC, 1 Relu, 1 Softmax
 by device: 3 on cpu
 inputs: x, w, b
 outputs: p
+of the inputs, 2 parameters, 108 bytes
 blob  shape   type     bytes  made by  used by
 x     [5, 8]  float32  160             0
 w     [3, 8]  float32  96              0

@@ -229,12 +229,15 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
     say("by device: " + ", ".join(f"{n} on {d}" for d, n in net["by_device"].items()))
     say(f"inputs: {', '.join(net['inputs']) or 'none'}")
     say(f"outputs: {', '.join(net['outputs']) or 'none'}")
+    sizes = {n: b["bytes"] or 0 for n, b in net["blobs"].items()}
+    if net["parameters"]:
+        held = sum(sizes[n] for n in net["parameters"])
+        say(f"of the inputs, {count(len(net['parameters']), 'parameter')}" + (f", {amount(held)}" if held else ""))
     known = [b for b in net["blobs"].values() if b["spec"]]
     if known or blobs:
         rows = [(n, *_use(b)) for n, b in net["blobs"].items()]
         table(("blob", "shape", "type", "bytes", "made by", "used by"), rows)
     if known:
-        sizes = {n: b["bytes"] or 0 for n, b in net["blobs"].items()}
         fed = sum(sizes[n] for n in net["inputs"])
         say(f"{len(known)} of {count(len(sizes), 'blob')} known: {amount(fed)} of inputs, "
             f"{amount(sum(sizes.values()) - fed)} made")  # fmt: skip

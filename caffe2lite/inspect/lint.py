@@ -10,7 +10,7 @@ from caffe2lite.engine.inference import infer_net, infer_operator
 from caffe2lite.engine.instance import check_schema
 from caffe2lite.inspect import hazards
 from caffe2lite.inspect.clashes import clash_of
-from caffe2lite.inspect.summary import places
+from caffe2lite.inspect.summary import places, weights
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops import arguments, registry
 from caffe2lite.ops.infer import Spec
@@ -202,24 +202,15 @@ def _coverage(net: Any) -> Iterator[Problem]:
             yield Problem("C009", None, parameter, message, "copy or broadcast it to every device")
 
 
-_WEIGHTS = {"W", "w", "b", "bias", "filter", "scale", "weight", "weights"}  # operands of the operators
-
-
 def _training(net: Any) -> Iterator[Problem]:
     """Weights that nothing updates, in a net that updates others by their gradients."""
     made = {name for op in net.op for name in op.output}
     if not any(op.is_gradient_op for op in net.op) or made.isdisjoint(net.external_input):
         return
-    told: set[str] = set()
-    for position, op in enumerate(net.op):
-        record = registry.get(op.type)
-        if record is None or op.is_gradient_op or record.gradient is None:
-            continue
-        for operand, name in zip(record.inputs, op.input):
-            if operand in _WEIGHTS and name not in made and name not in told:
-                told.add(name)
-                message = f"{op.type} takes {name!r} for {operand}, and this net updates other weights, not this one"
-                yield Problem("C013", position, name, message, "give it to the optimizer, or silence this if it is frozen")
+    for name, (position, operand) in weights(net).items():
+        if name not in made:
+            message = f"{net.op[position].type} takes {name!r} for {operand}, and this net updates other weights, not this one"
+            yield Problem("C013", position, name, message, "give it to the optimizer, or silence this if it is frozen")
 
 
 def lint_plan(plan: Any) -> list[Problem]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_net, operator_cost_of
+from caffe2lite.ops import registry
 from caffe2lite.ops.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
@@ -42,6 +43,7 @@ class Summary(NamedTuple):
     blobs: dict[str, BlobUse]
     inputs: list[str]  # external inputs that no operator makes before they are used
     outputs: list[str]
+    parameters: list[str]  # inputs that are weights of an operator
     flops: int | None  # of the operators whose cost is known
 
 
@@ -77,6 +79,7 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
         blobs={n: BlobUse(makers.get(n, []), takers.get(n, []), known.get(n)) for n in names},
         inputs=list(needed),
         outputs=list(net.external_output) or [n for n in makers if n not in takers],
+        parameters=[n for n in weights(net) if n in needed],
         flops=sum(found) if found else None,
     )
 
@@ -84,6 +87,22 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
 def places(net: Any) -> list[str]:
     """Where each operator of a net runs, as device_name says it."""
     return [device_name(op.device_option if op.HasField("device_option") else net.device_option) for op in net.op]
+
+
+_WEIGHTS = {"W", "w", "b", "bias", "filter", "scale", "weight", "weights"}  # operands of the operators
+
+
+def weights(net: Any) -> dict[str, tuple[int, str]]:
+    """{blob: (position of the first operator that takes it as a weight, operand)}, gradient operators aside."""
+    found: dict[str, tuple[int, str]] = {}
+    for position, op in enumerate(net.op):
+        record = registry.get(op.type)
+        if record is None or op.is_gradient_op or record.gradient is None:
+            continue
+        for operand, name in zip(record.inputs, op.input):
+            if operand in _WEIGHTS:
+                found.setdefault(name, (position, operand))
+    return found
 
 
 def _counted(values: Iterable[str]) -> dict[str, int]:
