@@ -13,6 +13,7 @@ from typing import Any
 from caffe2lite import db as databases
 from caffe2lite import devices
 from caffe2lite.engine import (
+    fillers,
     fusion,
     gradients,
     graph,  # noqa: F401 - registers the net types
@@ -244,6 +245,11 @@ def run_operator_once(op_def: Any) -> bool:
 def run_operator_multiple(op_def: Any, num_runs: int) -> bool:
     """Run one operator several times."""
     return all(_ws.run_operator(op_def) for _ in range(num_runs))
+
+
+def fill_random_network_inputs(net_def: Any, dims: Any, types: Any) -> None:
+    """Feed random tensors to what a net reads: shapes and names of types for each operator that has such inputs."""
+    fillers.fill(_ws, message(caffe2_pb2.NetDef, net_def), dims, types)
 
 
 def run_plan(plan_def: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
+from caffe2lite.ops.stats import registry
 
 
 def _next(counter: Any) -> Any:
@@ -28,9 +29,10 @@ def Iter(ctx, iter=None):
     return _next(iter)
 
 
-@operator("Y", types={"iter": "int64"}, host="mutex iter Y", mutates={1: 0}, gradient=NO_GRADIENT,
+@operator("Y", stateful=True, types={"iter": "int64"}, host="mutex iter Y", mutates={1: 0}, gradient=NO_GRADIENT,
           infer=lambda args, inputs: [Spec((1,), "int64")])  # fmt: skip
-def AtomicIter(xp, mutex, iter):
-    """Y = Y + 1, under the lock `mutex`."""
+def AtomicIter(ctx, mutex, iter):
+    """Y = Y + 1, under the lock `mutex`; the statistic atomic_iter/stats/Y/num_iter counts the runs."""
+    registry.add(f"atomic_iter/stats/{ctx.op.input[1]}/num_iter", 1)
     with mutex.lock:
         return _next(iter)

@@ -152,7 +152,9 @@ def RecurrentNetwork(
         ctx.outputs[-1].hold(keep)
     shared = keep.shared
     for name, source in zip(recurrent_states, initial_recurrent_state_ids):
-        _begin_state(ctx, shared.create_local_blob(name), ctx.inputs[source].value, steps, batch)
+        # A state that is an output as well is that blob.
+        make = ctx.workspace.create_blob if name in ctx.op.output else shared.create_local_blob
+        _begin_state(ctx, make(name), ctx.inputs[source].value, steps, batch)
     links = _links(link_internal, link_external, link_offset, link_window)
     definition = getattr(ctx.state, "step_net", None)
     if definition is None:
@@ -215,7 +217,6 @@ def RecurrentNetworkGradient(
     operator; outputs are the gradients of its first input, its parameters and its initial states.
     """
     given = len(outputs_with_grads)
-    forward_inputs = len(inputs) - given - _count_outputs(ctx, alias_dst)
     values = ctx.inputs[given:]
     keep = ctx.inputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
@@ -224,8 +225,11 @@ def RecurrentNetworkGradient(
     sequence = values[0].value
     steps = sequence.shape[0]
     operands = list(ctx.op.input[given:])
+    param_grads = param_grads or [f"{operands[i]}_grad" for i in param]
+    # The forward operator's inputs come first, then its outputs: aliases, and states where they are outputs.
+    first_output = min(operands.index(name) for name in (*alias_dst, *recurrent_states) if name in operands)
     external = _external_gradients(
-        ctx, shared, outputs_with_grads, operands[forward_inputs:], alias_src, alias_dst, alias_offset
+        ctx, shared, outputs_with_grads, operands[first_output:], alias_src, alias_dst, alias_offset
     )
     states = {}
     for name in recurrent_states:
@@ -237,7 +241,6 @@ def RecurrentNetworkGradient(
             part += gradient
     outer = _outer_gradients(ctx, shared, operands, param, param_grads, values)
     links = _links(backward_link_internal, backward_link_external, backward_link_offset, backward_link_window)
-    linked = {link.internal for link in links}
     definition = getattr(ctx.state, "step_net", None)
     if definition is None:
         definition = ctx.state.step_net = _on_step_device(ctx, _net(backward_step_net))
@@ -255,13 +258,8 @@ def RecurrentNetworkGradient(
         for name, total in sums:
             made = workspace.need_blob(name).value
             total.value[...] += made
-    assert linked is not None
     for i, source in enumerate(initial_recurrent_state_ids):
         _end_state(ctx.outputs[1 + len(param) + i], values[source].value, states[recurrent_states[i]], ctx)
-
-
-def _count_outputs(ctx: Any, alias_dst: Any) -> int:
-    return len(alias_dst) + 1
 
 
 def _external_gradients(

@@ -405,3 +405,63 @@ def test_a_decoder_computes_the_same_on_a_gpu(gpus):
             losses[-1].append(float(workspace.FetchBlob("loss")))
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert losses[0][-1] < losses[0][0]
+
+
+def test_a_state_that_is_an_output_too():
+    """An Elman net by hand: the gradient through all steps, against central differences of a NumPy formula."""
+    d, steps = 2, 3
+    rng = np.random.default_rng(0)
+    values = {
+        "input": rng.standard_normal((steps, 1, d)).astype("f"),
+        "seq_lengths": np.full(1, steps, np.int32),
+        "w": rng.standard_normal((d, d)).astype("f"),
+        "b": rng.standard_normal(d).astype("f"),
+        "hidden_input": rng.standard_normal((1, 1, d)).astype("f"),
+    }
+    step = core.Net("elman_step")
+    step.FC(["hidden_t_prev", "w", "b"], "gates_t", axis=2)
+    step.Sum(["gates_t", "input_t"], "gates_t")
+    step.Sigmoid("gates_t", "hidden_t")
+    step.Proto().external_input[:] = ["input_t", "timestep", "hidden_t_prev", "w", "b"]
+    back = core.Net("elman_back")
+    back.Proto().op.extend(core.GradientRegistry.GetBackwardPass(step.Proto().op, {"hidden_t": "hidden_t_grad"})[0])
+    inputs = list(values)
+    op = core.CreateOperator(
+        "RecurrentNetwork", inputs, ["output", "hidden", "hidden_output", "step_workspaces"],
+        alias_src=["hidden", "hidden"], alias_dst=["output", "hidden_output"], alias_offset=[1, -1],
+        recurrent_states=["hidden"], initial_recurrent_state_ids=[4], param=[2, 3], outputs_with_grads=[0],
+        link_internal=["hidden_t_prev", "hidden_t", "input_t"], link_external=["hidden", "hidden", "input"],
+        link_offset=[0, 1, 0], backward_link_internal=["hidden_t_prev_grad", "hidden_t_grad", "gates_t_grad"],
+        backward_link_external=["hidden_grad", "hidden_grad", "input_grad"], backward_link_offset=[0, 1, 0],
+        step_net=step.Proto(), backward_step_net=back.Proto(),
+    )  # fmt: skip
+
+    def hidden(input, seq_lengths, w, b, hidden_input):
+        states = [hidden_input[0]]
+        for x in input:
+            states.append(1 / (1 + np.exp(-(states[-1] @ w.T + b + x))))
+        return np.stack(states)
+
+    for name, value in values.items():
+        workspace.FeedBlob(name, value)
+    net = core.Net("elman")
+    net.Proto().op.append(op)
+    net.ConstantFill(["output"], "output_grad", value=1.0)
+    ops, gradients = core.GradientRegistry.GetGradientForOp(op, ["output_grad", None, None, None])
+    net.Proto().op.extend(ops)
+    workspace.RunNetOnce(net)
+    np.testing.assert_allclose(workspace.FetchBlob("hidden"), hidden(**values), rtol=1e-5)
+    np.testing.assert_allclose(workspace.FetchBlob("hidden_output")[0], hidden(**values)[-1], rtol=1e-5)
+    for name, gradient in zip(inputs, gradients):
+        if gradient is None:
+            continue
+        exact = {k: v.astype(np.float64) for k, v in values.items()}
+        wanted = np.zeros(values[name].shape)
+        for at in np.ndindex(wanted.shape):
+            sums = []
+            for change in (1e-5, -1e-5):
+                moved = exact[name].copy()
+                moved[at] += change
+                sums.append(hidden(**{**exact, name: moved})[1:].sum())
+            wanted[at] = (sums[0] - sums[1]) / 2e-5
+        np.testing.assert_allclose(workspace.FetchBlob(gradient), wanted, rtol=1e-3, atol=1e-5)

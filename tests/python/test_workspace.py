@@ -142,3 +142,19 @@ def test_free_takes_blobs_that_hold_nothing():
     workspace.FeedBlob("full", np.ones(3))
     workspace.RunOperatorOnce(core.CreateOperator("Free", ["empty", "full"], ["empty", "full"]))
     assert workspace.FetchBlob("full") == workspace.FetchBlob("empty").replace(b"empty", b"full")
+
+
+def test_random_inputs_of_a_net():
+    net = core.Net("random_inputs")
+    net.SparseLengthsSum(["data", "indices", "lengths"], "pooled")
+    net.Relu("pooled", "y")
+    net.Add(["y", "z"], "sum")
+    dims = [[(30, 4), (12,), (5,)], [(5, 4)]]
+    workspace.FillRandomNetworkInputs(net, dims, [["float", "long", "int"], ["float"]])
+    assert workspace.FetchBlob("lengths").sum() == 12
+    assert workspace.FetchBlob("indices").max() < 30
+    workspace.RunNetOnce(net)
+    assert workspace.FetchBlob("sum").shape == (5, 4)
+    for wrong in ((dims[:1], [["float", "long", "int"]]), (dims, [["float"], ["float"]]), (dims, [["half"] * 3, ["float"]])):
+        with pytest.raises(RuntimeError):
+            workspace.FillRandomNetworkInputs(net, *wrong)
