@@ -6,6 +6,7 @@
 import os
 import pathlib
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -113,7 +114,9 @@ def main():
             with open(os.devnull, "w") as nowhere:
                 console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
                 console.print(Text.from_ansi(text))
-            console.save_svg(str(IMAGES / f"{title}.svg"), title="caffe2lite", unique_id=title)
+            picture = console.export_svg(title="caffe2lite", unique_id=title)
+            # No font from elsewhere: the reader's own monospace will do.
+            (IMAGES / f"{title}.svg").write_text(re.sub(r"@font-face \{[^}]*\}\s*", "", picture))
             print(text)
 
 
