@@ -20,8 +20,8 @@ class CommonWorld:
         self.name, self.rank, self.size, self.timeout = name, rank, size, timeout
         self.closed = False
 
-    def broadcast(self, array: Any, root: int) -> None:
-        """Rank `root`'s values come to all ranks, in place."""
+    def broadcast(self, array: Any, root: int, of: str = "") -> None:
+        """Rank `root`'s values come to all ranks, in place.  An error says what they are `of`."""
 
     def allreduce(self, array: Any) -> None:
         """The sum over all ranks comes to all ranks, in place."""

@@ -145,11 +145,11 @@ class MPIWorld(CommonWorld):
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
-    def broadcast(self, array: np.ndarray, root: int) -> None:
+    def broadcast(self, array: np.ndarray, root: int, of: str = "") -> None:
         with self._lock:
             self.alive()
             buffer = _bytes(array)
-            self._wait(self.comm.Ibcast(buffer, root), f"a broadcast of {array.nbytes:,} bytes", buffer)
+            self._wait(self.comm.Ibcast(buffer, root), f"a broadcast of {array.nbytes:,} bytes{of}", buffer)
 
     def allreduce(self, array: np.ndarray) -> None:
         with self._lock:

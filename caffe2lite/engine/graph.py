@@ -46,6 +46,8 @@ def dependencies(definition: Any) -> list[set[int]]:
 class GraphNet(Net):
     """A net whose operators wait only for what they need."""
 
+    in_order = False
+
     def __init__(self, definition: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(definition, *args, **kwargs)
         self.parents = dependencies(definition)

@@ -40,6 +40,9 @@ class Context:
         self.outputs = instance.outputs
         self.state = types.SimpleNamespace()  # lives as long as the net
         self.siblings: Sequence[Any] = (instance.op,)  # all operators of the net
+        self.position = 0  # of this one among them
+        self.in_order = True  # whether the net runs one operator after the other
+        self.shared: dict[Any, Any] = {}  # what operators of the net tell each other
         self.cancelled = threading.Event()  # set where a run of the net is to end
 
     @property

@@ -32,8 +32,11 @@ _MAX_PATIENCE = 64  # runs to wait at most before trying again to bind a net who
 class Net:
     """A compiled net.  `run()` is False where it stopped without an error (`why_stopped` says why)."""
 
+    in_order = True  # one operator after the other
+
     def __init__(self, definition: Any, workspace: Workspace, once: bool = False) -> None:
         self.definition = definition
+        self._shared: dict[Any, Any] = {}
         self.name = definition.name
         self.workspace = workspace
         self.why_stopped = ""
@@ -49,7 +52,7 @@ class Net:
             try:
                 step = Instance(_on_device(op, definition), workspace, workspace.engines(op))
                 if step.context is not None:
-                    step.context.siblings = definition.op
+                    self._introduce(step.context, position)
                     step.context.cancelled = self.cancelled
                 self.steps.append(step)
             except Exception as e:
@@ -60,6 +63,11 @@ class Net:
                 if isinstance(e, OperatorError):
                     raise OperatorError(f"{e}\n  operator {position} of net {self.name!r}") from e.__cause__
                 raise
+
+    def _introduce(self, context: Any, position: int) -> None:
+        """Tell an operator of the net around it."""
+        context.siblings, context.position = self.definition.op, position
+        context.in_order, context.shared = self.in_order, self._shared
 
     def run(self) -> bool:
         """Run all operators once."""

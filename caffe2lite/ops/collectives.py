@@ -12,6 +12,7 @@ import numpy as np
 
 from caffe2lite.devices import HOST
 from caffe2lite.distributed import collective, mpi
+from caffe2lite.ops._broadcasts import Batch
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
@@ -73,14 +74,51 @@ def _agree(ctx, world, first, **more) -> None:
     """In the first run of a net the ranks compare what they are about to do: all of the net, then each operator."""
     if world.size == 1 or getattr(ctx.state, "agreed", False):
         return
+    _agree_on_net(ctx, world)
+    world.compare([_line(ctx.op, first, **more)])
+    ctx.state.agreed = True
+
+
+def _agree_on_net(ctx, world) -> None:
+    """Where this is the net's first collective of its common world, compare the names of all of them."""
     ours = (op for op in ctx.siblings if op.type in _COMPARED and op.input[0] == ctx.op.input[0])
     first_op = next(ours, ctx.op)
     if first_op.output == ctx.op.output and first_op.type == ctx.op.type:
         world.compare([_described(op) for op in (first_op, *ours)])
-    kind = "" if first is None else f" {first.dtype}{list(first.shape)}"
-    extra = "".join(f" {k}={v}" for k, v in more.items())
-    world.compare([f"{_described(ctx.op)}{kind}{extra}"])
-    ctx.state.agreed = True
+
+
+def _line(op, array, **more) -> str:
+    kind = "" if array is None else f" {array.dtype}{list(array.shape)}"
+    return f"{_described(op)}{kind}{''.join(f' {k}={v}' for k, v in more.items())}"
+
+
+def _sent_together(ctx, world, root: int) -> bool:
+    """Whether this Broadcast was, or now is, sent with those beside it."""
+    batch = ctx.shared.get(("broadcasts", world.name))
+    if batch is not None and batch.begin < ctx.position < batch.end:
+        return batch.sent
+    if batch is None or batch.begin != ctx.position:
+        batch = ctx.shared["broadcasts", world.name] = _batch(ctx)
+    batch.sent = False
+    if batch.end - batch.begin < 2:
+        return False
+    lines = batch.describe(lambda op, array: _line(op, array, root=root))
+    if lines is None:
+        return False
+    if lines:
+        _agree_on_net(ctx, world)
+        world.compare(lines)
+    batch.run(world, root)
+    batch.sent = True
+    return True
+
+
+def _batch(ctx) -> Batch:
+    """The run of Broadcasts that this one begins, made once a net."""
+    key = "broadcasts", ctx.position
+    if key not in ctx.shared:
+        ctx.shared[key] = Batch(ctx)
+    return ctx.shared[key]
 
 
 _COMPARED = frozenset({"CloneCommonWorld", "Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier"})
@@ -150,6 +188,8 @@ def _share(ctx, first: Any) -> None:
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The first blob of shard `root` comes to all blobs of all shards."""
     world = _world(ctx)
+    if ctx.in_order and world.size > 1 and _sent_together(ctx, world, root):
+        return
     first = _tensor(ctx, 1)
     for i in range(2, len(ctx.inputs)):
         _alike(ctx, i, first)

@@ -168,6 +168,26 @@ def operators(shard):
         assert len(set(map(bytes, workspace.FetchBlob("digests").reshape(size, -1)))) == 1, count
         expected = sum(np.random.RandomState(r).randn(count).astype("f") for r in range(size))
         np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-5)
+    sizes = [0, 1, 3000, 9000, 5, 400_000] + [2000] * 300  # small ones that fill several messages, and large ones
+    kinds = ["float32", "uint8", "int64", "float16"]
+    shapes = [(n, kinds[i % 4]) for i, n in enumerate(sizes)]
+    net = core.Net("many")
+    net.Proto().device_option.CopyFrom(shard.device)
+    for i in range(len(sizes)):
+        net.Broadcast([world, f"b{i}"], [f"b{i}"], root=1, engine=shard.engine)
+        workspace.FeedBlob(f"b{i}", np.zeros(1), shard.device)
+    workspace.CreateNet(net)
+    for turn in range(4):  # the second with other shapes, the third with new arrays of the same shapes
+        for i, (n, dtype) in enumerate(shapes):
+            n += turn > 0
+            if turn == 2:
+                workspace.ResetBlob(f"b{i}")
+            shard.feed(f"b{i}", ((np.arange(n) + rank + i + turn) % 50).astype(dtype))
+        workspace.RunNet(net)
+        for i, (n, dtype) in enumerate(shapes):
+            n += turn > 0
+            expected = ((np.arange(n) + 1 + i + turn) % 50).astype(dtype)
+            np.testing.assert_array_equal(workspace.FetchBlob(f"b{i}"), expected)
     other = (rank + 1) % size
     shard.feed("x", np.full(5, rank, "f"))
     shard.feed("y", np.zeros(5, "f"))
