@@ -41,6 +41,7 @@ from caffe2lite.engine.c_types import (
     option,
 )
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.net import raise_floating_errors
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
 from caffe2lite.engine.workspace import engine_preferences, operator_engine_preferences
@@ -541,6 +542,8 @@ def global_init(args: Any) -> None:
         name, _, value = str(arg).lstrip("-").partition("=")
         if name == "caffe2_log_level" and value.lstrip("-").isdigit():
             _log.setLevel(10 * max(0, min(4, 2 + int(value))))
+        elif name == "caffe2_operator_throw_if_fp_exceptions":
+            raise_floating_errors(value in ("", "1", "true"))
 
 
 def num_cuda_devices() -> int:

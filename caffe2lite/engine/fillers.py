@@ -55,7 +55,7 @@ def _values(op: Any, names: Sequence[str], shapes: Any, kinds: Any, rng: np.rand
         dtype, shape = np.dtype(_TYPES[kind]), tuple(int(d) for d in shape)
         what = meaning.get(name)
         if dtype.kind == "f":
-            value = rng.random(shape)
+            value: np.ndarray = rng.random(shape)
         elif what == "lengths" and len(shape) == 1 and shape[0]:
             total = size.get("indices", size.get("data", (0,)))[0]
             value = np.full(shape, total // shape[0])

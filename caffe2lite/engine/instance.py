@@ -44,6 +44,7 @@ class Context:
         self.in_order = True  # whether the net runs one operator after the other
         self.shared: dict[Any, Any] = {}  # what operators of the net tell each other
         self.cancelled = threading.Event()  # set where a run of the net is to end
+        self.observers: list[Any] = []  # those of the net
 
     @property
     def rng(self) -> Any:

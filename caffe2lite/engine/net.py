@@ -24,7 +24,20 @@ from caffe2lite.proto.names import check_names
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
 
-quiet = functools.partial(np.errstate, all="ignore")  # Caffe2 computes with NaN and Inf without a word
+_QUIET = {"all": "ignore"}  # Caffe2 computes with NaN and Inf without a word,
+_STRICT = {"divide": "raise", "over": "raise", "invalid": "raise"}  # unless --caffe2_operator_throw_if_fp_exceptions=1
+_floating = dict(_QUIET)
+
+
+def quiet() -> np.errstate:
+    """What operators run under: how NumPy takes divisions by zero and the like."""
+    return np.errstate(**_floating)  # type: ignore[arg-type]
+
+
+def raise_floating_errors(raises: bool) -> None:
+    """Whether a division by zero, an overflow or an invalid number is an error of its operator from now on."""
+    _floating.clear()
+    _floating.update(_STRICT if raises else _QUIET)
 
 _MAX_PATIENCE = 64  # runs to wait at most before trying again to bind a net whose arrays keep changing
 
@@ -54,6 +67,7 @@ class Net:
                 if step.context is not None:
                     self._introduce(step.context, position)
                     step.context.cancelled = self.cancelled
+                    step.context.observers = self.observers
                 self.steps.append(step)
             except Exception as e:
                 workspace.last_failed_op = position

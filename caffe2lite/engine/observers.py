@@ -21,6 +21,10 @@ class Observer:
     def stop_operator(self, net: Any, position: int) -> None:
         """The operator has ended."""
 
+    def for_steps(self) -> Observer | None:
+        """What observes the nets that an operator of the net runs, step by step."""
+        return None
+
     def average_time(self) -> float:
         """Milliseconds of a run."""
         return 0.0
@@ -64,19 +68,19 @@ class TimeObserver(Observer):
 
 
 class RunCountObserver(Observer):
-    """Counts runs of the net and of its operators."""
+    """Counts runs of operators, those of the steps of recurrent nets included."""
 
     def __init__(self) -> None:
-        self.runs = self.operators = 0
-
-    def start_net(self, net: Any) -> None:
-        self.runs += 1
+        self.operators = 0
 
     def start_operator(self, net: Any, position: int) -> None:
         self.operators += 1
 
+    def for_steps(self) -> Observer:
+        return self
+
     def debug_info(self) -> str:
-        return f"runCount: {self.runs}, operator runs: {self.operators}"
+        return f"This operator runs {self.operators} times."
 
 
 class ProfileObserver(Observer):

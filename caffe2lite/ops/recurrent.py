@@ -93,7 +93,11 @@ def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any
     return workspace.create_net(definition)
 
 
-def _run(net: Any) -> None:
+def _run(ctx: Any, net: Any) -> None:
+    if ctx.observers:
+        net.observers[:] = filter(None, (o.for_steps() for o in ctx.observers))
+    elif net.observers:
+        net.observers.clear()
     if not net.run():
         raise StopNet(f"the step net stopped: {net.why_stopped}")
 
@@ -170,7 +174,7 @@ def RecurrentNetwork(
         workspace = keep.step(ctx, t)
         _tell_time(workspace, timestep, t)
         _apply(links, workspace, shared.need_blob, t)
-        _run(_compile(ctx, workspace, definition, passing))
+        _run(ctx, _compile(ctx, workspace, definition, passing))
     for source, target, offset in zip(alias_src, alias_dst, alias_offset):
         state = shared.need_blob(source)
         whole = state.value
@@ -252,7 +256,7 @@ def RecurrentNetworkGradient(
         _apply(links, workspace, lambda name: outer.get(name) or shared.need_blob(name), t)
         net = _compile(ctx, workspace, definition, set(recompute_blobs_on_backward))
         waiting = _set_aside(behind, definition, states, t)
-        _run(net)
+        _run(ctx, net)
         for part, contribution in waiting:
             part += contribution
         for name, total in sums:

@@ -465,3 +465,25 @@ def test_a_state_that_is_an_output_too():
                 sums.append(hidden(**{**exact, name: moved})[1:].sum())
             wanted[at] = (sums[0] - sums[1]) / 2e-5
         np.testing.assert_allclose(workspace.FetchBlob(gradient), wanted, rtol=1e-3, atol=1e-5)
+
+
+def test_observers_count_the_operators_of_each_step():
+    counts = []
+    for steps in (2, 3, 4):
+        workspace.ResetWorkspace()
+        model = model_helper.ModelHelper(name="observed")
+        for name, shape in {"input": (steps, 2, 3), "h": (1, 2, 3), "c": (1, 2, 3)}.items():
+            workspace.FeedBlob(name, np.zeros(shape, np.float32))
+        workspace.FeedBlob("lengths", np.full(2, steps, np.int32))
+        model.net.AddExternalInputs(["input", "lengths", "h", "c"])
+        rnn_cell.LSTM(model, "input", "lengths", ("h", "c"), 3, 3, "lstm", forward_only=True)
+        workspace.RunNetOnce(model.param_init_net)
+        workspace.CreateNet(model.net)
+        observer = model.net.AddObserver("RunCountObserver")
+        workspace.RunNet(model.net)
+        counts.append(int(observer.debug_info().split()[3]))
+        model.net.RemoveObserver(observer)
+        workspace.RunNet(model.net)
+        assert int(observer.debug_info().split()[3]) == counts[-1]
+    step = next(a.n for op in model.net.Proto().op for a in op.arg if a.name == "step_net")
+    assert np.diff(counts).tolist() == [len(step.op)] * 2

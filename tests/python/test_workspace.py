@@ -158,3 +158,18 @@ def test_random_inputs_of_a_net():
     for wrong in ((dims[:1], [["float", "long", "int"]]), (dims, [["float"], ["float"]]), (dims, [["half"] * 3, ["float"]])):
         with pytest.raises(RuntimeError):
             workspace.FillRandomNetworkInputs(net, *wrong)
+
+
+def test_floating_point_errors_are_told_when_asked_for():
+    workspace.FeedBlob("one", np.ones(1, np.float32))
+    workspace.FeedBlob("zero", np.zeros(1, np.float32))
+    net = core.Net("division")
+    net.Div(["one", "zero"], "out")
+    try:
+        core.GlobalInit(["caffe2", "--caffe2_operator_throw_if_fp_exceptions=1"])
+        with pytest.raises(RuntimeError, match="divide by zero"):
+            workspace.RunNetOnce(net)
+    finally:
+        core.GlobalInit(["caffe2", "--caffe2_operator_throw_if_fp_exceptions=0"])
+    workspace.RunNetOnce(net)
+    assert np.isinf(workspace.FetchBlob("out"))
