@@ -286,6 +286,7 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
             addresses = np.zeros((size, _ADDRESS_BYTES), np.uint8)
             here = world.listeners.encode().ljust(_ADDRESS_BYTES)
             first.allgather(np.frombuffer(here, np.uint8), addresses)
+            world.unlink_shared_memory()
             world.watch = connections.Watch([bytes(a).decode() for a in addresses], world.comm.Get_rank())
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))
         return _shards

@@ -8,6 +8,7 @@ Then nothing waits for MPI any more, not even the end of the process.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import os
@@ -52,6 +53,19 @@ class World:
     def declare_dead(self, why: str) -> None:
         """No collective may be started any more, and the process must not wait for MPI when it ends."""
         self.broken = self.broken or why
+
+    def unlink_shared_memory(self) -> None:
+        """Take away the names of MPICH's shared memory, which every rank has mapped by now: a killed job leaves none."""
+        try:
+            with open("/proc/self/maps") as f:
+                names = {
+                    line.split()[-1] for line in f if "/dev/shm/mpich_shm_" in line and not line.endswith("(deleted)\n")
+                }
+        except OSError:
+            return
+        for name in names:
+            with contextlib.suppress(OSError):  # another rank of this host was first
+                os.unlink(name)
 
     def roll_call(self, plight: str) -> dict[int, str]:
         """Give up before all MPI ranks: what those say that wait, too; those that are well or dead say nothing."""
