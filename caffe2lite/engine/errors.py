@@ -84,8 +84,12 @@ def explain(error: BaseException, instance: Any, net: str = "") -> BaseException
     values = [b.value for b in instance.inputs]
     where = f" of net {net!r}" if net else ""
     text = str(error) or type(error).__name__
-    if isinstance(error, (IndexError, KeyError, AttributeError, AssertionError)):
-        text = f"{type(error).__name__}: {text}"
+    if isinstance(error, (LookupError, AttributeError, AssertionError, ArithmeticError)):
+        record = instance.record
+        text = (
+            f"inputs or arguments do not fit the operator ({type(error).__name__}: {text})\n"
+            f"  {record.name}({', '.join(record.inputs)}): {' '.join(record.doc.split())}"
+        )
     kind = type(error) if getattr(error, "surfaces", False) else OperatorError
     made = kind(f"{text}\n  enforce fail in {operator_line(instance.op, values)}{where}")
     made.__cause__ = error
