@@ -109,13 +109,11 @@ def replay(files, gpu=False):
     workspace, op = load(files, gpu)
     refused = meta.get("engine_error")
     try:
-        good = workspace.run_operator(op)
+        workspace.run_operator(op)
     except Exception as e:
         return None if refused else f"{type(e).__name__}: {e}"
     if refused:
         return f"no exception; genuine raises {refused[:120]}"
-    if not good:
-        return "the operator stopped"
     for k, name in enumerate(op.output):
         content = files.get(f"out_{k}.blob")
         if content is not None:

@@ -191,8 +191,7 @@ class Workspace(metaclass=_Current):
         self._ws.run_net_once(message(caffe2_pb2.NetDef, definition))
 
     def _run_operator(self, definition: Any) -> None:
-        if not self._ws.run_operator(definition):
-            raise EngineError("the operator stopped")
+        self._ws.run_operator(definition)
 
     def _run_plan(self, definition: Any) -> None:
         if not steps.run_plan(self._ws, message(caffe2_pb2.PlanDef, definition)):

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine import feeding, serialize
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import EngineError, StopNet, explain
+from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
 from caffe2lite.engine.instance import Instance
 from caffe2lite.engine.net import Net, make_net, quiet
 from caffe2lite.proto import caffe2_pb2
@@ -192,7 +192,7 @@ class Workspace:
         return True
 
     def run_operator(self, op: Any) -> bool:
-        """Run one OperatorDef, which may come serialised."""
+        """Run one OperatorDef, which may come serialised; one that stops, as at a closed queue, is an error."""
         key = op if isinstance(op, bytes) else op.SerializeToString()
         ready = self._ready.get(key)
         if ready is None:
@@ -217,8 +217,8 @@ class Workspace:
     def _run_alone(self, ready: Instance) -> bool:
         try:
             ready.run()
-        except StopNet:
-            return False
+        except StopNet as e:
+            raise OperatorError(f"operator {ready.op.type} stopped: {e}") from None
         except Exception as e:
             raise explain(e, ready) from e.__cause__
         return True

@@ -9,6 +9,7 @@ from caffe2lite.ops._serialization import Options
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like, unknown
 from caffe2lite.ops.registry import MANY, operator
+from caffe2lite.ops.signals import StopNet
 
 
 def _names(ctx: Any, include_shared: bool) -> list[str]:
@@ -32,8 +33,8 @@ def FeedBlob(ctx, *, value: bytes = b""):
 
 @operator(stateful=True, gradient=FORBID_GRADIENT)
 def Fail(ctx):
-    """Fail."""
-    raise ValueError("the operator Fail did what it is for")
+    """Fail, as an operator that waits for a closed queue does: the net stops."""
+    raise StopNet("the operator Fail did what it is for")
 
 
 def _throw(ctx):

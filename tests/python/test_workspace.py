@@ -173,3 +173,12 @@ def test_floating_point_errors_are_told_when_asked_for():
         core.GlobalInit(["caffe2", "--caffe2_operator_throw_if_fp_exceptions=0"])
     workspace.RunNetOnce(net)
     assert np.isinf(workspace.FetchBlob("out"))
+
+
+def test_an_operator_that_stops_is_an_error_when_it_runs_alone():
+    workspace.RunOperatorOnce(core.CreateOperator("CreateBlobsQueue", [], ["queue"], num_blobs=1, capacity=1))
+    workspace.RunOperatorOnce(core.CreateOperator("CloseBlobsQueue", ["queue"], []))
+    read = core.CreateOperator("DequeueBlobs", ["queue"], ["x"])
+    for run in (workspace.RunOperatorOnce, lambda op: workspace.RunOperatorsOnce([op])):
+        with pytest.raises(RuntimeError, match="DequeueBlobs stopped"):
+            run(read)
