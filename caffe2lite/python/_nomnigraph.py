@@ -19,6 +19,7 @@ class NeuralNetData:
         self._name = name
 
     def getName(self):
+        """The blob's name."""
         return self._name
 
 
@@ -29,6 +30,7 @@ class NeuralNetOperator:
         self._name = name
 
     def getName(self):
+        """The operator's type."""
         return self._name
 
 
@@ -80,6 +82,7 @@ def _note(what):
         annotation._notes[what] = value
 
     get.__name__, put.__name__ = f"get{what}", f"set{what}"
+    get.__doc__, put.__doc__ = f"The note {what}.", f"Change the note {what}."
     setattr(Annotation, get.__name__, get)
     setattr(Annotation, put.__name__, put)
 
@@ -278,10 +281,12 @@ class Graph:
         self._nodes, self._edges = [], []
 
     def createNode(self, value):
+        """A node of anything."""
         self._nodes.append(Graph.Node(value))
         return self._nodes[-1]
 
     def createEdge(self, a, b):
+        """An edge from one node to another."""
         self._edges.append((a, b))
         return self._edges[-1]
 
@@ -296,10 +301,12 @@ class NNSubgraph:
         self._nodes, self._edges = [], []
 
     def addNode(self, node):
+        """Take a node in."""
         if not self.hasNode(node):
             self._nodes.append(node)
 
     def hasNode(self, node):
+        """Whether the node is in."""
         return any(n is node for n in self._nodes)
 
     def induceEdges(self):
@@ -308,6 +315,7 @@ class NNSubgraph:
 
     @property
     def nodes(self):
+        """The nodes."""
         return list(self._nodes)
 
     def __len__(self):
@@ -341,14 +349,17 @@ class NNMatchGraph:
         self._nodes = []
 
     def createNode(self, node, strict=False):
+        """A node of the pattern, for an operator of that type or for any tensor."""
         self._nodes.append(_Pattern(node, strict))
         return self._nodes[-1]
 
     def createEdge(self, a, b):
+        """Node `b` reads node `a`."""
         a.writes.append(b)
         b.reads.append(a)
 
     def getMutableNodes(self):
+        """The nodes of the pattern."""
         return list(self._nodes)
 
 

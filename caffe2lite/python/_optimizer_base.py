@@ -109,9 +109,11 @@ class Optimizer:
     # Names
 
     def get_cpu_blob_name(self, base_str, node_name=""):
+        """The name of a blob of this optimizer on the CPU."""
         return f"{type(self).__name__}_{self._instance_num}_{base_str}{node_name}_cpu"
 
     def get_gpu_blob_name(self, base_str, gpu_id, node_name):
+        """The name of a blob of this optimizer on a GPU."""
         return f"{type(self).__name__}_{self._instance_num}_{base_str}{node_name}_gpu{gpu_id}"
 
     @property

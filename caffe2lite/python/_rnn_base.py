@@ -45,6 +45,7 @@ class RNNCell:
 
     @property
     def initializer(self):
+        """What makes the initial states."""
         return self._initializer
 
     @initializer.setter
@@ -52,6 +53,7 @@ class RNNCell:
         self._initializer = value
 
     def scope(self, name):
+        """A name within the cell."""
         return f"{self.name}/{name}" if self.name is not None else name
 
     def apply_over_sequence(
@@ -166,12 +168,15 @@ class RNNCell:
         return 0
 
     def get_state_names(self):
+        """Names of the states."""
         return [self.scope(name) for name in self.get_state_names_override()]
 
     def get_state_names_override(self):
+        """Names of the states, as a subclass has them."""
         raise NotImplementedError("Abstract method")
 
     def get_output_dim(self):
+        """How many numbers a step puts out."""
         raise NotImplementedError("Abstract method")
 
     def _prepare_output(self, model, states):
@@ -190,6 +195,7 @@ class LSTMInitializer:
         self.hidden_size = hidden_size
 
     def create_states(self, model):
+        """The initial states: zeros that are trained."""
         return [
             model.create_param(
                 param_name=name,

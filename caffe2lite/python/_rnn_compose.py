@@ -61,6 +61,7 @@ class MultiRNNCellInitializer:
         self.cells = cells
 
     def create_states(self, model):
+        """The initial states of all cells."""
         states = []
         for i, cell in enumerate(self.cells):
             if cell.initializer is None:

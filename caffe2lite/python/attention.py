@@ -12,10 +12,13 @@ from caffe2lite.python import brew
 
 
 class AttentionType:
+    """Kinds of attention."""
+
     Regular, Recurrent, Dot, SoftCoverage = range(4)
 
 
 def s(scope, name):
+    """A name in a scope."""
     return f"{scope}/{name}"
 
 

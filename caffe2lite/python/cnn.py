@@ -96,14 +96,17 @@ class CNNModelHelper(ModelHelper):
 
     @property
     def XavierInit(self):
+        """The initialisation of weights: XavierFill, or none where parameters are not initialised."""
         return ("XavierFill", {})
 
     @property
     def MSRAInit(self):
+        """The initialisation MSRAFill."""
         return ("MSRAFill", {})
 
     @property
     def ZeroInit(self):
+        """The initialisation of biases: zeros."""
         return ("ConstantFill", {})
 
     def ConstantInit(self, value):
@@ -112,8 +115,10 @@ class CNNModelHelper(ModelHelper):
 
     @property
     def CPU(self):
+        """The CPU's DeviceOption."""
         return caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CPU)
 
     @property
     def GPU(self):
+        """A GPU's DeviceOption."""
         return caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CUDA, device_id=0)

@@ -63,6 +63,7 @@ class ModelHelper:
 
     @property
     def arg_scope(self):
+        """Default arguments of operators that brew adds to this model."""
         return self._arg_scope
 
     def get_name(self):

@@ -139,6 +139,7 @@ class WorkerCoordinator:
         return not blocked
 
     def get_worker_ids(self):
+        """The numbers of the workers."""
         return self._worker_ids
 
 
@@ -163,6 +164,7 @@ class GlobalWorkerCoordinator:
         return worker_id
 
     def get_worker_ids(self):
+        """The numbers of all workers."""
         return self._worker_ids
 
     def start(self):

@@ -10,9 +10,11 @@ class RegularizerContext(ModifierContext, context.DefaultManaged):
     """The regularizers in force, by name."""
 
     def has_regularizer(self, name):
+        """Whether there is one of that name."""
         return self._has_modifier(name)
 
     def get_regularizer(self, name):
+        """The one of that name."""
         assert self.has_regularizer(name), f"no regularizer {name!r} is in force"
         return self._get_modifier(name)
 

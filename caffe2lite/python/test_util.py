@@ -71,6 +71,7 @@ class TestCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
+        """Start Caffe2 once, with the arguments of a test."""
         workspace.GlobalInit(get_default_test_flags())
         core.SetEnginePref({}, {})
 

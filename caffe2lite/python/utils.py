@@ -203,6 +203,7 @@ class DebugMode:
 
     @classmethod
     def run(cls, func):
+        """Call `func` under a debugger that stops at an error."""
         try:
             return func()
         except KeyboardInterrupt:

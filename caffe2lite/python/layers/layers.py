@@ -209,6 +209,7 @@ class ModelLayer:
 
     @property
     def input_record(self):
+        """The record that the layer reads."""
         return self._input_record
 
     @property

@@ -31,7 +31,9 @@ class SamplingTrainableMixin(abc.ABC):
         """Add the operators with these parameters."""
 
     def add_ops(self, net):
+        """Add the operators of prediction, with the parameters of prediction."""
         self._add_ops(net, self.param_blobs)
 
     def add_train_ops(self, net):
+        """Add the operators of training, with the parameters of training."""
         self._add_ops(net, self.train_param_blobs)

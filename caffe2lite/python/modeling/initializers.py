@@ -24,6 +24,7 @@ class Initializer:
         return getattr(init_net, self.operator_name)([], blob, shape=shape, **self.operator_kwargs)
 
     def create_param(self, param_name, init_net, shape):
+        """Add the operator that fills a parameter, and return its ParameterInfo."""
         return ParameterInfo(param_id=None, param=self._fill(init_net, param_name, shape), shape=shape)
 
 
@@ -31,6 +32,7 @@ class ExternalInitializer:
     """Names a parameter that something else fills: a checkpoint, another model."""
 
     def create_param(self, param_name, init_net, shape):
+        """The ParameterInfo of a parameter that no operator fills."""
         if isinstance(param_name, BlobReference):
             param = BlobReference(str(param_name), init_net)
         elif isinstance(param_name, str):

@@ -36,10 +36,12 @@ class ParameterInfo:
 
     @property
     def parameter(self):
+        """The blob."""
         return self.blob
 
     @property
     def optimizer(self):
+        """The parameter's own optimizer, or None."""
         return self._optimizer
 
     @optimizer.setter

@@ -37,6 +37,7 @@ class ParameterSharingContext:
         return shared + name
 
     def add_scope_overrides(self, shared_scopes):
+        """Let scopes share the parameters of others, {scope: scope whose parameters it takes}, from now on."""
         self._contexts.append(shared_scopes)
         self._scope_overrides.update(shared_scopes)
 

@@ -9,10 +9,12 @@ from caffe2lite.python.model_helper import ModelHelper
 
 
 def sigmoid(x):
+    """1 / (1 + e^-x)."""
     return 1.0 / (1.0 + np.exp(-x))
 
 
 def tanh(x):
+    """The hyperbolic tangent, from two sigmoids."""
     return 2.0 * sigmoid(2.0 * x) - 1.0
 
 

@@ -43,12 +43,15 @@ class BeamSearchForwardOnly:
         )
 
     def get_step_model(self):
+        """The model of one step of decoding."""
         return self.step_model
 
     def get_previous_tokens(self):
+        """The blob of the tokens that each hypothesis ended with, (1, beam_size)."""
         return self.tokens_t_prev_int32_flattened
 
     def get_timestep(self):
+        """The blob of the number of the step."""
         return self.timestep
 
     def _constant(self, name, value, dtype, shape=(1,)):

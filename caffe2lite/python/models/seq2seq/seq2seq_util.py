@@ -46,6 +46,7 @@ def _join(scope, name):
 
 
 def get_layer_scope(scope, layer_type, i):
+    """The name scope of layer `i` of a kind, under `scope`."""
     return _join(scope, f"{layer_type}/layer{i}")
 
 
@@ -253,9 +254,11 @@ class LSTMWithAttentionDecoder:
         return types[attention_type_as_string]
 
     def scope(self, name):
+        """A name within the decoder."""
         return f"{self.name}/{name}" if self.name is not None else name
 
     def get_state_names(self):
+        """Names of the states."""
         return self.cell.get_state_names()
 
     def get_outputs_with_grads(self):
@@ -263,16 +266,20 @@ class LSTMWithAttentionDecoder:
         return [2 * i for i in self.output_indices]
 
     def get_output_dim(self):
+        """How many numbers a step puts out."""
         return self.decoder_output_dim
 
     def get_attention_weights(self):
+        """The blob of the weights of the encoder's outputs."""
         assert self.use_attention, "A decoder without attention has no weights"
         return self.cell.get_attention_weights()
 
     def apply(self, model, input_t, seq_lengths, states, timestep):
+        """One step; returns the states."""
         return self.cell.apply(model=model, input_t=input_t, seq_lengths=seq_lengths, states=states, timestep=timestep)
 
     def apply_over_sequence(self, model, inputs, seq_lengths, initial_states):
+        """All steps; returns the outputs, then the states."""
         return self.cell.apply_over_sequence(
             model=model,
             inputs=inputs,

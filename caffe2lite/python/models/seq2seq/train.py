@@ -102,6 +102,7 @@ class Seq2SeqModelCaffe2:
     # Building
 
     def initialize_from_scratch(self):
+        """Build the nets with new parameters."""
         logger.info("Initializing Seq2SeqModelCaffe2 from scratch: Start")
         self._build_model(init_params=True)
         self._init_model()
@@ -217,6 +218,7 @@ class Seq2SeqModelCaffe2:
         return [model.net.Scale([total_loss], "total_loss_scalar_weighted", scale=1.0 / self.batch_size)]
 
     def forward_model_build_fun(self, model, loss_scale=None):
+        """Build the forward pass alone."""
         return self.model_build_fun(model=model, forward_only=True, loss_scale=loss_scale)
 
     # Updates
@@ -307,9 +309,11 @@ class Seq2SeqModelCaffe2:
             workspace.FeedBlob(prefix + name, np.array(values, dtype=dtype), device_option=where)
 
     def get_current_step(self):
+        """How many batches were trained on."""
         return workspace.FetchBlob(self.global_step)[0]
 
     def inc_current_step(self):
+        """Count a batch."""
         workspace.FeedBlob(self.global_step, np.array([self.get_current_step() + 1]))
 
     def save(self, checkpoint_path_prefix, current_step):
@@ -371,6 +375,7 @@ def run_seq2seq_model(args, model_params=None):
 
 
 def main():
+    """The command line."""
     random.seed(31415)
     parser = argparse.ArgumentParser(description="Caffe2: Seq2Seq Training")
 

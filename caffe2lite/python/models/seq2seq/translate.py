@@ -30,6 +30,7 @@ def _weighted_sum(model, values, weight, output_name):
 
 
 class Seq2SeqModelCaffe2EnsembleDecoderBase(metaclass=ABCMeta):
+    """What decoders of several models have in common: word rewards, loading."""
     @abstractmethod
     def get_model_file(self, model):
         """The database with a model's parameters."""
@@ -140,6 +141,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         ) = outputs
 
     def scope(self, scope_name, blob_name):
+        """A blob's name within a model of the ensemble."""
         return f"{scope_name}/{blob_name}" if scope_name is not None else blob_name
 
     def _mean(self, step_model, values, weight_name, output_name):
@@ -350,6 +352,7 @@ def run_seq2seq_beam_decoder(args, model_params, decoding_params):
 
 
 def main():
+    """The command line."""
     parser = argparse.ArgumentParser(description="Caffe2: Seq2Seq Translation")
 
     def option(name, kind, default, text, **kwargs):
