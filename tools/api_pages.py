@@ -54,7 +54,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 def signature(value: Any) -> str:
     """`(a, b=1)`, or nothing where Python does not know it."""
     try:
-        return re.sub(r"<(function|class|object)?[^<>]* at 0x[0-9a-f]+>", "…", str(inspect.signature(value)))
+        return re.sub(r"<[^=]*? at 0x[0-9a-f]+>", "…", str(inspect.signature(value)))
     except (TypeError, ValueError):
         return ""
 
