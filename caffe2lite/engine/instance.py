@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
 watchers: list[Callable[[Instance, Callable[[], None]], Callable[[], None]]] = []
+
+
+@functools.cache  # NumPy makes the name anew each time
+def _kind(dtype: Any) -> str:
+    return "object" if dtype == object else str(dtype.name)
 
 
 class Stale(Exception):
@@ -195,11 +201,10 @@ class Instance:
             accepted = table.get(slot)
             if accepted is None:
                 continue
-            kind = "object" if value.dtype == object else value.dtype.name
+            kind = _kind(value.dtype)
             if accepted[0] == "=":
                 first = ins[int(accepted[1])]
-                wanted = (first.dtype.name,) if hasattr(first, "dtype") else ()
-                if kind not in wanted:
+                if not hasattr(first, "dtype") or first.dtype != value.dtype:
                     raise TypeError(
                         f"input blob {blob.name!r} is {describe(value)}; it must have the type of "
                         f"{self.inputs[int(accepted[1])].name!r}, {describe(first)}"

@@ -12,10 +12,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops import registry
 
 LEAST = 1 << 14  # elements of the largest operand from which on a compiled loop is worth its call
-_DTYPES = frozenset(("float32", "int32", "int64"))
+_DTYPES = frozenset(np.dtype(t) for t in ("float32", "int32", "int64"))
 
 
 @functools.cache
@@ -35,7 +37,7 @@ def worthwhile(operands: Sequence[Any]) -> bool:
     largest = 0
     for a in operands:
         if a is not None:
-            if a.dtype.name not in _DTYPES:
+            if a.dtype not in _DTYPES:
                 return False
             largest = max(largest, a.size)
     return largest >= LEAST and available()
