@@ -467,3 +467,14 @@ def test_any_bytes_are_inspected_or_refused(cut, edits, tmp_path_factory):
     for command in ("inspect", "lint"):
         result = run(command, path)
         assert result.exit_code in (0, 1)
+
+
+def test_names_that_are_no_text(tmp_path):
+    """protobuf gives bytes for them; a net is refused, a plan's steps are shown as they are."""
+    plan = core.Plan("plan")
+    plan.AddStep(core.execution_step("train", [core.Net("netname")]))
+    content = plan.Proto().SerializeToString()
+    last = content.rindex(b"netname")
+    (tmp_path / "plan").write_bytes(content[:last] + b"\xffetname" + content[last + 7 :])
+    result = run("inspect", tmp_path / "plan")
+    assert result.exit_code == 0 and "\\xffetname" in result.output

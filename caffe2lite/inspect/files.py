@@ -94,7 +94,7 @@ def outline(step: Any, depth: int = 0) -> list[str]:
     """An ExecutionStep of a plan as indented lines, its substeps below it."""
     said = [f"step {step.name}".rstrip()]
     if step.network:
-        said.append(f"nets {', '.join(step.network)}")
+        said.append(f"nets {', '.join(map(str, step.network))}")  # bytes, where they are no UTF-8
     if step.num_iter:
         said.append(f"{step.num_iter} times")
     if step.should_stop_blob:
