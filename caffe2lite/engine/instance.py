@@ -26,7 +26,7 @@ watchers: list[Callable[[Instance, Callable[[], None]], Callable[[], None]]] = [
 
 @functools.cache  # NumPy makes the name anew each time
 def _kind(dtype: Any) -> str:
-    return "object" if dtype == object else str(dtype.name)
+    return "object" if dtype.kind == "O" else str(dtype.name)
 
 
 class Stale(Exception):
