@@ -23,11 +23,21 @@ def _acquire(lmdb: Any, source: str, mode: Mode) -> Any:
         if held is None:
             options = {"readonly": mode is Mode.read, "lock": mode is not Mode.read}
             environment = lmdb.open(source, map_size=_MAP_SIZE, readahead=False, max_readers=1024, **options)
+            _check_size(environment, source)
             held = _environments[path] = [environment, 0]
         elif mode is not Mode.read and held[0].flags()["readonly"]:
             raise DBError(f"{source}: it is being read in this process; close the readers before it is written")
         held[1] += 1
         return held[0]
+
+
+def _check_size(environment: Any, source: str) -> None:
+    """DBError where the file ends before its last page: reading it would end the process."""
+    needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    have = os.path.getsize(os.path.join(source, "data.mdb"))
+    if have < needed:
+        environment.close()
+        raise DBError(f"{source}: data.mdb is truncated: it has {have:,} bytes, and {needed:,} are in use")
 
 
 def _release(source: str) -> None:

@@ -88,7 +88,7 @@ def _array(tensor, key):
         values = np.array(tensor.int32_data, np.uint16).view(dtype)
     else:
         values = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype)
-    if values.size != math.prod(shape):
+    if values.size != math.prod(shape) or any(d < 0 for d in shape):
         raise ValueError(f"the record {key!r} has a tensor of {values.size} values for the shape {list(shape)}")
     return values.reshape(shape)
 
