@@ -2,11 +2,13 @@
 
     python benchmarks/faults.py        needs the extra mpi; about four minutes
 
-Each line: the outcome of the survivors, seconds until all have ended, their exit status.  The deadline is 4 s.
+Each line: seconds from the fault until the last survivor's error, and until all have ended, which includes the start of
+their interpreters; their exit status; what one of them says.  The deadline is 4 s.
 """
 
 import itertools
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -30,7 +32,8 @@ def outcome(end):
 
 def main():
     print(
-        "| start | ranks | who | what | when | s | status | what a survivor says |\n|---|---|---|---|---|---|---|---|"
+        "| start | ranks | who | what | when | s to error | s in all | status | what a survivor says |"
+        "\n|---|---|---|---|---|---|---|---|---|"
     )
     cases = itertools.product(
         sys.argv[1:] or ("by hand", "mpiexec"), (2, 3), (0, 1), ("SIGKILL", "SIGSTOP"), ("before", "after", "amid")
@@ -38,16 +41,20 @@ def main():
     for how, size, who, what, when in cases:
         options = {"who": str(who), "what": what, "when": when, "timeout_ms": DEADLINE_MS}
         if how == "mpiexec":
-            ends = [launch.launched("fault", size, **options)]
+            ends = everybody = [launch.launched("fault", size, **options)]
         else:
             with tempfile.TemporaryDirectory() as store:
                 stopped = [who] if what == "SIGSTOP" else []
-                ends = launch.by_hand("fault", size, store, stopped=stopped, **options)
-                ends.pop(who)
+                everybody = launch.by_hand("fault", size, store, stopped=stopped, **options)
+                ends = everybody[:who] + everybody[who + 1 :]
         seconds = max(end.seconds for end in ends)
+        told = "".join(end.output for end in everybody)
+        fault, errors = re.findall(r"SIG\w+ \w+ at ([\d.]+)", told), re.findall(r"error at ([\d.]+)", told)
+        delay = f"{max(map(float, errors)) - float(fault[0]):.1f}" if fault and errors else "-"
         status = ", ".join(str(end.status) for end in ends)
         print(
-            f"| {how} | {size} | {who} | {what} | {when} | {seconds:.1f} | {status} | {outcome(ends[0])} |", flush=True
+            f"| {how} | {size} | {who} | {what} | {when} | {delay} | {seconds:.1f} | {status} | {outcome(ends[0])} |",
+            flush=True,
         )
 
 

@@ -67,3 +67,13 @@ def test_the_rendezvous_of_a_launcher(variables, expected, monkeypatch):
         monkeypatch.setenv(name, value)
     found = rendezvous()
     assert (found and (found["shard_id"], found["num_shards"])) == expected
+
+
+def test_a_status_blob_tells_of_peers_that_do_not_come(handler):
+    net = core.Net("meet")
+    net.CreateCommonWorld([handler()], ["world"], size=2, rank=0, status_blob="status", timeout_ms=300)
+    workspace.CreateNet(net)
+    assert not workspace.RunNet(net, allow_fail=True)
+    assert workspace.FetchBlob("status").tolist() == [1]
+    with pytest.raises(RuntimeError, match="rank 1"):
+        workspace.RunNetOnce(net)

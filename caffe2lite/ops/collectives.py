@@ -6,19 +6,42 @@ they get the same result.  All are written in place.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from caffe2lite.devices import HOST
 from caffe2lite.distributed import collective, mpi
+from caffe2lite.distributed.stores import StoreHandlerTimeoutError
+from caffe2lite.distributed.world import WorldError
 from caffe2lite.ops._broadcasts import Batch
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import MANY, operator
+from caffe2lite.ops.signals import StopNet
 
 _IN_PLACE = [(i + 1, i) for i in range(64)]
 _DEFAULT_TIMEOUT_MS = 30_000
+
+
+def _with_status(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """As in Caffe2: with a status blob, peers that do not answer put 1 into it and stop the net."""
+
+    @functools.wraps(kernel)
+    def reporting(ctx, *inputs, **args):
+        name = args.get("status_blob")
+        if not name:
+            return kernel(ctx, *inputs, **args)
+        status = ctx.workspace.create_blob(name)
+        try:
+            return kernel(ctx, *inputs, **args)
+        except (WorldError, StoreHandlerTimeoutError) as e:
+            status.resize((1,), np.dtype(np.int32))[...] = 1
+            raise StopNet(f"{e}; status blob {name!r} tells") from e
+
+    return reporting
 
 
 class CommonWorldBlob(Object):
@@ -31,6 +54,7 @@ class CommonWorldBlob(Object):
 
 
 @operator("comm_world", stateful=True, blocking=True, num_inputs=(0, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
+@_with_status
 def CreateCommonWorld(
     ctx, kv_handler=None, *, size: int = -1, rank: int = -1, timeout_ms: int = _DEFAULT_TIMEOUT_MS,
     mpi_rendezvous: bool = False, transport: str = "", interface: str = "", status_blob: str = "",
@@ -49,6 +73,7 @@ def CreateCommonWorld(
 
 
 @operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
+@_with_status
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     """Another world of the same shards."""
     _agree(ctx, existing.world, None)
@@ -185,6 +210,7 @@ def _share(ctx, first: Any) -> None:
     mutates=_IN_PLACE,
     gradient=FORBID_GRADIENT,
 )
+@_with_status
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The first blob of shard `root` comes to all blobs of all shards."""
     world = _world(ctx)
@@ -209,6 +235,7 @@ def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_b
     mutates=_IN_PLACE,
     gradient=FORBID_GRADIENT,
 )
+@_with_status
 def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
     """The sum of all blobs of all shards comes to all of them."""
     world = _world(ctx)
@@ -280,6 +307,7 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     mutates=_IN_PLACE,
     gradient=FORBID_GRADIENT,
 )
+@_with_status
 def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
     """The sum over all shards; each blob begins with this shard's part of it, and what follows is undefined."""
     world = _world(ctx)
@@ -292,6 +320,7 @@ def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = 
 
 
 @operator("", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(0, MANY), gradient=FORBID_GRADIENT)
+@_with_status
 def Barrier(ctx, comm_world, *, timeout_ms: int = 0, status_blob: str = ""):
     """Wait until all shards are here."""
     world = _world(ctx)

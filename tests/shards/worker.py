@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import fake_nccl
 import numpy as np
@@ -64,7 +65,7 @@ class Shard:
     def fault(self, moment):
         """Die or stop where the options say so."""
         if self.options.get("who") == str(self.rank) and self.options.get("when") == moment:
-            print(f"rank {self.rank}: {self.options['what']} {moment}", flush=True)
+            print(f"rank {self.rank}: {self.options['what']} {moment} at {time.time():.2f}", flush=True)
             os.kill(os.getpid(), getattr(signal, self.options["what"]))
 
 
@@ -238,6 +239,10 @@ def fault(shard):
 
 if __name__ == "__main__":
     scenario, rank, size, store, *options = sys.argv[1:]
-    {"sync": sync, "operators": operators, "fault": fault}[scenario](
-        Shard(rank, size, store, dict(o.split("=", 1) for o in options))
-    )
+    try:
+        {"sync": sync, "operators": operators, "fault": fault}[scenario](
+            Shard(rank, size, store, dict(o.split("=", 1) for o in options))
+        )
+    except Exception:
+        print(f"error at {time.time():.2f}", flush=True)
+        raise
