@@ -109,11 +109,20 @@ def TTSparseLengthsSum(
 
 @operator("dcore0 dcore1 dcore2", types={**_CORES, "indices": "int64", "dY": "float32"}, infer=like(0, 1, 2))
 def TTSparseLengthsSumGradient(
-    xp, core0, core1, core2, lengths, core0_output, core1_output, indices, dY, *, factor_i: list[int],
-    factor_j: list[int], ranks: list[int], emb_size: int, out,
+    xp, core0, core1, core2, lengths, core0_output, core1_output, indices, dY, *, factor_i: list[int] = (),
+    factor_j: list[int] = (), ranks: list[int] = (), emb_size: int = 0, out,
 ):  # fmt: skip
-    """Gradients by the cores: each slice gets those of the rows that it had a part in."""
+    """Gradients by the cores: each slice gets those of the rows that it had a part in.
+
+    Without the arguments the cores say the sizes: (factor_i, rank, factor_j, next rank) each.
+    """
     n = indices.shape[0]
+    if not factor_i:
+        cores = (core0, core1, core2)
+        if any(core.ndim != 4 for core in cores):
+            raise ValueError("without factor_i, factor_j and ranks the cores must have four dimensions")
+        factor_i, factor_j = ([core.shape[axis] for core in cores] for axis in (0, 2))
+        ranks = [core0.shape[1], *(core.shape[3] for core in cores)]
     _check((core0, core1, core2), factor_i, factor_j, ranks)
     _, middle, last = _tables((core0, core1, core2), factor_i, factor_j, ranks)
     rows = dY[_segments(xp, lengths, n)].reshape(n, factor_j[0] * factor_j[1], factor_j[2])

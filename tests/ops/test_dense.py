@@ -332,3 +332,25 @@ def test_every_operator_of_these_files_has_a_sentence():
     """A doc string, and types or a shape that a reader can look up."""
     bare = [n for n in registry.names() if len(registry.get(n).doc) < 5]
     assert not bare
+
+
+def test_sizes_of_tensor_train_gradients_come_from_the_cores():
+    shapes = {"c0": (10, 1, 4, 3), "c1": (11, 3, 2, 3), "c2": (12, 3, 5, 1)}
+    rng = np.random.default_rng(0)
+    for name, shape in shapes.items():
+        workspace.FeedBlob(name, rng.standard_normal(shape, np.float32))
+    workspace.FeedBlob("index", np.array([1, 500, 1319]))
+    workspace.FeedBlob("lengths", np.array([2, 1], np.int32))
+    args = {"factor_i": [10, 11, 12], "factor_j": [4, 2, 5], "ranks": [1, 3, 3, 1], "emb_size": 40}
+    forward = core.CreateOperator(
+        "TTSparseLengthsSum", [*shapes, "index", "lengths"], ["y", "o0", "o1", "indices"], **args
+    )
+    workspace.RunOperatorOnce(forward)
+    workspace.FeedBlob("dy", rng.standard_normal((2, 40), np.float32))
+    made = []
+    for given in (args, {}):
+        inputs = [*shapes, "lengths", "o0", "o1", "indices", "dy"]
+        workspace.RunOperatorOnce(core.CreateOperator("TTSparseLengthsSumGradient", inputs, ["d0", "d1", "d2"], **given))
+        made.append([workspace.FetchBlob(f"d{k}") for k in range(3)])
+    for one, other in zip(*made):
+        np.testing.assert_array_equal(one, other)
