@@ -8,6 +8,7 @@ from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops import registry
 from caffe2lite.ops.gradient import set_argument
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python import core, workspace
 
 
 def op(kind, inputs=(), outputs=(), seed=None, **args):
