@@ -113,6 +113,6 @@ def test_a_queue_reader_says_what_came_and_goes_on():
     for content in (b"no record", GOOD):
         workspace.FeedBlob("record", np.array([content], object))
         workspace.RunOperatorOnce(core.CreateOperator("EnqueueBlobs", ["queue", "record"], ["record"]))
-    with pytest.raises(RuntimeError, match="holds no TensorProtos|tensors"):
+    with pytest.raises(RuntimeError, match=r"holds no TensorProtos|tensors"):
         read()
     assert read()[0][0, 0] == 1

@@ -1,4 +1,7 @@
-"""Batch and local response normalization, and softmax, in compiled loops."""
+"""Batch normalization and the gradient of softmax in compiled loops.
+
+Softmax itself gains nothing by it: NumPy's exponential is vectorised, Numba's is not.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops import batch_norm, normalization, softmax
-from caffe2lite.ops._compiled import compiled, loop, plain
+from caffe2lite.ops import batch_norm, softmax
+from caffe2lite.ops._compiled import compiled, loop
 from caffe2lite.ops._scratch import scratch
 
 _SLOT = 64  # working memory of this module
-_WIDTH = 256  # pixels at a time: their channels stay in the cache
 
 
 # ---- batches -----------------------------------------------------------------------------------------------------
@@ -82,51 +84,6 @@ def spatial_bn(xp, X, *inputs, order: str = "NCHW", out, **args):
 @compiled("SpatialBNGradient")
 def spatial_bn_gradient(xp, X, *inputs, order: str = "NCHW", out, **args):
     return batch_norm.normalize_gradient(xp, _Channels(X, order), X, *inputs, out=out, **args)
-
-
-# ---- neighbouring channels ---------------------------------------------------------------------------------------
-
-
-@compiled("LRN")
-def lrn(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out):
-    if order != "NCHW" or beta != 0.75 or X.ndim != 4 or not X.size:
-        return plain("LRN")(xp, X, size=size, alpha=alpha, beta=beta, bias=bias, order=order, out=out)
-    before, behind = normalization._window(size)
-    Y = out[0](X.shape, X.dtype)
-    S = out[1](X.shape, X.dtype) if len(out) > 1 else None
-    shape = X.shape[0], X.shape[1], X.shape[2] * X.shape[3]
-    square = scratch(np, (shape[1] + 1, _WIDTH), np.float32, _SLOT)
-    scale = scratch(np, (1,), np.float32, _SLOT + 1) if S is None else S.reshape(-1)
-    _lrn(
-        X.reshape(shape), Y.reshape(shape), scale, S is not None, square, before, behind,
-        np.float32(alpha / size), np.float32(bias),
-    )  # fmt: skip
-    return Y if S is None else (Y, S)
-
-
-@loop
-def _lrn(X, Y, S, keep, square, before, behind, share, bias):
-    n, channels, pixels = X.shape
-    total = square[channels]
-    for i in range(n):
-        for start in range(0, pixels, total.size):
-            count = min(total.size, pixels - start)
-            for c in range(channels):
-                x = X[i, c, start : start + count]
-                for j in range(count):
-                    square[c, j] = x[j] * x[j] * share
-            for c in range(channels):
-                total[:] = bias
-                for k in range(max(0, c - before), min(channels, c + behind + 1)):
-                    for j in range(count):
-                        total[j] += square[k, j]
-                x, y = X[i, c, start : start + count], Y[i, c, start : start + count]
-                for j in range(count):
-                    root = np.sqrt(total[j])
-                    y[j] = x[j] / (root * np.sqrt(root))
-                if keep:
-                    at = (i * channels + c) * pixels + start
-                    S[at : at + count] = total[:count]
 
 
 # ---- softmax -----------------------------------------------------------------------------------------------------

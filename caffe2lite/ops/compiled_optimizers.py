@@ -1,4 +1,7 @@
-"""Optimizers in compiled loops: dense ones go over memory once, sparse ones row by row, as Caffe2 does."""
+"""Sparse optimizers in compiled loops, row by row as Caffe2 does.
+
+Dense ones gain nothing by it: NumPy goes over them as fast as memory can be read.
+"""
 
 from __future__ import annotations
 
@@ -8,102 +11,13 @@ import numpy as np
 
 from caffe2lite.ops import optimizers_sparse
 from caffe2lite.ops._compiled import compiled, loop, plain
-from caffe2lite.ops.optimizers import adam_correction, check_sizes, one
+from caffe2lite.ops.optimizers import adam_correction, one
 
 _F = np.float32
 
 
 def _rate(lr: Any) -> Any:
     return one(lr, "lr")[()]
-
-
-def _flat(*arrays: Any) -> list[Any]:
-    return [a.reshape(-1) for a in arrays]
-
-
-# ---- dense -------------------------------------------------------------------------------------------------------
-
-
-@compiled("MomentumSGD")
-def momentum_sgd(xp, grad, moment, lr, *, momentum: float = 0.0, nesterov: bool = False, out):
-    check_sizes(grad=grad, moment=moment)
-    outs = out[0](grad.shape, grad.dtype), out[1](moment.shape, moment.dtype)
-    none = np.empty(0, _F)
-    _momentum(*_flat(grad, moment, none, *outs, none), _rate(lr), _F(momentum), nesterov)
-    return outs
-
-
-@compiled("MomentumSGDUpdate")
-def momentum_sgd_update(xp, grad, moment, lr, param, *, momentum: float = 0.0, nesterov: bool = False, out):
-    check_sizes(grad=grad, moment=moment, param=param)
-    outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
-    _momentum(*_flat(grad, moment, param, *outs), _rate(lr), _F(momentum), nesterov)
-    return outs
-
-
-@loop
-def _momentum(G, M, P, new_G, new_M, new_P, lr, mu, nesterov):
-    ahead = _F(1) + mu
-    for i in range(G.size):
-        old = mu * M[i]
-        new = old + lr * G[i]
-        new_M[i] = new
-        step = new * ahead - old if nesterov else new
-        new_G[i] = step
-        if P.size:
-            new_P[i] = P[i] - step
-
-
-@compiled("Adam")
-def adam(
-    xp, param, moment1, moment2, grad, lr, iter, *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, out
-):
-    check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
-    outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2, grad)))
-    steps = outs[3] if len(outs) > 3 else np.empty(0, _F)
-    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
-    _adam(*_flat(param, moment1, moment2, grad, *outs[:3], steps), _rate(lr), *map(_F, numbers))
-    return outs
-
-
-@loop
-def _adam(P, M, V, G, new_P, new_M, new_V, steps, lr, b1, b2, c1, c2, epsilon, correction):
-    for i in range(P.size):
-        g = G[i]
-        m = M[i] * b1 + g * c1
-        v = V[i] * b2 + g * g * c2
-        new_M[i] = m
-        new_V[i] = v
-        step = m / (np.sqrt(v) + epsilon) * correction
-        if steps.size:
-            steps[i] = step
-        new_P[i] = P[i] + step * lr
-
-
-@compiled("Adagrad")
-def adagrad(
-    xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out
-):
-    if len(out) > 2:
-        options = {"epsilon": epsilon, "decay": decay, "weight_decay": weight_decay}
-        return plain("Adagrad")(xp, param, moment, grad, lr, out=out, **options)
-    check_sizes(param=param, moment=moment, grad=grad)
-    outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment)))
-    _adagrad(*_flat(param, moment, grad, *outs), _rate(lr), _F(epsilon), _F(decay), _F(weight_decay))
-    return outs
-
-
-@loop
-def _adagrad(P, M, G, new_P, new_M, lr, epsilon, decay, weight_decay):
-    for i in range(P.size):
-        p = P[i]
-        g = G[i] + weight_decay * p
-        m = M[i] * decay + g * g
-        new_M[i] = m
-        new_P[i] = p + lr / (np.sqrt(m) + epsilon) * g
-
-
-# ---- sparse ------------------------------------------------------------------------------------------------------
 
 
 @compiled("SparseMomentumSGDUpdate")
