@@ -25,9 +25,12 @@ def modules() -> Iterator[ModuleType]:
         if any(part.startswith("_") for part in info.name.split(".")):
             continue
         try:
-            yield importlib.import_module(info.name)
+            module = importlib.import_module(info.name)
         except ImportError as e:
             print(f"left out {info.name}: {e}")
+            continue
+        if module.__name__ == info.name:  # else another name of the C extension
+            yield module
 
 
 def public(module: ModuleType) -> Iterator[tuple[str, Any]]:

@@ -1,12 +1,13 @@
 """Scopes and helpers."""
 
+import pathlib
 import threading
 
 import numpy as np
 import pytest
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import core, scope, utils
+from caffe2lite.python import core, scope, utils, workspace
 
 
 def test_scopes_nest_reset_and_end_with_their_block():
@@ -70,3 +71,33 @@ def test_raise_if_not_equal_says_why():
     with pytest.raises(Exception, match="why"):
         utils.raiseIfNotEqual(1, 2, "why")
     utils.raiseIfNotEqual(1, 1, "why")
+
+
+@pytest.mark.parametrize("arguments", [["relu", "-c", "--iters", "3"], ["MatMul", "-b", "w=3,3"]])
+def test_generated_benchmarks_run(tmp_path, arguments):
+    from caffe2.python import benchmark_generator
+
+    paths = [str(tmp_path / n) for n in ("init.pb", "predict.pb")]
+    options = ["-b", "data=2,3", "--init_net", paths[0], "--predict_net", paths[1]]
+    benchmark_generator.main(benchmark_generator.parser().parse_args([*arguments, *options]))
+    nets = [caffe2_pb2.NetDef.FromString(pathlib.Path(p).read_bytes()) for p in paths]
+    workspace.ResetWorkspace()
+    for net in nets:
+        workspace.RunNetOnce(net)
+    assert workspace.FetchBlob(nets[1].external_output[0]).shape == (2, 3)
+
+
+def test_values_on_the_command_line():
+    from caffe2.python.benchmark_generator import parse_kwarg
+
+    assert [parse_kwarg(t) for t in ("a=3", "b = 1.5", "c=NCHW", "d=[1, 2]")] == [
+        ("a", 3), ("b", 1.5), ("c", "NCHW"), ("d", [1, 2]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["caffe2_pybind11_state", "caffe2_pybind11_state_gpu"])
+def test_names_of_the_c_extension(name):
+    import importlib
+
+    assert importlib.import_module(f"caffe2.python.{name}") is workspace.C
+    assert importlib.import_module("caffe2.python").caffe2_pb2 is caffe2_pb2
