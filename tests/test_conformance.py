@@ -59,6 +59,7 @@ def test_the_score_is_over_what_genuine_passes(monkeypatch):
     assert found.excepted == {"T::other": "it tests something else"}
     page = status({outcome.file: outcome}, "ours", "caffe2lite 1")
     assert "of the other 3 **1 pass (33.3%)**" in page and "| python/a_test.py | 4 | 1 | 1 | 2 | 1 |  |" in page
+    assert "not run yet" not in page and "1 files with 4 more tests were not run yet" in status({}, "ours", "caffe2lite 1")
     assert "* python/a_test.py T::bad" in page and "* 1: it tests something else" in page
 
 

@@ -89,6 +89,9 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
             for s in scores
         ),
     ]
+    waiting = [file for file in genuine_passes() if file not in outcomes]
+    if waiting:
+        lines[3:3] = ["", f"{len(waiting)} files with {sum(len(genuine_passes()[f]) for f in waiting):,} more tests were not run yet."]
     absent = [(s.file, test) for s in scores for test in s.missing]
     if absent:
         lines += ["", f"### Missing ({len(absent)})", "", *(f"* {file} {test}" for file, test in absent)]
