@@ -10,6 +10,7 @@ _PLACES = {
     "inspect": ("looking", "Say what files hold: nets, plans, predictor exports, blobs, checkpoints."),
     "lint": ("looking", "Find what would bite when nets run."),
     "diff": ("looking", "Say what differs between two nets or two checkpoints."),
+    "draw": ("drawing", "Draw nets: a page to look around in, or a picture."),
     "port": ("porting", "Say what a legacy script needs to run today, and mend it."),
     "run": ("running", "Run a legacy script with no edits."),
     "conformance": ("conforming", "Run Caffe2's own test files on caffe2lite."),

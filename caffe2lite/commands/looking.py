@@ -12,13 +12,13 @@ import click
 from caffe2lite.commands.text import amount, count, say, table
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
-_shapes = click.option(
+shapes = click.option(
     "--input", "inputs", multiple=True, metavar="BLOB:2x3[:int32]", help="Shape (and type) of an input, for inference."
 )
 _file = click.Path(exists=True)
 
 
-def _specs(inputs: Iterable[str]) -> dict[str, Any]:
+def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
     import numpy as np
 
     from caffe2lite.ops.infer import Spec
@@ -35,7 +35,7 @@ def _specs(inputs: Iterable[str]) -> dict[str, Any]:
     return specs
 
 
-def _read(path: str) -> Any:
+def read(path: str) -> Any:
     from caffe2lite import inspect
 
     try:
@@ -53,7 +53,7 @@ def _read(path: str) -> Any:
 @click.option("--blobs", is_flag=True, help="List the blobs of nets, too (they are listed where shapes are known).")
 @click.option("--bandwidth", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
               help="Estimate how long a sync net takes.")  # fmt: skip
-@_shapes
+@shapes
 @_as_json
 def inspect(
     paths: tuple[str, ...],
@@ -67,10 +67,10 @@ def inspect(
 
     What the nets of the first files make is known to those that follow: `inspect init_net.pb predict_net.pb`.
     """
-    given, results = _specs(inputs), []
+    given, results = specs_of(inputs), []
     specs, asked = dict(given), set(given)
     for path in paths:
-        file = _read(path)
+        file = read(path)
         if against is not None and file.kind not in _DATABASES:
             raise click.UsageError(f"--against is for checkpoints, and {path} is a {file.kind}")
         facts = _facts(file, specs, against, bandwidth)
@@ -124,7 +124,7 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: flo
 
 
 def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
-    other = _read(against)
+    other = read(against)
     if other.kind != "net":
         raise click.UsageError(f"--against takes a net, and {against} is a {other.kind}")
     wanted = list(other.message.external_input)
@@ -262,7 +262,7 @@ def _positions(found: list[int]) -> str:
 @click.argument("paths", nargs=-1, required=True, type=_file)
 @click.option("--shards", is_flag=True, help="The files are the nets of shards that run together.")
 @click.option("--silence", multiple=True, metavar="CODE", help="Do not report problems of this code.")
-@_shapes
+@shapes
 @_as_json
 def lint(
     paths: tuple[str, ...], shards: bool, silence: tuple[str, ...], inputs: tuple[str, ...], as_json: bool
@@ -273,10 +273,10 @@ def lint(
     """
     from caffe2lite import inspect as look
 
-    given = _specs(inputs)
+    given = specs_of(inputs)
     specs, nets, found = given, [], []
     for path in paths:
-        file = _read(path)
+        file = read(path)
         held = look.nets_of(file)
         if held is None:
             raise click.ClickException(f"{path} is a {file.kind}; lint takes nets")
@@ -310,7 +310,7 @@ def diff(a: str, b: str, as_json: bool) -> None:
     """Say what differs between two nets or two checkpoints.  Exit status 1 where something does."""
     from caffe2lite import inspect as look
 
-    one, two = _read(a), _read(b)
+    one, two = read(a), read(b)
     if one.kind != two.kind:
         raise click.ClickException(f"{a} is a {one.kind} and {b} a {two.kind}")
     try:

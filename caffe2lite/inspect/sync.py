@@ -88,7 +88,7 @@ def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
             return None
     if not moves:
         return None
-    devices = dict.fromkeys(_scope(b) for m in moves for b in (m.source, *m.targets))
+    devices = dict.fromkeys(scope_of(b) for m in moves for b in (m.source, *m.targets))
     collectives = [op for op in net.op if op.type in _COLLECTIVES]
     sizes = {}
     for move in moves:
@@ -110,6 +110,7 @@ def _plain(blob: str) -> str:
     return blob.partition("/")[2] or blob
 
 
-def _scope(blob: str) -> str:
+def scope_of(blob: str) -> str:
+    """The device that a blob's name says: gpu_0 of gpu_0/fc_w."""
     head, slash, _ = blob.partition("/")
     return head if slash else "(no scope)"

@@ -1,0 +1,30 @@
+"""`caffe2lite draw`."""
+
+from __future__ import annotations
+
+import click
+
+from caffe2lite.commands.looking import read, shapes, specs_of
+from caffe2lite.commands.text import say
+
+
+@click.command()
+@click.argument("path", type=click.Path(exists=True))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, writable=True),
+              help="Where to, ending in .html, .svg, .png or .dot.")  # fmt: skip
+@click.option("--net", help="The net to draw, of a file with several.")
+@shapes
+def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> None:
+    """Draw the nets of a file.
+
+    HTML is one page that opens offline, with zoom, search and a panel for each operator. A net that synchronizes devices
+    is drawn as lanes, one a device, with what moves between them. PNG needs Graphviz.
+    """
+    from caffe2lite import draw as drawing
+
+    file, known = read(path), specs_of(inputs)
+    try:
+        drawing.draw(file, output, known, net)
+    except (ValueError, RuntimeError, OSError) as e:
+        raise click.ClickException(str(e)) from None
+    say(f"written: {output}")

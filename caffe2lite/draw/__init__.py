@@ -1,0 +1,82 @@
+"""Pictures of nets.
+
+from caffe2lite import draw, inspect
+draw.draw(inspect.read("net.pb"), "net.html")
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from caffe2lite.draw.dot import dot, png
+from caffe2lite.draw.drawing import Drawing
+from caffe2lite.draw.graph import graph_of
+from caffe2lite.draw.layered import layered
+from caffe2lite.draw.moves import of_sync
+from caffe2lite.draw.page import page
+from caffe2lite.draw.svg import svg
+from caffe2lite.engine.inference import infer_net
+from caffe2lite.inspect.files import File, nets_of
+from caffe2lite.inspect.sync import sync_of
+from caffe2lite.ops.infer import Spec
+
+__all__ = ["FORMATS", "draw", "drawing_of", "picture", "to_html"]
+
+FORMATS = ("html", "svg", "png", "dot")
+
+
+def draw(file: File, out: str | os.PathLike[str], shapes: Mapping[str, Spec] | None = None, net: str | None = None) -> None:
+    """Draw the nets of a file into another, whose ending says how: .html, .svg, .png or .dot.
+
+    HTML shows all nets of a file; the others the one named `net`, or the largest.  `shapes` of inputs let others be inferred.
+    """
+    form = pathlib.Path(out).suffix.lstrip(".").lower()
+    if form not in FORMATS:
+        raise ValueError(f"{os.fspath(out)} ends in none of .{', .'.join(FORMATS)}")
+    nets = nets_of(file)
+    if nets is None or not nets:
+        raise ValueError(f"{file.path} is a {file.kind}: it holds no net to draw")
+    if net is not None:
+        named = [n for n in nets if n.name == net]
+        if not named:
+            raise ValueError(f"{file.path} has no net {net!r}; it has {', '.join(repr(str(n.name)) for n in nets)}")
+        nets = named
+    title = pathlib.Path(file.path).name
+    if form == "html":
+        content = to_html(nets, title, shapes).encode()
+    else:
+        content = picture(max(nets, key=lambda n: len(n.op)), form, shapes)
+    pathlib.Path(out).write_bytes(content)
+
+
+def to_html(nets: Sequence[Any], title: str, shapes: Mapping[str, Spec] | None = None) -> str:
+    """NetDefs as one page that opens offline; what the first make is known to those that follow."""
+    known: dict[str, Spec] = dict(shapes or {})
+    drawn, found = [], []
+    for net in nets:
+        known = infer_net([net], known)
+        drawing, remark = drawing_of(net, known)
+        drawn.append((net, graph_of(net), drawing, remark))
+        blobs = {name for op in net.op for name in (*op.input, *op.output)}
+        found.append({name: spec for name, spec in known.items() if name in blobs})
+    return page(title, drawn, found)
+
+
+def picture(net: Any, form: str, shapes: Mapping[str, Spec] | None = None) -> bytes:
+    """A NetDef as "svg", "dot" or "png"."""
+    if form == "svg":
+        return svg(drawing_of(net, shapes)[0]).encode()
+    text = dot(graph_of(net), str(net.name))
+    return png(text) if form == "png" else text.encode()
+
+
+def drawing_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> tuple[Drawing, str]:
+    """(Drawing, what is to be said of it) of a NetDef: lanes for a net that synchronizes devices, layers for any other."""
+    sync = sync_of(net, shapes)
+    title = str(net.name)
+    if sync is not None:
+        return of_sync(net, sync, title), sync.explain()
+    return layered(graph_of(net), title), ""

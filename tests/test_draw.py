@@ -1,0 +1,216 @@
+"""Pictures of nets: nothing overlaps, lines run one way, what a file says is only ever text, and the page works in a browser."""
+
+import collections
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import time
+from xml.etree import ElementTree
+
+import pytest
+from caffe2.proto import caffe2_pb2
+from caffe2.python import core, data_parallel_model, workspace
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_seed import build
+
+from caffe2lite import draw, inspect
+from caffe2lite.devices import emulated
+from caffe2lite.draw.graph import graph_of
+from caffe2lite.ops.infer import Spec
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+EVIL = "</script><script>document.title='evil'</script>\"'<img src=x onerror=\"document.title='evil'\">&\x07"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A data-parallel training net and its sync net, on four emulated GPUs."""
+    emulated.use(4)
+    workspace.ResetWorkspace()
+    model = build("gpu", 4)
+    data_parallel_model.FinalizeAfterCheckpoint(model)
+    yield model.net.Proto(), model._checkpoint_net.Proto()
+    workspace.ResetWorkspace()
+    emulated.use(0)
+
+
+def chain(length):
+    """A net of that many operators in four towers, with shortcuts."""
+    net = core.Net("chain")
+    for i in range(length):
+        tower, step = i % 4, i // 4
+        with core.NameScope(f"tower{tower}"):
+            if step % 5 == 4:
+                net.Sum([f"b{step - 1}", f"b{step - 4}"], f"b{step}")
+            else:
+                net.Relu(f"b{step - 1}" if step else "data", f"b{step}")
+    return net.Proto()
+
+
+def no_overlap(drawing):
+    rows = collections.defaultdict(list)
+    for box in drawing.boxes:
+        rows[box.y].append(box)
+    for row in rows.values():
+        row.sort(key=lambda b: b.x)
+        assert all(a.x + a.width <= b.x for a, b in itertools.pairwise(row))
+
+
+def test_devices_are_lanes_and_the_backward_part_runs_up_beside_the_forward_part(trained):
+    drawing, _ = draw.drawing_of(trained[0])
+    no_overlap(drawing)
+    assert [lane.label for lane in drawing.lanes if "gpu" in lane.label] == ["gpu_0", "gpu_1", "gpu_2", "gpu_3"]
+    graph, boxes = graph_of(trained[0]), {b.node: b for b in drawing.boxes}
+    assert sorted(boxes) == list(range(len(graph.nodes)))
+    lanes = {lane.label: lane for lane in drawing.lanes}
+    for n, node in enumerate(graph.nodes):
+        lane = lanes[node.device]
+        assert lane.x <= boxes[n].x and boxes[n].x + boxes[n].width <= lane.x + lane.width
+    for edge in graph.edges:
+        a, b = graph.nodes[edge.source], graph.nodes[edge.target]
+        if a.backward == b.backward:
+            assert (boxes[edge.source].y > boxes[edge.target].y) == a.backward
+
+
+def test_a_sync_net_is_lanes_with_the_bytes_that_move(trained):
+    net = trained[1]
+    drawing, words = draw.drawing_of(net, {"gpu_0/fc1_w": Spec((16, 8))})
+    assert [lane.label for lane in drawing.lanes] == ["gpu_0", "gpu_1", "gpu_2", "gpu_3"]
+    assert [lane.note for lane in drawing.lanes] == ["sends 1.54 kB", "gets 512 B", "gets 512 B", "gets 512 B"]
+    assert "each gets the values of gpu_0" in words
+    moved = {(line.points[0][0], line.points[-1][0]) for line in drawing.lines}
+    middle = [lane.x + lane.width / 2 for lane in drawing.lanes]
+    assert moved == {(middle[0], m) for m in middle[1:]}
+    assert len(drawing.boxes) == len(net.op) and {"fc1_w", "512 B"} <= {label.text for label in drawing.labels}
+
+
+def test_broadcasts_of_shards_go_to_the_other_shards():
+    net = core.Net("sync")
+    for blob in ("gpu_0/w", "gpu_0/b"):
+        net.Broadcast(["cw", blob], blob, engine="GLOO")
+    drawing, _ = draw.drawing_of(net.Proto())
+    assert [lane.label for lane in drawing.lanes] == ["gpu_0", "other shards"]
+    assert {b.kind for b in drawing.boxes} == {"collective"} and len(drawing.lines) == 2
+
+
+def test_collectives_are_marked():
+    net = core.Net("net")
+    net.Relu("x", "y")
+    net.Allreduce(["cw", "y"], "y", engine="MPI")
+    assert [n.kind for n in graph_of(net.Proto()).nodes[:2]] == ["operator", "collective"]
+    assert "⇄ Allreduce (MPI)" in draw.picture(net.Proto(), "svg").decode()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_any_net_can_be_drawn(data):
+    names = st.sampled_from(["a", "b", "c", "gpu_0/a", "gpu_1/x/y/b", "", "\ud7ff&<", EVIL])
+    net = caffe2_pb2.NetDef(name=data.draw(names))
+    for _ in range(data.draw(st.integers(0, 12))):
+        op = net.op.add(type=data.draw(st.sampled_from(["Relu", "NoSuch", "ReluGradient", "Copy", "Broadcast", EVIL])))
+        op.input.extend(data.draw(st.lists(names, max_size=3)))
+        op.output.extend(data.draw(st.lists(names, max_size=2)))
+        op.control_input.extend(data.draw(st.lists(names, max_size=1)))
+        op.device_option.device_type = data.draw(st.integers(0, 3))
+        op.device_option.device_id = data.draw(st.integers(0, 11))
+    drawing, _ = draw.drawing_of(net)
+    no_overlap(drawing)
+    root = ElementTree.fromstring(draw.picture(net, "svg"))
+    assert len([g for g in root.iter(f"{SVG}g") if g.get("class", "").startswith("box ")]) == len(drawing.boxes)
+    assert root.find(f".//{SVG}script") is None
+    page = draw.to_html([net], EVIL)
+    assert page.count("<script") == 2 and page.count("</script") == 2 and "<img" not in page
+    facts = json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])
+    assert [n["type"] for n in facts[0]["nodes"][: len(net.op)]] == [op.type for op in net.op]
+    assert draw.picture(net, "dot").startswith(b"digraph")
+
+
+def test_two_thousand_operators_in_five_seconds():
+    net = chain(2000)
+    start = time.perf_counter()
+    page = draw.to_html([net], "chain")
+    assert time.perf_counter() - start < 5
+    assert len(page) < 4_000_000
+    drawing, _ = draw.drawing_of(net)
+    no_overlap(drawing)
+    assert [f.label for f in drawing.frames] == [f"tower{i}" for i in range(4)]
+
+
+def test_a_file_with_several_nets(tmp_path):
+    plan = core.Plan("plan")
+    nets = [core.Net("first"), core.Net("second")]
+    nets[0].Relu("x", "y")
+    nets[1].Relu("y", "z")
+    nets[1].Tanh("z", "z")
+    plan.AddNets(nets)
+    (tmp_path / "plan.pb").write_bytes(plan.Proto().SerializeToString())
+    file = inspect.read(tmp_path / "plan.pb")
+    draw.draw(file, tmp_path / "all.html")
+    assert (tmp_path / "all.html").read_text().count("<template") == 2
+    draw.draw(file, tmp_path / "largest.svg")
+    assert "Tanh" in (tmp_path / "largest.svg").read_text()
+    draw.draw(file, tmp_path / "first.dot", net="first")
+    assert "Tanh" not in (tmp_path / "first.dot").read_text()
+    with pytest.raises(ValueError, match="no net 'third'; it has 'first', 'second'"):
+        draw.draw(file, tmp_path / "third.svg", net="third")
+    with pytest.raises(ValueError, match=r"ends in none of \.html, \.svg, \.png, \.dot"):
+        draw.draw(file, tmp_path / "x.jpg")
+
+
+def browse(page, tmp_path, script=""):
+    """The page's elements after a script of ours ran in it, as Chromium sees them."""
+    path = tmp_path / "page.html"
+    path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    flags += f" --disable-component-update --disable-sync --virtual-time-budget=2000 --user-data-dir={tmp_path / 'profile'}"
+    done = subprocess.run(
+        [CHROMIUM, *flags.split(), "--window-size=1400,900", "--dump-dom", path.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+KEYS = """
+const told = [];
+const press = (key, target = document.getElementById("view")) =>
+  target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const note = () => told.push(document.querySelector("#panel h2").textContent);
+note();
+press("ArrowRight"); note();
+press("ArrowDown"); note();
+press("ArrowUp"); note();
+const box = document.getElementById("search");
+box.value = "tanh"; box.dispatchEvent(new Event("input")); press("Enter", box); note();
+told.push(document.getElementById("found").textContent);
+press("Escape", box); note();
+press("+"); press("0");
+document.body.dataset.told = JSON.stringify(told);
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+def test_the_page_in_a_browser(tmp_path):
+    net = core.Net("browsed")
+    net.Relu("x", "y")
+    net.Tanh("y", "z")
+    net.Softmax("z", EVIL)
+    seen = browse(draw.to_html([net.Proto()], EVIL, {"x": Spec((2, 3))}), tmp_path, KEYS)
+    told = json.loads(re.search(r'data-told="(.*?)"', seen)[1].replace("&quot;", '"'))
+    assert told == ["browsed", "Relu", "Tanh", "Relu", "Tanh", "1 of 1", "browsed"]
+    assert "<img" not in re.sub(r"<script.*?</script>", "", seen, flags=re.S)
+    assert not re.search(r"<title>evil</title>", seen)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+def test_a_page_of_two_thousand_operators_answers_at_once(tmp_path):
+    script = """
+    const began = performance.now();
+    for (let i = 0; i < 20; i++) { zoom(i % 2 ? 1.5 : 1 / 1.5); select(i * 97); document.body.getBoundingClientRect(); }
+    document.body.dataset.told = JSON.stringify((performance.now() - began) / 20);
+    """
+    seen = browse(draw.to_html([chain(2000)], "chain"), tmp_path, script)
+    assert float(re.search(r'data-told="(.*?)"', seen)[1]) < 250  # milliseconds for a step, layout included
