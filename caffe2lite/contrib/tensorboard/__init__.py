@@ -1,0 +1,1 @@
+"""Nets and statistics of blobs for TensorBoard (`pip install tensorboard`)."""
