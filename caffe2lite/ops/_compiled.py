@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -59,12 +60,44 @@ class Loop:
     def _compile(self) -> Callable[..., Any]:
         import numba
 
+        function = self._function
+        if "prefetch" in function.__code__.co_names:
+            names = {**function.__globals__, "prefetch": _prefetch_intrinsic()}
+            function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
         options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"} if self._reorder else False}
         try:
-            self._compiled = numba.njit(self._function, cache=True, **options)
+            self._compiled = numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither this package's folder nor the user's cache can be written
-            self._compiled = numba.njit(self._function, **options)
+            self._compiled = numba.njit(function, **options)
         return self._compiled
+
+
+def prefetch(array: Any, index: int) -> None:
+    """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
+
+
+@functools.cache
+def _prefetch_intrinsic() -> Any:
+    from llvmlite import ir
+    from numba import types as numba_types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+
+    @intrinsic
+    def prefetch(context, array, index):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            data = context.make_array(signature.args[0])(context, builder, args[0]).data
+            place = builder.bitcast(builder.gep(data, [args[1]]), byte)
+            kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            builder.call(function, [place, word(0), word(3), word(1)])  # for reading, into all caches, data
+            return context.get_dummy_value()
+
+        return numba_types.void(array, numba_types.intp), generate
+
+    return prefetch
 
 
 def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:

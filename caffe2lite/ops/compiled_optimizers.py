@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops import optimizers_sparse
-from caffe2lite.ops._compiled import compiled, loop, plain
+from caffe2lite.ops._compiled import compiled, loop, plain, prefetch
 from caffe2lite.ops.optimizers import adam_correction, one
 
 _F = np.float32
+_AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
 
 
 def _rate(lr: Any) -> Any:
@@ -74,9 +75,16 @@ def sparse_adagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-
 
 @loop
 def _sparse_adagrad(ids, G, P, M, lr, epsilon, weight_decay):
+    width = G.shape[1]
+    flat, moments = P.reshape(-1), M.reshape(-1)
     for k in range(ids.size):
-        g, p, m = G[k], P[ids[k]], M[ids[k]]
-        for j in range(g.size):
+        soon = ids[min(k + _AHEAD, ids.size - 1)] * width
+        for j in range(soon, soon + width, _LINE):
+            prefetch(flat, j)
+            prefetch(moments, j)
+        begin = ids[k] * width
+        g, p, m = G[k], flat[begin : begin + width], moments[begin : begin + width]
+        for j in range(width):
             slope = g[j] + weight_decay * p[j]
             m[j] += slope * slope
             p[j] += lr * slope / (np.sqrt(m[j]) + epsilon)
@@ -98,15 +106,23 @@ def row_wise_sparse_adagrad(
 
 @loop(reorder=True)
 def _row_wise_adagrad(ids, G, P, M, lr, epsilon, weight_decay):
+    width = G.shape[1]
+    flat = P.reshape(-1)
     for k in range(ids.size):
-        g, p = G[k], P[ids[k]]
+        soon = ids[min(k + _AHEAD, ids.size - 1)]
+        prefetch(M, soon)
+        for j in range(0, width, _LINE):
+            prefetch(flat, soon * width + j)
+        row = ids[k]
+        g, p = G[k], flat[row * width : (row + 1) * width]
         total = _F(0)
-        for j in range(g.size):
+        for j in range(width):
             slope = g[j] + weight_decay * p[j]
             total += slope * slope
-        M[ids[k]] += total / _F(g.size)
-        step = lr / (np.sqrt(M[ids[k]]) + epsilon)
-        for j in range(g.size):
+        moment = M[row] + total / _F(width)
+        M[row] = moment
+        step = lr / (np.sqrt(moment) + epsilon)
+        for j in range(width):
             p[j] += step * (g[j] + weight_decay * p[j])
 
 

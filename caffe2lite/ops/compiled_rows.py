@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops import lengths as plain_lengths
-from caffe2lite.ops._compiled import compiled, loop
+from caffe2lite.ops._compiled import compiled, loop, prefetch
 
 _NOTHING = np.zeros(0, np.float32)
+_AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
 
 
 def _counts(lengths: Any, size: int) -> None:
@@ -44,6 +45,9 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         y = Y[k]
         y[:] = 0
         for i in range(lengths[k]):
+            soon = indices[min(at + i + _AHEAD, indices.size - 1)] * width
+            for j in range(0, width, _LINE):
+                prefetch(flat, soon + j)
             begin = indices[at + i] * width
             row = flat[begin : begin + width]
             if weights.size:
