@@ -88,19 +88,19 @@ class _Block:
                     others = [m for m in others if (self.row[m] < r) == down] or others
                     heaviest = max(weight[m] for m in others)
                     wanted.append(_median([x[m] for m in others if weight[m] == heaviest]))
-                x.update(zip(rows[r], _apart(wanted, [_half(n) for n in rows[r]], [float(weight[n]) ** 12 for n in rows[r]])))
+                x.update(zip(rows[r], _apart(wanted, [_half(n) for n in rows[r]], [float(weight[n]) ** 6 for n in rows[r]])))
         return x
 
     def _weights(self, rows: Mapping[int, list[int]]) -> dict[int, int]:
-        """The length of the longest chain through each node: what is on a long one stays straight, and others give way."""
-        length: dict[int, int] = dict.fromkeys(self.row, 1)
+        """How much is before and behind each node: what is on a long chain stays straight, and others give way."""
+        weight: dict[int, int] = dict.fromkeys(self.row, 1)
         for down in (True, False):
             reach: dict[int, int] = {}
             for r in sorted(rows, reverse=not down):
                 for n in rows[r]:
-                    reach[n] = max((reach[m] + 1 for m in self.near[n] if (self.row[m] < r) == down), default=0)
-                    length[n] += reach[n]
-        return length
+                    reach[n] = max((reach[m] + 1 for m in self.near[n] if (self.row[m] < r) == down), default=1)
+                    weight[n] *= reach[n]
+        return weight
 
 
 def _half(node: int) -> float:

@@ -31,6 +31,7 @@ function load(index) {
   for (const text of heads.querySelectorAll("text")) {
     text.dataset.x = text.getAttribute("x");
     text.setAttribute("x", 0);
+    text.dataset.width = text.getComputedTextLength();
   }
   before = group(net.links.map(([a, b]) => [b, a]));
   after = group(net.links);
@@ -48,7 +49,10 @@ function load(index) {
 function apply() {
   scene.setAttribute("transform", `translate(${tx} ${ty}) scale(${k})`);
   heads.setAttribute("transform", `translate(0 ${-ty / k}) scale(1 ${1 / k})`);
-  for (const text of heads.querySelectorAll("text")) text.setAttribute("transform", `translate(${text.dataset.x} 0) scale(${1 / k} 1)`);
+  for (const text of heads.querySelectorAll("text")) {
+    text.setAttribute("transform", `translate(${text.dataset.x} 0) scale(${1 / k} 1)`);
+    text.style.visibility = text.dataset.room * k < text.dataset.width ? "hidden" : "";
+  }
   svg.classList.toggle("far", k < 0.4);
   svg.classList.toggle("farther", k < 0.2);
   overview();

@@ -67,8 +67,9 @@ def _parts(d: Drawing, sheet: bool) -> Iterator[str]:
         c, middle = lane.colour % COLOURS, lane.x + lane.width / 2
         yield f'<rect class="head c{c}" x="{lane.x:.0f}" y="0" width="{lane.width:.0f}" height="44"/>'
         yield f'<rect class="stripe c{c}" x="{lane.x:.0f}" y="41" width="{lane.width:.0f}" height="3"/>'
-        yield f'<text class="device" x="{middle:.0f}" y="19" text-anchor="middle">{words(lane.label, lane.width)}</text>'
-        yield f'<text class="note" x="{middle:.0f}" y="34" text-anchor="middle">{words(lane.note)}</text>'
+        place = f'x="{middle:.0f}" data-room="{lane.width:.0f}" text-anchor="middle"'
+        yield f'<text class="device" y="19" {place}>{words(lane.label, lane.width, 10)}</text>'
+        yield f'<text class="note" y="34" {place}>{words(lane.note, lane.width)}</text>'
     yield "</g></g></svg>"
 
 

@@ -71,10 +71,11 @@ def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
 
     for position, op in enumerate(net.op):
         if op.type in _COLLECTIVES:
-            world = "" if op.type.startswith("NCCL") else op.input[0]
-            blobs = list(op.input) if op.type.startswith("NCCL") else list(op.input[1:])
+            inside = op.type.startswith("NCCL")
+            blobs = list(op.input) if inside else list(op.input[1:])
             if not blobs:
                 return None
+            world = "" if inside else op.input[0]
             by = f"{op.type} ({op.engine})" if op.engine else op.type
             moves.append(Move(parameter(blobs[0]), blobs[0], blobs[1:], by, world, position))
         elif op.type.startswith("Copy") and len(op.input) == len(op.output) == 1:
