@@ -205,3 +205,24 @@ def test_any_bytes_as_a_minidb(data, tmp_path_factory):
     except (RuntimeError, MemoryError) as e:
         assert str(e)
     assert workspace.FetchBlob("x").dtype is not None
+
+
+@pytest.mark.parametrize("kind", ["ConstantFill", "UniformFill", "GaussianFill", "XavierFill"])
+@pytest.mark.parametrize("shape", [[-1, 3], [-5], [0, -1], [-2, -3]])
+def test_a_negative_size_is_refused_where_the_blob_has_memory_already(kind, shape):
+    workspace.FeedBlob("y", np.ones(60, "f"))
+    with pytest.raises(RuntimeError, match="cannot have the shape"):
+        run(kind, [], ["y"], shape=shape)
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool", "LpPool"])
+def test_a_window_far_larger_than_the_image_takes_no_time(kind):
+    workspace.FeedBlob("x", np.ones((1, 1, 4, 4), "f"))
+    run(kind, ["x"], ["y"], kernel=1 << 29, pad=1 << 28)
+    assert workspace.FetchBlob("y").shape == (1, 1, 5, 5)
+
+
+def test_a_checkpoint_of_nothing_is_refused(tmp_path):
+    with pytest.raises(RuntimeError, match="Save does not fit its schema"):
+        run("Save", [], [], absolute_path=1, db=str(tmp_path / "db"), db_type="minidb")
+    assert not list(tmp_path.iterdir())

@@ -69,7 +69,7 @@ class Blob:
                 count = 1
                 for d in shape:
                     count *= d
-                if count > storage.size:
+                if count > storage.size or shape and min(shape) < 0:
                     view = self._allocate(shape, storage.dtype, device)
                 else:
                     if len(self._views) > 32:  # shapes that depend on data would pile up

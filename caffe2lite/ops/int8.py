@@ -131,7 +131,7 @@ def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
 # ---- shape: scale and zero point stay ------------------------------------------------------------------------------
 
 
-@operator("concat_result split_info?")
+@operator("concat_result split_info?", num_inputs=(1, 2**31 - 1))
 def Int8Concat(xp, *Xs, axis: int = 0, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """The inputs behind each other along an axis; their bytes stay, and the scale must be the first one's."""
     need(*Xs)

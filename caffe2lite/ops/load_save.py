@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
@@ -38,7 +39,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], options: Options) -> N
         db.close()
 
 
-@operator("", num_inputs=(0, 2**31 - 1), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, 2**31 - 1), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Save(
     ctx,
     *Xs,
@@ -68,14 +69,19 @@ def Save(
     )
 
 
+def _numbered(pattern: str, step: int) -> str:
+    """`pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
+    return re.sub(r"%([-+ 0]*\d*)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
+
+
 @operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
-    """Save all inputs each `every` iterations; `db` is a path with a place for the iteration, `model_%08d.db`."""
+    """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`."""
     if every <= 0:
         raise ValueError(f"every must be positive, got {every}")
     step = int(iter.reshape(-1)[0])
     if step % every == 0:
-        _save(ctx, full_path(ctx, db % step, absolute_path), db_type, list(ctx.op.input), Options())
+        _save(ctx, full_path(ctx, _numbered(db, step), absolute_path), db_type, list(ctx.op.input), Options())
 
 
 operator(

@@ -52,6 +52,13 @@ def _reach(place, i, tap):
     return slice(first, last), slice(begin, begin + (last - first - 1) * step + 1, step)
 
 
+def _taps(place, i):
+    """The taps of the window along dimension `i` that meet a pixel: a window may be far larger than the image."""
+    head, step = place.heads[i], place.dilation[i]
+    first = max(0, -(-(head - (place.out[i] - 1) * place.stride[i]) // step))
+    return range(first, min(place.kernel[i], (head + place.size[i] - 1) // step + 1))
+
+
 def _along(array, axis, where):
     return array[(slice(None),) * axis + (where,)]
 
@@ -63,7 +70,7 @@ def _reduce(xp, X, out, place, window, join, start):
         axis = _axis(window, i)
         shape = X.shape[:axis] + (place.out[i],) + X.shape[axis + 1 :]
         Y = out if i == n - 1 else scratch(xp, shape, X.dtype, _SLOT + i)
-        taps = [_reach(place, i, t) for t in range(place.kernel[i])]
+        taps = [_reach(place, i, t) for t in _taps(place, i)]
         full = [t for t in taps if t[0] == slice(0, place.out[i])]
         if len(full) > 1:
             join(_along(X, axis, full[0][1]), _along(X, axis, full[1][1]), out=Y)
@@ -92,7 +99,7 @@ def _windows_of(place, window):
         if i == len(place.kernel):
             yield (), ()
             return
-        for tap in range(place.kernel[i]):
+        for tap in _taps(place, i):
             positions, pixels = _reach(place, i, tap)
             if positions.stop <= positions.start:
                 continue
@@ -158,9 +165,9 @@ def _counts(xp, place, window, include_pad, dtype):
             n *= k
         return dtype.type(n)
     total = None
-    for i, kernel in enumerate(place.kernel):
+    for i in range(len(place.kernel)):
         along = [0] * place.out[i]
-        for tap in range(kernel):
+        for tap in _taps(place, i):
             positions, _ = _reach(place, i, tap)
             for o in range(positions.start, positions.stop):
                 along[o] += 1

@@ -123,3 +123,17 @@ def test_an_lmdb_is_read_by_several_at_once(folder):
     assert two.valid() and two.value()
     second.close()
     databases.open_db("lmdb", path, Mode.write).close()
+
+
+@pytest.mark.parametrize(
+    "pattern, name", [("model_%08d.db", "model_00000020.db"), ("latest", "latest"), ("100%", "100%"), ("a%%b_%d", "a%b_20")]
+)
+def test_the_name_of_a_checkpoint_is_filled_in_as_printf_does(folder, pattern, name):
+    workspace.FeedBlob("iter", np.array([20]))
+    workspace.FeedBlob("x", np.ones(3, "f"))
+    workspace.RunOperatorOnce(
+        core.CreateOperator(
+            "Checkpoint", ["iter", "x"], [], absolute_path=1, db=str(folder / pattern), db_type="minidb", every=10
+        )
+    )
+    assert [p.name for p in folder.iterdir()] == [name]
