@@ -116,6 +116,7 @@ class Instance:
         "head",
         "inputs",
         "kernel",
+        "kinds",
         "known",
         "kwargs",
         "made",
@@ -152,6 +153,7 @@ class Instance:
         if record.takes_out:
             self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
         self.known: list[Any] | None = None  # the arrays that the last checks were made for
+        self.kinds: list[Any] | None = None  # their types, where all are in host memory
         self.made: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
         for watch in watchers:
@@ -184,6 +186,18 @@ class Instance:
 
     def _check(self, ins: list[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
+        plain = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
+        kinds = [v.dtype for v in ins] if plain else None
+        if kinds is None or kinds != self.kinds:
+            self._check_each(ins)
+            self.kinds = kinds
+        for out in self.outs:
+            out.safe = None
+        if self.compiled is not None:
+            self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
+        self.known = ins
+
+    def _check_each(self, ins: list[Any]) -> None:
         record = self.record
         table = record.types if self.device is HOST else record.cuda_types
         for i, value in enumerate(ins):
@@ -212,11 +226,6 @@ class Instance:
             elif kind not in accepted:
                 words = " or ".join("string" if a == "object" else a for a in accepted)
                 raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
-        for out in self.outs:
-            out.safe = None
-        if self.compiled is not None:
-            self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
-        self.known = ins
 
     def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device
