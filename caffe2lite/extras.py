@@ -10,6 +10,7 @@ PACKAGES = {
     "lmdb": ("lmdb",),
     "redis": ("redis",),
     "onnx": ("onnx",),
+    "torch": ("torch",),
     "image": ("pillow",),
     "video": ("av", "pillow"),
     "tools": ("click", "rich", "pydot", "networkx"),

@@ -166,7 +166,9 @@ def browse(page, tmp_path, script=""):
     path = tmp_path / "page.html"
     path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    flags += f" --disable-component-update --disable-sync --virtual-time-budget=2000 --user-data-dir={tmp_path / 'profile'}"
+    flags += (
+        f" --disable-component-update --disable-sync --virtual-time-budget=2000 --user-data-dir={tmp_path / 'profile'}"
+    )
     done = subprocess.run(
         [CHROMIUM, *flags.split(), "--window-size=1400,900", "--dump-dom", path.as_uri()],
         capture_output=True, text=True, timeout=120, check=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 
 import click
 
@@ -11,6 +12,8 @@ _PLACES = {
     "lint": ("looking", "Find what would bite when nets run."),
     "diff": ("looking", "Say what differs between two nets or two checkpoints."),
     "draw": ("drawing", "Draw nets: a page to look around in, or a picture."),
+    "export": ("exchanging", "Write checkpoints as npz, safetensors, torch state dicts; models as ONNX."),
+    "import": ("exchanging", "Write those as Caffe2's checkpoints and nets."),
     "port": ("porting", "Say what a legacy script needs to run today, and mend it."),
     "run": ("running", "Run a legacy script with no edits."),
     "conformance": ("conforming", "Run Caffe2's own test files on caffe2lite."),
@@ -28,7 +31,7 @@ class _Lazy(click.Group):
         if cmd_name not in _PLACES:
             return None
         module = importlib.import_module(f"{__name__}.{_PLACES[cmd_name][0]}")
-        return getattr(module, cmd_name)
+        return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

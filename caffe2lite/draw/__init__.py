@@ -28,7 +28,9 @@ __all__ = ["FORMATS", "draw", "drawing_of", "picture", "to_html"]
 FORMATS = ("html", "svg", "png", "dot")
 
 
-def draw(file: File, out: str | os.PathLike[str], shapes: Mapping[str, Spec] | None = None, net: str | None = None) -> None:
+def draw(
+    file: File, out: str | os.PathLike[str], shapes: Mapping[str, Spec] | None = None, net: str | None = None
+) -> None:
     """Draw the nets of a file into another, whose ending says how: .html, .svg, .png or .dot.
 
     HTML shows all nets of a file; the others the one named `net`, or the largest.  `shapes` of inputs let others be inferred.

@@ -15,7 +15,18 @@ _SHAPES = {
     "collective": "shape=box, color=red, penwidth=2",
     "input": "shape=ellipse",
 }
-_PALETTE = ("#dce9f7", "#fbe6cf", "#d9efe1", "#eddff5", "#f7dce1", "#d6eef1", "#eeeecb", "#e3e3f8", "#efe2db", "#dfe6ea")
+_PALETTE = (
+    "#dce9f7",
+    "#fbe6cf",
+    "#d9efe1",
+    "#eddff5",
+    "#f7dce1",
+    "#d6eef1",
+    "#eeeecb",
+    "#e3e3f8",
+    "#efe2db",
+    "#dfe6ea",
+)
 
 
 def dot(graph: Graph, title: str) -> str:
@@ -45,7 +56,9 @@ def png(text: str) -> bytes:
     """A digraph drawn by Graphviz's program `dot`."""
     program = shutil.which("dot")
     if program is None:
-        raise RuntimeError("PNG needs Graphviz (apt-get install graphviz, brew install graphviz); SVG and HTML need nothing")
+        raise RuntimeError(
+            "PNG needs Graphviz (apt-get install graphviz, brew install graphviz); SVG and HTML need nothing"
+        )
     done = subprocess.run([program, "-Tpng"], input=text.encode(), capture_output=True, check=False)
     if done.returncode:
         raise RuntimeError(f"Graphviz could not draw it: {done.stderr.decode(errors='replace').strip()[:300]}")

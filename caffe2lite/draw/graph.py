@@ -77,7 +77,11 @@ def graph_of(net: Any) -> Graph:
 
 
 def _is_gradient(op: Any) -> bool:
-    return bool(op.is_gradient_op) or op.type.endswith("Gradient") or any(str(b).endswith("_autogen_grad") for b in op.output)
+    return (
+        bool(op.is_gradient_op)
+        or op.type.endswith("Gradient")
+        or any(str(b).endswith("_autogen_grad") for b in op.output)
+    )
 
 
 def _node(op: Any, place: str, backward: bool) -> Node:

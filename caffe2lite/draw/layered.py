@@ -37,7 +37,9 @@ class _Block:
         self.bends: dict[Edge, list[int]] = {}
         self.row = {n: row[n] for n in nodes}
         self.near: dict[int, list[int]] = {n: [] for n in nodes}
-        self.inputs = inputs  # the first node that is one: what an operator makes says more of its place than an input does
+        self.inputs = (
+            inputs  # the first node that is one: what an operator makes says more of its place than an input does
+        )
         count = -1
         for edge in edges:
             span = row[edge.target] - row[edge.source]
@@ -88,7 +90,9 @@ class _Block:
                     others = [m for m in others if (self.row[m] < r) == down] or others
                     heaviest = max(weight[m] for m in others)
                     wanted.append(_median([x[m] for m in others if weight[m] == heaviest]))
-                x.update(zip(rows[r], _apart(wanted, [_half(n) for n in rows[r]], [float(weight[n]) ** 6 for n in rows[r]])))
+                x.update(
+                    zip(rows[r], _apart(wanted, [_half(n) for n in rows[r]], [float(weight[n]) ** 6 for n in rows[r]]))
+                )
         return x
 
     def _weights(self, rows: Mapping[int, list[int]]) -> dict[int, int]:
@@ -151,10 +155,15 @@ def _rows(graph: Graph) -> list[int]:
 
 def _folded(graph: Graph, layer: Sequence[int]) -> list[int]:
     """Rows for layers: a layer of many nodes takes several."""
-    members: dict[tuple[bool, int], dict[object, list[int]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    members: dict[tuple[bool, int], dict[object, list[int]]] = collections.defaultdict(
+        lambda: collections.defaultdict(list)
+    )
     for n, node in enumerate(graph.nodes):
         members[node.backward, layer[n]][node.device, node.scope].append(n)
-    width = max(6, int(math.sqrt(len(graph.nodes) * _PITCH / (NODE_WIDTH + _GAP) / len({n.device for n in graph.nodes} or {""}))))
+    width = max(
+        6,
+        int(math.sqrt(len(graph.nodes) * _PITCH / (NODE_WIDTH + _GAP) / len({n.device for n in graph.nodes} or {""}))),
+    )
     row, begin = [0] * len(graph.nodes), {False: 0, True: 0}
     for (backward, _), blocks in sorted(members.items()):
         for nodes in blocks.values():
@@ -174,7 +183,9 @@ def layered(graph: Graph, title: str) -> Drawing:
     frames: list[Frame] = []
     place: dict[int, _Place] = {}
     bends: dict[Edge, list[tuple[float, float]]] = {}
-    deepest = {leg: max((row[n] for n, node in enumerate(nodes) if node.backward == leg), default=0) for leg in (False, True)}
+    deepest = {
+        leg: max((row[n] for n, node in enumerate(nodes) if node.backward == leg), default=0) for leg in (False, True)
+    }
 
     def y_of(r: int, backward: bool) -> float:
         return _HEAD + _PITCH * (height - 1 - r if backward else r + height - 1 - deepest[False])
@@ -196,16 +207,30 @@ def layered(graph: Graph, title: str) -> Drawing:
                     )
                     if block.scope and len(here) > 1:
                         top, bottom = sorted((y_of(block.first, backward), y_of(block.last, backward)))
-                        frames.append(Frame(x - 10, top - 20, block.width + 20, bottom - top + NODE_HEIGHT + 30, block.scope))
+                        frames.append(
+                            Frame(x - 10, top - 20, block.width + 20, bottom - top + NODE_HEIGHT + 30, block.scope)
+                        )
                 x += max(block.width for block in column) + _BLOCK_GAP
             x -= _BLOCK_GAP
         count = sum(node.device == device and node.kind != "input" for node in nodes)
-        lanes.append(Lane(left, x + _LANE_GAP / 2 - left, device, f"{count:,} operator{'s' if count != 1 else ''}", colour))
+        lanes.append(
+            Lane(left, x + _LANE_GAP / 2 - left, device, f"{count:,} operator{'s' if count != 1 else ''}", colour)
+        )
         left = x + _LANE_GAP / 2 + 12
     colours = {lane.label: lane.colour for lane in lanes}
     y = [y_of(row[n], node.backward) for n, node in enumerate(nodes)]
     boxes = [
-        Box(n, place[n].x - NODE_WIDTH / 2, y[n], NODE_WIDTH, NODE_HEIGHT, node.title, node.detail, node.kind, colours[node.device])
+        Box(
+            n,
+            place[n].x - NODE_WIDTH / 2,
+            y[n],
+            NODE_WIDTH,
+            NODE_HEIGHT,
+            node.title,
+            node.detail,
+            node.kind,
+            colours[node.device],
+        )
         for n, node in enumerate(nodes)
     ]
     lines, stubs = _lines(graph, row, boxes, bends)
@@ -273,7 +298,10 @@ def _lines(
             if turns:
                 ends = (a.x + a.width, a.y + a.height / 2), (b.x, b.y + b.height / 2)
             else:
-                ends = (a.x + a.width / 2, a.y + (0 if up else a.height)), (b.x + b.width / 2, b.y + (b.height if up else 0))
+                ends = (
+                    (a.x + a.width / 2, a.y + (0 if up else a.height)),
+                    (b.x + b.width / 2, b.y + (b.height if up else 0)),
+                )
             lines.append(Line(edge.source, edge.target, [ends[0], *middle, ends[1]], kind))
             continue
         stubs[edge.source, True] = Stub(edge.source, a.x + a.width - 14, a.y + (0 if up else a.height), up, True)

@@ -54,9 +54,7 @@ def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
                     low = y + _CHIP / 2 if collective else y
                     points = [(ends[0], y if collective else y - 2), (ends[0], y - 9), (ends[1], y - 9), (ends[1], low)]
                     lines.append(Line(move.position, move.position, points, "move"))
-    lanes = [
-        Lane(at[d], _LANE, d, _note(sent[d], got[d]) if sync.bytes_each else "", colours[d]) for d in devices
-    ]
+    lanes = [Lane(at[d], _LANE, d, _note(sent[d], got[d]) if sync.bytes_each else "", colours[d]) for d in devices]
     in_lines = {move.position for move in sync.moves}
     others = [i for i in range(len(net.op)) if i not in in_lines]
     y += _PITCH if boxes else 0
@@ -65,7 +63,11 @@ def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
         op = net.op[i]
         detail = str(op.output[0]) if op.output else ""
         x = _NAMES + column * (_LANE + _GAP) + 8
-        boxes.append(Box(i, x, y + line * _PITCH, _LANE - 16, _CHIP, str(op.type), detail, "collective", colours[devices[column]]))
+        boxes.append(
+            Box(
+                i, x, y + line * _PITCH, _LANE - 16, _CHIP, str(op.type), detail, "collective", colours[devices[column]]
+            )
+        )
     y += _PITCH * (-(-len(others) // max(1, len(devices))))
     links = []
     makers: dict[str, int] = {}
@@ -83,7 +85,11 @@ def _rows(sync: Sync) -> list[_Row]:
     for move in sync.moves:
         lanes = {scope_of(t) for m in rows[-1].moves for t in m.targets} if rows else set()
         same = bool(rows) and rows[-1][:2] == (move.parameter, move.source)
-        if same and all(m.by.startswith("Copy") for m in (*rows[-1].moves, move)) and scope_of(move.targets[0]) not in lanes:
+        if (
+            same
+            and all(m.by.startswith("Copy") for m in (*rows[-1].moves, move))
+            and scope_of(move.targets[0]) not in lanes
+        ):
             rows[-1].moves.append(move)
         else:
             rows.append(_Row(move.parameter, move.source, [move]))

@@ -66,7 +66,10 @@ def _facts(net: Any, graph: Graph, drawing: Drawing, remark: str, known: Mapping
         "operators": graph.operators,
         "boxes": {b.node: [round(b.x), round(b.y), round(b.width), round(b.height), b.colour] for b in drawing.boxes},
         "links": drawing.links,
-        "shapes": {str(blob): f"{spec.dtype or '?'} {' × '.join(map(str, spec.shape)) or 'scalar'}" for blob, spec in known.items()},
+        "shapes": {
+            str(blob): f"{spec.dtype or '?'} {' × '.join(map(str, spec.shape)) or 'scalar'}"
+            for blob, spec in known.items()
+        },
     }
 
 

@@ -100,10 +100,17 @@ def chunks(name: str, blob: Blob, chunk_size: int = 0, bfloat16: bool = False) -
     if blob.storage is None:
         yield name, _object_bytes(name, value)
         return
-    step = chunk_size if chunk_size > 0 else max(1, value.size)
-    for number, begin in enumerate(range(0, max(1, value.size), step)):
-        end = min(begin + step, value.size)
-        tensor = tensor_bytes(name, value, blob.device, begin, end, bfloat16)
+    yield from tensor_chunks(name, value, chunk_size, blob.device, bfloat16)
+
+
+def tensor_chunks(
+    name: str, array: Any, chunk_size: int = 0, device: Any = devices.HOST, bfloat16: bool = False
+) -> Iterator[tuple[str, bytes]]:
+    """(key, serialised BlobProto) of a tensor in pieces of `chunk_size` elements (0: in one)."""
+    step = chunk_size if chunk_size > 0 else max(1, array.size)
+    for number, begin in enumerate(range(0, max(1, array.size), step)):
+        end = min(begin + step, array.size)
+        tensor = tensor_bytes(name, array, device, begin, end, bfloat16)
         yield f"{name}#%{number}", _head(name, "Tensor") + wire.field(3, tensor)
 
 

@@ -206,6 +206,49 @@ def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = No
     return found
 
 
+def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.ndarray | None, str]]:
+    """(name, tensor, "") of a database, each as soon as its last piece is read; (name, None, type) of another blob.
+
+    The tensor may lie in the file: it is to be used before the next one is asked for, and not to be written to.
+    """
+    parts: dict[str, tuple[np.ndarray, int]] = {}
+    done: set[str] = set()
+    for cursor in _walk(path, db_type):
+        name = _blob_of(cursor.key())
+        piece: Any = Piece(cursor.view())
+        if piece.array is None:
+            yield name, None, piece.type
+            continue
+        if name in done:
+            raise RuntimeError(f"blob {name!r} of {path} has more pieces than elements")
+        if piece.whole:
+            done.add(name)
+            yield name, piece.array.reshape(piece.dims), ""
+        else:
+            array, held = parts.pop(name, None) or (_empty(name, piece), 0)
+            if array.shape != piece.dims or array.dtype != piece.array.dtype:
+                raise RuntimeError(f"the pieces of blob {name!r} of {path} do not fit together")
+            array.reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
+            held += piece.array.size
+            if held < array.size:
+                parts[name] = array, held
+            else:
+                done.add(name)
+                yield name, array, ""
+                del array
+        cursor.forget()
+    if parts:
+        name, (array, held) = next(iter(parts.items()))
+        raise RuntimeError(f"of blob {name!r} of {path} only {held:,} of {array.size:,} elements are there: the file is truncated")
+
+
+def _empty(name: str, piece: Any) -> np.ndarray:
+    try:
+        return np.empty(piece.dims, piece.array.dtype)
+    except (MemoryError, ValueError):
+        raise RuntimeError(f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold") from None
+
+
 def _blob_of(key: bytes) -> str:
     """The blob that a record is a piece of: their keys are NAME#%0, NAME#%1, …"""
     return key.decode("utf-8", "replace").rsplit("#%", 1)[0]

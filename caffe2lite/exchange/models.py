@@ -1,0 +1,140 @@
+"""Models as ONNX, and back."""
+
+from __future__ import annotations
+
+import collections
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from caffe2lite.exchange.fills import check_fills, fill_of
+from caffe2lite.exchange.formats import CannotHold, beside
+from caffe2lite.exchange.moving import tensors_of
+from caffe2lite.extras import install
+from caffe2lite.inspect.checkpoint import predictor_of, stored
+from caffe2lite.inspect.files import File, read
+from caffe2lite.ops.infer import Spec
+from caffe2lite.proto import caffe2_pb2
+
+_PREDICT = "PREDICT_NET"  # the key of the net that predicts, in an export
+
+
+def export_model(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    params: str | os.PathLike[str] | None = None,
+    inputs: Mapping[str, Spec] | None = None,
+) -> list[str]:
+    """Write a predict net with its parameters as an ONNX model, checked; returns its inputs.
+
+    `params` is an init net or a checkpoint (a predictor export holds its own), `inputs` the shapes of what is fed.  The net
+    is run once, on zeros; nets with operators that ONNX has no form for are refused before.
+    """
+    onnx = _onnx()
+    from caffe2lite.python.onnx import frontend
+    from caffe2lite.python.onnx._types import onnx_type
+
+    file = read(path)
+    predict = _predict_net(file)
+    _check_convertible(predict, onnx)
+    wanted = {blob for op in predict.op for blob in op.input}
+    init = _init_net(read(params) if params is not None else None if file.message is not None else file, wanted)
+    made = {blob for op in init.op for blob in op.output}
+    given = {name: spec for name, spec in (inputs or {}).items() if name in wanted}
+    produced: set[str] = set()
+    fed = []
+    for op in predict.op:
+        fed += [b for b in op.input if b not in produced and b not in made and b not in given]
+        produced.update(op.output)
+    if fed:
+        shown = ", ".join(dict.fromkeys(fed))
+        raise CannotHold(
+            f"of {shown} neither values nor a shape are known: give --params FILE, or --input {fed[0]}:1x3x224x224"
+        )
+    if not predict.external_output:
+        taken = {b for op in predict.op for b in op.input}
+        predict.external_output.extend(b for op in predict.op for b in op.output if b not in taken)
+    del predict.external_input[:]
+    predict.external_input.extend(dict.fromkeys(b for op in predict.op for b in op.input if b in given or b in made))
+    info = {name: (onnx_type(spec.dtype or "float32"), tuple(spec.shape)) for name, spec in given.items()}
+    model = frontend.caffe2_net_to_onnx_model(predict, init, info)
+    with beside(os.fspath(out)) as new:
+        onnx.save(model, new)
+    return list(given)
+
+
+def import_model(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> tuple[str, str]:
+    """Write an ONNX model as init_net.pb and predict_net.pb into a folder; returns their paths."""
+    onnx = _onnx()
+    from google.protobuf.message import DecodeError
+
+    from caffe2lite.python.onnx import backend
+
+    try:
+        model = onnx.load(os.fspath(path))
+        onnx.checker.check_model(model)
+    except (DecodeError, onnx.checker.ValidationError) as e:
+        raise CannotHold(f"{os.fspath(path)} is no sound ONNX model: {str(e).splitlines()[0]}") from None
+    nets = backend.Caffe2Backend.onnx_graph_to_caffe2_net(model)
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, net in zip(("init_net.pb", "predict_net.pb"), nets):
+        written.append(str(target / name))
+        with beside(written[-1]) as new:
+            pathlib.Path(new).write_bytes(net.SerializeToString())
+    return written[0], written[1]
+
+
+def _predict_net(file: File) -> Any:
+    """A copy of the net that predicts."""
+    net = caffe2_pb2.NetDef()
+    meta = file.message if file.kind == "predictor net" else None
+    if file.kind == "net":
+        net.CopyFrom(file.message)
+        return net
+    if file.kind in ("minidb", "lmdb"):
+        meta = predictor_of(file.path, file.kind, stored(file.path, file.kind))
+    found = [n.value for n in meta.nets if str(n.key).startswith(_PREDICT)] if meta is not None else []
+    if not found:
+        raise CannotHold(f"{file.path} ({file.kind}) holds no predict net: give the net, and this as --params")
+    net.CopyFrom(found[0])
+    return net
+
+
+def _init_net(file: File | None, wanted: set[str]) -> Any:
+    net = caffe2_pb2.NetDef(name="init")
+    if file is None:
+        return net
+    if file.kind == "net":
+        check_fills(file.message)
+        net.op.extend(op for op in file.message.op if op.output[0] in wanted)
+    else:
+        net.op.extend(fill_of(name, array) for name, array in tensors_of(file, {}) if name in wanted)
+    for op in net.op:
+        op.ClearField("device_option")
+    return net
+
+
+def _check_convertible(net: Any, onnx: Any) -> None:
+    from caffe2lite.python.onnx import _writing
+
+    without = collections.Counter(
+        op.type
+        for op in net.op
+        if op.type not in _writing.RULES
+        and op.type not in _writing.TYPES
+        and (not onnx.defs.has(op.type) or any(arg.HasField("n") or arg.nets for arg in op.arg))
+    )
+    if without:
+        raise CannotHold(f"ONNX has no form for {', '.join(f'{t} ({n})' for t, n in without.items())}")
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+        import onnx.checker
+    except ImportError:
+        raise CannotHold(f"ONNX models need onnx: {install('onnx')}") from None
+    return onnx
