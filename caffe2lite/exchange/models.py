@@ -8,7 +8,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from caffe2lite.exchange.fills import check_fills, fill_of
+import numpy as np
+
 from caffe2lite.exchange.formats import CannotHold, beside
 from caffe2lite.exchange.moving import tensors_of
 from caffe2lite.extras import install
@@ -39,8 +40,8 @@ def export_model(
     predict = _predict_net(file)
     _check_convertible(predict, onnx)
     wanted = {blob for op in predict.op for blob in op.input}
-    init = _init_net(read(params) if params is not None else None if file.message is not None else file, wanted)
-    made = {blob for op in init.op for blob in op.output}
+    source = read(params) if params is not None else file if file.message is None else None
+    made = {} if source is None else {name: np.array(array) for name, array in tensors_of(source, {}) if name in wanted}
     given = {name: spec for name, spec in (inputs or {}).items() if name in wanted}
     produced: set[str] = set()
     fed = []
@@ -58,7 +59,8 @@ def export_model(
     del predict.external_input[:]
     predict.external_input.extend(dict.fromkeys(b for op in predict.op for b in op.input if b in given or b in made))
     info = {name: (onnx_type(spec.dtype or "float32"), tuple(spec.shape)) for name, spec in given.items()}
-    model = frontend.caffe2_net_to_onnx_model(predict, init, info)
+    predict.name = predict.name or pathlib.Path(path).stem
+    model = frontend.Caffe2Frontend.model_of(predict, {n: a for n, a in made.items() if n not in given}, info)
     with beside(os.fspath(out)) as new:
         onnx.save(model, new)
     return list(given)
@@ -100,20 +102,6 @@ def _predict_net(file: File) -> Any:
     if not found:
         raise CannotHold(f"{file.path} ({file.kind}) holds no predict net: give the net, and this as --params")
     net.CopyFrom(found[0])
-    return net
-
-
-def _init_net(file: File | None, wanted: set[str]) -> Any:
-    net = caffe2_pb2.NetDef(name="init")
-    if file is None:
-        return net
-    if file.kind == "net":
-        check_fills(file.message)
-        net.op.extend(op for op in file.message.op if op.output[0] in wanted)
-    else:
-        net.op.extend(fill_of(name, array) for name, array in tensors_of(file, {}) if name in wanted)
-    for op in net.op:
-        op.ClearField("device_option")
     return net
 
 

@@ -58,20 +58,23 @@ class Caffe2Frontend:
         predict, init = _copy(predict_net), _copy(init_net)
         _drop_fakes(init, value_info)
         cls._ssa_rewrite(predict, init, value_info)
-        initializer = cls.caffe2_init_net_to_initializer(init) if init is not None else []
-        made = {tensor.name for tensor in initializer}
-        missing = set(predict.external_input) - set(value_info) - made
+        return cls._graph(predict, {} if init is None else cls._values(init), value_info)
+
+    @classmethod
+    def _graph(cls, predict, values, value_info):
+        """The graph of a net that writes each blob once; `values` are its parameters, arrays by name."""
+        missing = set(predict.external_input) - set(value_info) - set(values)
         if missing:
             raise RuntimeError(
                 f"Could not find value info of inputs: {', '.join(sorted(missing))}; give {{name: (type, shape)}}"
             )
-        blobs = _run_on_zeros(predict, init, {k: v for k, v in value_info.items() if k not in made})
-        cls._dummy_name.reset(cls._all_names_in_net(predict) | cls._all_names_in_net(init))
+        blobs = _run_on_zeros(predict, values, {k: v for k, v in value_info.items() if k not in values})
+        cls._dummy_name.reset(cls._all_names_in_net(predict) | set(values))
         context = _writing.Context(
             {k: v.shape for k, v in blobs.items() if isinstance(v, np.ndarray)}, dummies=cls._dummy_name
         )
         nodes = list(itertools.chain.from_iterable(_writing.convert(op, context) for op in predict.op))
-        initializer.extend(context.constants)
+        initializer = [*_tensors(values), *context.constants]
         known = {**{t.name: (t.data_type, list(t.dims)) for t in initializer}, **value_info}
         inputs = [*predict.external_input, *(t.name for t in context.constants)]
         outputs = {name: (onnx_type(blobs[name].dtype), blobs[name].shape) for name in predict.external_output}
@@ -86,6 +89,10 @@ class Caffe2Frontend:
     @classmethod
     def caffe2_init_net_to_initializer(cls, init_net):
         """ONNX tensors of what a net of fill operators makes."""
+        return _tensors(cls._values(init_net))
+
+    @classmethod
+    def _values(cls, init_net):
         for op in init_net.op:
             if op.input:
                 raise RuntimeError(
@@ -97,12 +104,22 @@ class Caffe2Frontend:
         del net.external_output[:]
         net.external_output.extend(names)
         _, values = c2_native_run_net(None, net, [])
-        return [numpy_helper.from_array(np.ascontiguousarray(v), name) for name, v in zip(names, values)]
+        return dict(zip(names, values))
 
     @classmethod
     def caffe2_net_to_onnx_model(cls, *args, **kwargs):
         """A ModelProto, checked; arguments as of `caffe2_net_to_onnx_graph`."""
-        graph = cls.caffe2_net_to_onnx_graph(*args, **kwargs)
+        return cls._model(cls.caffe2_net_to_onnx_graph(*args, **kwargs))
+
+    @classmethod
+    def model_of(cls, predict_net, params, value_info):
+        """As `caffe2_net_to_onnx_model`, with the parameters as arrays by name instead of an init net."""
+        predict = _copy(predict_net)
+        _write_once(predict)
+        return cls._model(cls._graph(predict, dict(params), value_info))
+
+    @classmethod
+    def _model(cls, graph):
         model = helper.make_model(
             graph,
             producer_name="onnx-caffe2",
@@ -181,10 +198,14 @@ def _write_once(net):
         net.external_output[i] = current.get(name, name)
 
 
-def _run_on_zeros(predict_net, init_net, value_info):
+def _tensors(values):
+    return [numpy_helper.from_array(np.ascontiguousarray(v), name) for name, v in values.items()]
+
+
+def _run_on_zeros(predict_net, values, value_info):
     """All blobs of a run, by name."""
     zeros = {name: np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)) for name, (kind, shape) in value_info.items()}
-    workspace, _ = c2_native_run_net(init_net, predict_net, zeros)
+    workspace, _ = c2_native_run_net(None, predict_net, {**values, **zeros})
     return {name: workspace.FetchBlob(name) for name in Caffe2Frontend._all_names_in_net(predict_net)}
 
 
