@@ -124,6 +124,8 @@ class MPIWorld(CommonWorld):
                 self._check_connections(f"during {what}")
                 if done():
                     return
+                if self.world.broken:  # another thread of this process has found it out
+                    self.alive()
                 waited = time.monotonic() - begin
                 if waited > self.timeout:
                     raise self._dead(f"{what} did not complete within {self.timeout:g} s")

@@ -194,15 +194,25 @@ def _launched(timeout: float) -> World:
         raise WorldError(f"MPI did not start within {timeout:g} s: a peer of this job does not answer")
     world = World(MPI, None, connections.listeners(before))
     atexit.register(_end_launched, world)
+    _give_up_with_the_script(world)
+    return world
+
+
+def _give_up_with_the_script(world: World) -> None:
+    """When an exception ends the script, the others need not wait for their deadline.
+
+    A launcher ends them when this process has ended; processes that were started by hand are told.
+    """
     tell = sys.excepthook
 
-    def hook(*error: Any) -> None:
-        # The others would wait for this process until their deadline; the launcher ends them at once.
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        known = world.broken
         world.declare_dead("this process has failed")
-        tell(*error)
+        tell(kind, error, trace)
+        if world.manager and not known:
+            world.roll_call(f"its script ended with {kind.__name__}: {error}")
 
     sys.excepthook = hook
-    return world
 
 
 def _end_launched(world: World) -> None:
@@ -243,6 +253,7 @@ def _by_hand(store: Store | None, rank: int, size: int, timeout: float) -> World
     ender = threading.Thread(target=lambda: leaving.wait() and library.MPI_Finalize(), daemon=True)
     ender.start()
     atexit.register(_end_by_hand, world, leaving, ender)
+    _give_up_with_the_script(world)
     return world
 
 
@@ -253,4 +264,7 @@ def _end_by_hand(world: World, leaving: threading.Event, ender: threading.Thread
             world.watch.stop()
         leaving.set()
         ender.join(_FINALIZE_SECONDS)
+        if ender.is_alive():  # others have still work to do, or are dead: neither is this process's failure
+            world.manager.wait_no_longer()
+            ender.join(_FINALIZE_SECONDS)
     world.manager.say_goodbye()

@@ -128,6 +128,19 @@ def test_a_peer_that_dies_or_stops_is_an_error(what, when, tmp_path):
     assert ends[0].seconds < DEADLINE_MS / 1000 + 15  # the start of two interpreters on a busy machine included
 
 
+def test_a_script_that_fails_tells_the_others(tmp_path):
+    ends = launch.by_hand("sync", 3, tmp_path, fails="1")
+    for rank, end in enumerate(ends):
+        words = "ValueError: no such file" if rank == 1 else "its script ended with ValueError: no such file"
+        assert end.status == 1 and words in end.output, end.output
+        assert "Abort" not in end.output and end.seconds < 20, end.output
+
+
+def test_a_rank_may_end_long_before_the_others(tmp_path):
+    ends = launch.by_hand("sync", 2, tmp_path, stays="0")
+    assert [end.status for end in ends] == [0, 0] and "Abort" not in ends[1].output, ends
+
+
 def test_nccl_is_aborted_when_a_peer_stops(tmp_path):
     options = {"who": "1", "what": "SIGSTOP", "when": "amid", "timeout_ms": str(DEADLINE_MS)}
     nccl = {"kind": "gpu", "engine": "NCCL", "fake_nccl": "1"}
