@@ -317,7 +317,8 @@ $("theme").onclick = () => {
   overview();
   if (chosen === null) about();
 };
-addEventListener("resize", apply);
+addEventListener("resize", () => (location.hash === "#whole" && chosen === null ? whole() : apply()));
 load(0);
 const asked = /^#n(\d+)$/.exec(location.hash);
 if (asked && net.boxes[asked[1]]) select(Number(asked[1]));
+if (location.hash === "#whole") whole();

@@ -45,6 +45,8 @@ def _parts(d: Drawing, sheet: bool) -> Iterator[str]:
     for name in ("tip", "mark"):  # the heads of arrows
         yield f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         yield f'<path class="{name}" d="M0 0L8 4L0 8z"/></marker>'
+    yield '<marker id="from" viewBox="0 0 8 8" refX="4" refY="4" markerWidth="6" markerHeight="6">'
+    yield '<circle class="mark" cx="4" cy="4" r="3"/></marker>'
     yield '</defs><rect class="paper" width="100%" height="100%"/><g class="scene">'
     for lane in d.lanes:
         c = lane.colour % COLOURS

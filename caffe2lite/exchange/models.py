@@ -61,6 +61,10 @@ def export_model(
     info = {name: (onnx_type(spec.dtype or "float32"), tuple(spec.shape)) for name, spec in given.items()}
     predict.name = predict.name or pathlib.Path(path).stem
     model = frontend.Caffe2Frontend.model_of(predict, {n: a for n, a in made.items() if n not in given}, info)
+    fed_by_users = [i for i in model.graph.input if i.name in given]
+    del model.graph.input[:]  # the parameters are constants, so that others may fold them
+    model.graph.input.extend(fed_by_users)
+    onnx.checker.check_model(model)
     with beside(os.fspath(out)) as new:
         onnx.save(model, new)
     return list(given)
