@@ -161,6 +161,14 @@ def test_a_file_with_several_nets(tmp_path):
         draw.draw(file, tmp_path / "x.jpg")
 
 
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed here")
+def test_graphviz_takes_what_is_written(trained):
+    assert draw.picture(trained[1], "png").startswith(b"\x89PNG")
+    odd = core.Net("odd")
+    odd.Relu(EVIL, 'quotes " and \\ and \n and é')
+    assert draw.picture(odd.Proto(), "png").startswith(b"\x89PNG")
+
+
 def browse(page, tmp_path, script=""):
     """The page's elements after a script of ours ran in it, as Chromium sees them."""
     path = tmp_path / "page.html"

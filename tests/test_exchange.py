@@ -235,8 +235,12 @@ def test_a_model_to_onnx_and_back(model, tmp_path):
         model.net, list(params), ["data"], ["softmax"], shapes={"data": data.shape, "softmax": (2, 5)}
     )
     predictor_exporter.save_to_db("minidb", str(tmp_path / "export"), meta)
+    assert run("draw", tmp_path / "export", "-o", tmp_path / "export.svg").exit_code == 0
+    assert "MaxPool" in (tmp_path / "export.svg").read_text()
     (tmp_path / "net.pb").write_bytes(model.net.Proto().SerializeToString())
     save(tmp_path / "params", params)
+    said = run("draw", tmp_path / "params", "-o", tmp_path / "params.svg")
+    assert said.exit_code == 1 and "is a minidb: it holds no net to draw" in said.output
     shape = "data:2x3x8x8"
     assert (
         run(

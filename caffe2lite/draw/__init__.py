@@ -19,6 +19,7 @@ from caffe2lite.draw.moves import of_sync
 from caffe2lite.draw.page import page
 from caffe2lite.draw.svg import svg
 from caffe2lite.engine.inference import infer_net
+from caffe2lite.inspect.checkpoint import predictor_of, stored
 from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops.infer import Spec
@@ -38,8 +39,8 @@ def draw(
     form = pathlib.Path(out).suffix.lstrip(".").lower()
     if form not in FORMATS:
         raise ValueError(f"{os.fspath(out)} ends in none of .{', .'.join(FORMATS)}")
-    nets = nets_of(file)
-    if nets is None or not nets:
+    nets = _nets(file)
+    if not nets:
         raise ValueError(f"{file.path} is a {file.kind}: it holds no net to draw")
     if net is not None:
         named = [n for n in nets if n.name == net]
@@ -52,6 +53,14 @@ def draw(
     else:
         content = picture(max(nets, key=lambda n: len(n.op)), form, shapes)
     pathlib.Path(out).write_bytes(content)
+
+
+def _nets(file: File) -> list[Any]:
+    """The nets of a file, of a predictor export's database as well."""
+    if file.kind in ("minidb", "lmdb"):
+        meta = predictor_of(file.path, file.kind, stored(file.path, file.kind))
+        return [] if meta is None else [n.value for n in meta.nets]
+    return nets_of(file) or []
 
 
 def to_html(nets: Sequence[Any], title: str, shapes: Mapping[str, Spec] | None = None) -> str:
