@@ -13,7 +13,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The package is installed as a user installs it, so that the tests see what a user gets.
-$(VENV)/.installed: $(BIN)/python pyproject.toml $(shell find caffe2lite compat -name '*.py' -o -name '*.json' -o -path '*/draw/*')
+$(VENV)/.installed: $(BIN)/python pyproject.toml $(shell find caffe2lite compat -name '*.py' -o -name '*.json' -o -name '*.html' -o -name '*.css' -o -name '*.js')
 	$(BIN)/pip install --quiet --upgrade '.[test]'
 	touch $@
 
