@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 
+from caffe2lite.ops._shuffle import shuffled
 from caffe2lite.ops.infer import unknown
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
@@ -186,7 +187,10 @@ def ComputeOffset(ctx, cursor, *tensors, out):
 
 @operator("indices", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
 def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size: int = 1, shuffle_size: int = 1, out):
-    """Examples sorted by a field, shuffled within runs of shuffle_size batches, and the batches among themselves."""
+    """Examples sorted by a field, shuffled within runs of shuffle_size batches, and the batches among themselves.
+
+    It is always the same order, that of genuine Caffe2.
+    """
     _fields_of(cursor, tensors)
     if not -1 <= sort_by_field_idx < len(tensors):
         raise ValueError(f"sort_by_field_idx must be -1 or within 0 to {len(tensors) - 1}, got {sort_by_field_idx}")
@@ -200,12 +204,11 @@ def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size
             raise ValueError(f"field {sort_by_field_idx} has {key.shape[0]} rows for {count} examples")
         order = np.argsort(key[:count].reshape(count, -1)[:, 0], kind="stable")
     run = batch_size * shuffle_size
-    for begin in range(0, count, run):
-        part = order[begin : begin + run].copy()
-        order[begin : begin + run] = part[np.argsort(ctx.rng.random(len(part)))]
+    for begin in range(0, count - run, run):  # the last run stays sorted, as in Caffe2
+        order[begin : begin + run] = order[begin : begin + run][shuffled(run)]
     whole = count // batch_size
     batches = order[: whole * batch_size].reshape(whole, batch_size)
-    order[: whole * batch_size] = batches[np.argsort(ctx.rng.random(whole))].reshape(-1)
+    order[: whole * batch_size] = batches[shuffled(whole)].reshape(-1)
     indices = out((count,), np.int64)
     indices[...] = order
     return indices

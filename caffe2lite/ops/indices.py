@@ -151,7 +151,7 @@ def IndexSize(ctx, handle, *, out):
 
 
 @operator("HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT, infer=like(0))
-def IndexHash(xp, Indices, *, seed: int = 0, modulo: int, out):
+def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     """A hash of each index, from 0 to modulo - 1."""
     if modulo <= 0:
         raise ValueError(f"modulo must be positive, got {modulo}")
