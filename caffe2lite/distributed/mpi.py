@@ -21,6 +21,7 @@ from caffe2lite.distributed.world import WorldError
 _SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective; a straggler is worth a sleep
 _NAP_SECONDS = 0.0005
 _LISTEN_SECONDS = 0.05  # how often somebody who waits looks whether another has given up
+_ASKED_SECONDS = 1.0  # by then a thread that asks the other ranks has heard what they say
 _ADDRESS_BYTES = 2048
 
 
@@ -101,10 +102,11 @@ class MPIWorld(CommonWorld):
             for r, m in enumerate(self.ranks)
             if ask and r != self.rank
         )
-        return WorldError(
+        self.world.verdict = self.world.verdict or (
             f"rank {self.rank} of common world {self.name!r}: {why}. A peer has died, was stopped, or is late by more "
             f"than the timeout; restart the job from its last checkpoint{known}"
         )
+        return WorldError(self.world.verdict)
 
     def _wait(self, request: Any, what: str, *buffers: Any) -> Any:
         """Wait for a request; its buffers stay alive if it never ends, for MPI may still write to them."""
@@ -124,10 +126,10 @@ class MPIWorld(CommonWorld):
                 self._check_connections(f"during {what}")
                 if done():
                     return
-                if self.world.broken:  # another thread of this process has found it out
-                    self.alive()
                 waited = time.monotonic() - begin
-                if waited > self.timeout:
+                if self.world.verdict:  # another thread of this process has found it out
+                    raise WorldError(self.world.verdict)
+                if waited > self.timeout and not self.world.broken or waited > self.timeout + _ASKED_SECONDS:
                     raise self._dead(f"{what} did not complete within {self.timeout:g} s")
                 if waited > listen:
                     listen = waited + _LISTEN_SECONDS

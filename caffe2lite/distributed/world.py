@@ -45,6 +45,7 @@ class World:
         for comm in (mpi.COMM_WORLD, mpi.COMM_SELF):  # errors of a request may be those of COMM_SELF
             comm.Set_errhandler(mpi.ERRORS_RETURN)
         self.broken = ""  # why the world is dead
+        self.verdict = ""  # the whole error, when the others have been asked: what all threads that wait then raise
         self.kept: list[Any] = []  # buffers of requests that never came to an end
 
         self.listeners = listeners  # where MPI listens here

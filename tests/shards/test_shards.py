@@ -136,6 +136,12 @@ def test_a_script_that_fails_tells_the_others(tmp_path):
         assert "Abort" not in end.output and end.seconds < 20, end.output
 
 
+def test_all_threads_of_a_rank_tell_who_does_not_answer(tmp_path):
+    options = {"who": "1", "what": "SIGSTOP", "when": "amid", "timeout_ms": str(DEADLINE_MS)}
+    ends = launch.by_hand("fault", 2, tmp_path, stopped=[1], threads="4", **options)
+    assert ends[0].status == 1 and "no answer from rank 1" in ends[0].output, ends[0].output
+
+
 def test_a_rank_may_end_long_before_the_others(tmp_path):
     ends = launch.by_hand("sync", 2, tmp_path, stays="0")
     assert [end.status for end in ends] == [0, 0] and "Abort" not in ends[1].output, ends

@@ -219,13 +219,15 @@ def fault(shard):
     """A sync in the middle of which, or before or after the rendezvous, a peer dies or stops."""
     shard.fault("before")
     world = shard.world()
+    worlds = [world, *(shard.world(f"world{i}") for i in range(1, int(shard.options.get("threads", 1))))]
     shard.fault("after")
     for i in range(40):
         shard.feed(f"p{i}", np.full(10_000, shard.rank, "f"))
     net = core.Net("sync")
+    net.Proto().type = "dag" if len(worlds) > 1 else "simple"
     net.Proto().device_option.CopyFrom(shard.device)
-    for i in range(40):
-        net.Broadcast([world, f"p{i}"], [f"p{i}"], engine=shard.engine)
+    for i in range(len(worlds) if len(worlds) > 1 else 40):
+        net.Broadcast([worlds[i % len(worlds)], f"p{i}"], [f"p{i}"], engine=shard.engine)
     workspace.CreateNet(net)
     try:
         for step in range(int(shard.options.get("steps", 50))):
