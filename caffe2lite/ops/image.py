@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+
 from caffe2lite.ops import _windows
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
@@ -100,11 +102,10 @@ def ResizeNearestGradient(
     """Each pixel gets the sum of the gradients of its copies."""
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     dy, shape = _first(dY, order), _first(X, order).shape
-    rows, columns = _nearest(xp, shape[2], height_scale), _nearest(xp, shape[3], width_scale)
-    if dy.shape[2:] != (rows.shape[0], columns.shape[0]):
-        raise ValueError(
-            f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels"
-        )
+    if dy.ndim != 4 or dy.shape[:2] != shape[:2]:
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}, X has {list(X.shape)}")
+    rows = _nearest(xp, shape[2], height_scale, dy.shape[2])
+    columns = _nearest(xp, shape[3], width_scale, dy.shape[3])
     dX = out(X.shape, dY.dtype)
     _apply(xp, dy, _first(dX, order), _chosen(xp, rows, shape[2]).T, _chosen(xp, columns, shape[3]).T)
     return dX
@@ -400,15 +401,20 @@ def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
 def _rmac(height, width, scales, overlap):
     """[x1, y1, x2, y2] of the regions of Tolias, Sicre and Jégou, Particular object retrieval, 2016."""
     short, long = min(height, width), max(height, width)
+    one = np.float32  # ties are those of single precision
     best = min(
         range(2, 8),
-        key=lambda steps: abs((short * short - short * ((long - short) / (steps - 1))) / (short * short) - overlap),
+        key=lambda steps: abs(
+            one(short * short - one(short) * (one(long - short) / one(steps - 1))) / one(short * short) - one(overlap)
+        ),
     )
     more_h = best - 1 if height > width else 0
     more_w = best - 1 if width > height else 0
     regions = []
     for level in range(1, scales + 1):
         side = 2 * short // (level + 1)
+        if side == 0:  # the image is too small for this level
+            continue
         half = int(side / 2 - 1)
         starts = []
         for size, more in ((width, more_w), (height, more_h)):
