@@ -171,16 +171,12 @@ def _without_legacy_pads(net, parameters, input_dims, input_names):
     known[name] = list(input_dims)
     fixed = caffe2_pb2.NetDef(name=net.name)
     for op in net.op:  # one by one: a blob may be written again in another shape
-        shapes, _ = workspace.InferShapesAndTypes([_Wrapped(op)], known, nets_proto=True)
+        shapes, _ = workspace.InferShapesAndTypes([caffe2_pb2.NetDef(op=[op])], known, nets_proto=True)
         if any(a.name == "legacy_pad" for a in op.arg) and op.output[0] in shapes:
             op = _explicit(op, known[op.input[0]], shapes[op.output[0]])
         known.update({output: shapes[output] for output in op.output if output in shapes})
         fixed.op.append(op)
     return fixed
-
-
-def _Wrapped(op):
-    return caffe2_pb2.NetDef(name="one", op=[op])
 
 
 def _explicit(op, size, result):

@@ -398,3 +398,22 @@ def output_projection(model, decoder_outputs, decoder_output_size, target_vocab_
     bias = model.param_init_net.XavierFill([], "output_projection_b", shape=[target_vocab_size])
     model.params.extend([weight, bias])
     return model.net.FC([decoder_outputs, weight, bias], ["output_logits"])
+
+
+def add_model_options(parser):
+    """Add to an argparse parser what training and translation must say alike: the sizes and kinds of the layers."""
+
+    def option(name, kind, default, text):
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+
+    parser.add_argument(
+        "--use-bidirectional-encoder", action="store_true", help="The first layer of the encoder reads both ways"
+    )
+    parser.add_argument("--use-attention", action="store_true", help="The decoder attends to the encoder's outputs")
+    option("encoder-cell-num-units", int, 512, "Units of a layer of the encoder")
+    option("encoder-num-layers", int, 2, "Layers of the encoder")
+    option("decoder-cell-num-units", int, 512, "Units of a layer of the decoder")
+    option("decoder-num-layers", int, 2, "Layers of the decoder")
+    option("encoder-embedding-size", int, 256, "Size of the source words' vectors")
+    option("decoder-embedding-size", int, 512, "Size of the target words' vectors")
+    option("decoder-softmax-size", int, None, "Size of a layer before the scores of the words; none without it")

@@ -396,17 +396,7 @@ def main():
     option("learning-rate", float, 0.5, "Learning rate")
     option("max-gradient-norm", float, 1.0, "Largest norm of all gradients; larger ones are scaled down")
     option("num-gpus", int, 0, "GPUs that train together")
-    parser.add_argument(
-        "--use-bidirectional-encoder", action="store_true", help="The first layer of the encoder reads both ways"
-    )
-    parser.add_argument("--use-attention", action="store_true", help="The decoder attends to the encoder's outputs")
-    option("encoder-cell-num-units", int, 512, "Units of a layer of the encoder")
-    option("encoder-num-layers", int, 2, "Layers of the encoder")
-    option("decoder-cell-num-units", int, 512, "Units of a layer of the decoder")
-    option("decoder-num-layers", int, 2, "Layers of the decoder")
-    option("encoder-embedding-size", int, 256, "Size of the source words' vectors")
-    option("decoder-embedding-size", int, 512, "Size of the target words' vectors")
-    option("decoder-softmax-size", int, None, "Size of a layer before the scores of the words; none without it")
+    seq2seq_util.add_model_options(parser)
     option("checkpoint", str, None, "Where to save the parameters after each epoch")
     run_seq2seq_model(parser.parse_args())
 

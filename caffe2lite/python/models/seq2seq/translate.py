@@ -361,17 +361,7 @@ def main():
     option("source-corpus", str, None, "Sentences the model was trained on, a line each", required=True)
     option("target-corpus", str, None, "Their translations, line by line", required=True)
     option("unk-threshold", int, 50, "Words that do not occur more often are unknown")
-    parser.add_argument(
-        "--use-bidirectional-encoder", action="store_true", help="The first layer of the encoder reads both ways"
-    )
-    parser.add_argument("--use-attention", action="store_true", help="The decoder attends to the encoder's outputs")
-    option("encoder-cell-num-units", int, 512, "Units of a layer of the encoder")
-    option("encoder-num-layers", int, 2, "Layers of the encoder")
-    option("decoder-cell-num-units", int, 512, "Units of a layer of the decoder")
-    option("decoder-num-layers", int, 2, "Layers of the decoder")
-    option("encoder-embedding-size", int, 256, "Size of the source words' vectors")
-    option("decoder-embedding-size", int, 512, "Size of the target words' vectors")
-    option("decoder-softmax-size", int, None, "Size of a layer before the scores of the words; none without it")
+    seq2seq_util.add_model_options(parser)
     option("beam-size", int, 6, "Hypotheses that are kept")
     option("word-reward", float, 0.0, "Added to the score for each word")
     option("unk-reward", float, 0.0, "Added to the score for each unknown word, as a rule below 0")
