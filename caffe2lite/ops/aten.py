@@ -162,14 +162,17 @@ def _sum(xp, X, *, dim=None, keepdim=0):
     return total.astype("int64") if X.dtype.kind in "bui" else total.astype(X.dtype)
 
 
-@_aten("mean")
-def _mean(xp, X, *, dim=None, keepdim=0):
-    return X.mean(axis=_axes(dim), keepdims=bool(keepdim))
+def _reduction(name):
+    """X.NAME along `dim`, or over all."""
+
+    def reduce(xp, X, *, dim=None, keepdim=0):
+        return getattr(X, name)(axis=_axes(dim), keepdims=bool(keepdim))
+
+    return reduce
 
 
-@_aten("prod")
-def _prod(xp, X, *, dim=None, keepdim=0):
-    return X.prod(axis=_axes(dim), keepdims=bool(keepdim))
+for _name in ("mean", "prod", "all", "any"):
+    _aten(_name)(_reduction(_name))
 
 
 @_aten("std")
@@ -216,16 +219,6 @@ def _min(xp, X, *Ys, dim=None, keepdim=0):
     if Ys:
         return xp.minimum(X, Ys[0])
     return X.min() if dim is None else (X.min(axis=dim, keepdims=bool(keepdim)), _argmin(xp, X, dim=dim, keepdim=keepdim))
-
-
-@_aten("all")
-def _all(xp, X, *, dim=None, keepdim=0):
-    return X.all(axis=_axes(dim), keepdims=bool(keepdim))
-
-
-@_aten("any")
-def _any(xp, X, *, dim=None, keepdim=0):
-    return X.any(axis=_axes(dim), keepdims=bool(keepdim))
 
 
 @_aten("cumsum")
