@@ -87,7 +87,7 @@ def _AllReduceBlobsSingleHost(blob_names, devices, model, net, use_nccl):
                     _AllReduce(devices, model, net, name, use_nccl, last)
                     last = blobs[0]
             continue
-        assert not sparse, "Synchronizing gradient slices not supported"
+        assert not sparse, f"parameter {name} has sparse gradients, which Parallelize_BMUF cannot synchronize"
         with core.DeviceScope(on_blob_device(model, name, 0)):
             net.Sum(blobs, [blobs[0]])
             if not model._shared_model:

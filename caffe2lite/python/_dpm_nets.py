@@ -122,7 +122,7 @@ def ConvertNetForDevice(net, device=None):
 
     for op in proto.op:
         if "RecurrentNetwork" in op.type:
-            raise NotImplementedError("RecurrentNetwork conversion not yet supported")
+            raise NotImplementedError(f"a {op.type} cannot be moved to another device: its step nets name their blobs themselves")
         rename(op.input)
         rename(op.output)
         rename(op.control_input)

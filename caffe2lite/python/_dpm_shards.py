@@ -96,7 +96,8 @@ def _SyncAllParamsDistributed(
 
 
 def _AllReduceBlobsDistributed(blob_names, devices, model, net, rendezvous, max_concurrent_distributed_ops):
-    assert model.net.Proto().num_workers > 1, "Please specify more than 1 worker"
+    workers = model.net.Proto().num_workers
+    assert workers > 1, f"net {model.net.Name()} has {workers} worker, and all-reduce between shards needs more"
     engine = rendezvous["engine"]
     master = core.DeviceOption(model._device_type, devices[0])
     context = CollectivesConcurrencyControl(

@@ -95,16 +95,16 @@ class AdagradOptimizer(_Ema, Optimizer):
 
         from_db = (self.mask_db_path, self.mask_db_type, self.mask_blob_name)
         if self.mask_tensor is not None:
-            assert type(self.mask_tensor) is np.ndarray, "mask_tensor must be a numpy array!"
-            assert not any(from_db), "mask can be provided through either a numpy array or a db path, not both"
+            assert type(self.mask_tensor) is np.ndarray, f"mask_tensor is a NumPy array, got {type(self.mask_tensor).__name__}"
+            assert not any(from_db), "a mask comes as mask_tensor or from a database (mask_db_*), not both"
         elif self.mask_db_path is not None or self.mask_db_type is not None:
-            assert all(from_db), "when mask is provided through db, db path, db type, and blob name are all needed"
+            assert all(from_db), "a mask from a database needs mask_db_path, mask_db_type and mask_blob_name"
         if self.prune_delays:
             assert self.prune_ratios is not None and len(self.prune_delays) == len(self.prune_ratios), (
-                "Prune Delays and prune ratios should be of the same length"
+                f"{len(self.prune_delays)} prune_delays need as many prune_ratios, got {self.prune_ratios}"
             )
-            assert self.mask_tensor is None, "Mask Tensor should be None with prune ratios"
-            assert self.mask_db_path is None, "Mask DB Path should be None with prune ratios"
+            assert self.mask_tensor is None, "prune_ratios make their own mask: give no mask_tensor"
+            assert self.mask_db_path is None, "prune_ratios make their own mask: give no mask_db_path"
         self.use_mask = bool(self.mask_tensor is not None or self.mask_db_path is not None or self.prune_delays)
 
     def _run(self, net, param_init_net, param_info):
@@ -200,7 +200,7 @@ class AdagradOptimizer(_Ema, Optimizer):
         return [mask, changed]
 
     def _update_sparse(self, net, param, grad, history, lr, iteration, mask, counters, weight_decay):
-        assert self.decay == 1, "Decay is not implemented for SparseAdagrad and must be set to 1"
+        assert self.decay == 1, f"sparse Adagrad knows no decay: expected 1, got {self.decay} ({param})"
         grad = self.dedup(net, self.sparse_dedup_aggregator, grad)
         inputs = [param, history, grad.indices, grad.values, lr, *mask]
         args = {"epsilon": self.epsilon, **weight_decay}

@@ -29,7 +29,7 @@ class AdamOptimizer(Optimizer):
         self.enableRAdam = enableRAdam
         if use_smart_decay and rowWise:
             raise NotImplementedError(
-                "Smart decay is not implemented for rowWise Adam.  Set rowWise or use_smart_decay to False."
+                "row-wise Adam has no smart decay: give rowWise or use_smart_decay, not both"
             )
         self.use_smart_decay = use_smart_decay
         self.init_kwargs = kwargs
@@ -60,7 +60,7 @@ class AdamOptimizer(Optimizer):
         if is_sparse(grad):
             grad = self.dedup(net, self.sparse_dedup_aggregator, grad)
             if self.rowWise:
-                assert not self.enableRAdam, "Currently, RowWiseSparseAdam is not supported by RAdam!"
+                assert not self.enableRAdam, f"row-wise Adam has no rectified form: set enableRAdam or rowWise to False ({param})"
                 update = net.RowWiseSparseAdam
             elif self.use_smart_decay:
                 update = net.SmartDecaySparseAdam
@@ -163,7 +163,7 @@ class YellowFinOptimizer(Optimizer):
         mu_avg = param_init_net.ConstantFill([], param + "_mu_avg", shape=[1], value=self.mu)
         memory = param_init_net.ConstantFill([], param + "_scalars_memory", shape=[scalars], value=0.0)
         assert self.alpha > 0, f"Expect positive alpha, got {self.alpha}"
-        assert not is_sparse(grad), "YellowFin does not support sparse gradients"
+        assert not is_sparse(grad), f"YellowFin takes dense gradients only, {param} has sparse ones"
         iteration = utils.BuildUniqueMutexIter(param_init_net, net, iter_val=0)
         self._aux_params.shared.append(iteration)
         state = [moment, lr_avg, mu_avg, curv_win, g_avg, g2_avg, memory]

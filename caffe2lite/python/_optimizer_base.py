@@ -197,4 +197,4 @@ class Optimizer:
 
     def scale_learning_rate(self, *args, **kwargs):
         """Multiplies the base learning rate by `scale`."""
-        raise NotImplementedError("Optimizer Need to Implement `scale_learning_rate` method.")
+        raise NotImplementedError(f"{type(self).__name__} has no scale_learning_rate")

@@ -100,7 +100,7 @@ class MultiPrecisionSgdOptimizer(SgdOptimizer):
         lr = self._positive_lr(net, param_init_net)
         momentum = param_init_net.ConstantFill(master, f"{param}_momentum", value=0.0)
         self._aux_params.local.append(momentum)
-        assert not is_sparse(grad), "MultiPrecisionSgd does not support sparse gradients"
+        assert not is_sparse(grad), f"MultiPrecisionSgd takes dense gradients only, {param} has sparse ones"
         grad = net.HalfToFloat(grad, grad + "_fp32")
         net.MomentumSGDUpdate(
             [grad, momentum, lr, master], [grad, momentum, master], momentum=self.momentum, nesterov=self.nesterov
@@ -136,7 +136,7 @@ class FP16SgdOptimizer(SgdOptimizer):
         )
         momentum = param_init_net.FloatToHalf(momentum_fp32, f"{param}_momentum")
         self._aux_params.local.append(momentum)
-        assert not is_sparse(grad), "FP16Sgd does not support sparse gradients"
+        assert not is_sparse(grad), f"FP16Sgd takes dense gradients only, {param} has sparse ones"
         update = net.FP16MomentumSGDUpdate
         if master is None or fp32_update:
             update, momentum = net.FP32MomentumSGDUpdate, momentum_fp32
@@ -161,7 +161,7 @@ class WeightDecayBuilder(Optimizer):
         one = param_init_net.ConstantFill([], f"ONE_{where}", shape=[1], value=1.0)
         decay = param_init_net.ConstantFill([], f"wd_{where}", shape=[1], value=self.weight_decay)
         if is_sparse(param_info.grad):
-            raise ValueError("Weight decay does not yet support sparse gradients")
+            raise ValueError(f"weight decay needs dense gradients, {param_info.blob} has sparse ones")
         net.WeightedSum([param_info.grad, one, param_info.blob, decay], param_info.grad)
 
 
@@ -183,7 +183,7 @@ class RmsPropOptimizer(Optimizer):
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
         assert self.alpha > 0, f"Expect positive alpha, got {self.alpha}"
-        assert not is_sparse(grad), "RmsPropOptimizer doesn't support sparse gradients"
+        assert not is_sparse(grad), f"RmsProp takes dense gradients only, {param} has sparse ones"
         device = current_device()
         one = param_init_net.ConstantFill([], f"ONE_{device.device_type}_{device.device_id}", shape=[1], value=1.0)
         lr, _ = self.build_lr(

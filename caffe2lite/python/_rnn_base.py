@@ -15,7 +15,7 @@ def _RectifyName(blob_reference_or_name):
     if isinstance(blob_reference_or_name, str):
         return core.ScopedBlobReference(blob_reference_or_name)
     if not isinstance(blob_reference_or_name, core.BlobReference):
-        raise Exception(f"Unknown blob reference type {blob_reference_or_name!r}")
+        raise Exception(f"a blob is a name or a BlobReference, got {blob_reference_or_name!r}")
     return blob_reference_or_name
 
 
@@ -111,7 +111,7 @@ class RNNCell:
     def _initial_states(self, model):
         with scopes.NameScope(self.name or ""):
             if self.initializer is None:
-                raise Exception("Either initial states or initializer have to be set")
+                raise Exception(f"cell {self.name!r} has no initializer: pass initial_states")
             return self.initializer.create_states(model)
 
     def apply(self, model, input_t, seq_lengths, states, timestep):

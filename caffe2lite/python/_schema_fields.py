@@ -237,7 +237,7 @@ class Struct(Field):
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise AssertionError(f"A field is a pair (name, field), got {pair!r}")
             if not pair[0]:
-                raise AssertionError("Field names cannot be empty")
+                raise AssertionError(f"a field needs a name, got {pair!r}")
             if not isinstance(pair[0], str):
                 raise TypeError(f"Field names are strings, got {pair[0]!r}")
             if pair[0] == "lengths":
@@ -323,7 +323,7 @@ class Struct(Field):
 
     def __setattr__(self, key, value):
         if getattr(self, "_frozen", False) and not key.startswith("_"):
-            raise TypeError("Struct.__setattr__() is disabled after __init__()")
+            raise TypeError(f"a Struct does not change once it is made: {key} cannot be set")
         object.__setattr__(self, key, value)
 
     def __setstate__(self, state):
@@ -409,7 +409,7 @@ class Scalar(Field):
     def get(self):
         """The blob or array; AssertionError where there is none."""
         if self._blob is None:
-            raise AssertionError("Value is not set for this field.")
+            raise AssertionError(f"{self!r} holds no blob or array yet")
         return self._blob
 
     def __call__(self):

@@ -67,19 +67,19 @@ def parse_blob(text):
 
 def parser():
     """The command line."""
-    p = argparse.ArgumentParser(description="Utility to generate Caffe2 benchmark models.")
-    p.add_argument("operator", help="Caffe2 operator to benchmark.")
-    p.add_argument("-b", "--blob", help="Instantiate a blob --blob name=dim1,dim2,dim3", action="append")
-    p.add_argument("--context", help="Context to run on.", default="CPU")
-    p.add_argument("--kwargs", help="kwargs to pass to operator.", nargs="*", type=parse_kwarg, default=[])
-    p.add_argument("--init_net", help="Output initialization net.", default="init_net.pb")
-    p.add_argument("--predict_net", help="Output prediction net.", default="predict_net.pb")
-    p.add_argument("--benchmark_name", help="Name of the benchmark network", default="benchmark")
-    p.add_argument("--input_name", help="Name of the input blob.", default="data")
-    p.add_argument("--output_name", help="Name of the output blob.", default="output")
-    p.add_argument("--iters", help="Number of iterations to run the operator.", default="1")
-    p.add_argument("-d", "--debug", help="Print debug information.", action="store_true")
-    p.add_argument("-c", "--chain", help="Chain ops together (create data dependencies)", action="store_true")
+    p = argparse.ArgumentParser(description="Writes the nets that time one operator.")
+    p.add_argument("operator", help="a helper of brew or an operator's type")
+    p.add_argument("-b", "--blob", help="an operand and its shape, as in --blob X=64,128; may be repeated", action="append")
+    p.add_argument("--context", help="CPU or CUDA", default="CPU")
+    p.add_argument("--kwargs", help="the operator's arguments, as in kernel=3", nargs="*", type=parse_kwarg, default=[])
+    p.add_argument("--init_net", help="where the net that fills the operands goes", default="init_net.pb")
+    p.add_argument("--predict_net", help="where the net that runs the operator goes", default="predict_net.pb")
+    p.add_argument("--benchmark_name", help="name of the nets", default="benchmark")
+    p.add_argument("--input_name", help="name of the first operand", default="data")
+    p.add_argument("--output_name", help="name of the result", default="output")
+    p.add_argument("--iters", help="how often the net holds the operator", default="1")
+    p.add_argument("-d", "--debug", help="print the nets", action="store_true")
+    p.add_argument("-c", "--chain", help="each operator reads the result of the one before", action="store_true")
     return p
 
 

@@ -17,7 +17,7 @@ class CachedReader(DBFileReader):
 
     def __init__(self, original_reader, db_path, db_type="LevelDB", name=None, batch_size=100, loop_over=False):
         if original_reader is None:
-            raise AssertionError("original_reader can't be None")
+            raise AssertionError("CachedReader needs the reader that it caches, got None")
         self.original_reader = original_reader
         super().__init__(db_path, db_type, name, batch_size, loop_over)
 

@@ -138,13 +138,13 @@ class CheckpointManager(_ManagerBase):
     def init(self, nodes=None, retrieve_from_epoch=None, path_prefix=None, path_type=None):
         """The task that finds out which blobs to save: those there are, or those of an earlier checkpoint."""
         if nodes is not None and len(nodes) != 1:
-            raise AssertionError("CheckpointManager only supports single node.")
+            raise AssertionError(f"CheckpointManager saves one node, got {nodes}: use MultiNodeCheckpointManager")
         with Task(outputs=[self._blob_names]) as task:
             if retrieve_from_epoch is None:
                 ops.GetAllBlobNames([], self._blob_names, include_shared=False)
             else:
                 source = db_name(retrieve_from_epoch, self._node_name, self._db_prefix, path_prefix)
-                logger.info("Initializing checkpoints from = %s", source)
+                logger.info("Names of the blobs to save come from %s", source)
                 ops.Load(
                     [],
                     self._blob_names,
@@ -182,7 +182,7 @@ class CheckpointManager(_ManagerBase):
     def load(self, epoch, path_prefix=None, path_type=None):
         """The task that loads the blobs as they were after an epoch."""
         self._current_db_name = db_name(epoch, self._node_name, self._db_prefix, path_prefix)
-        logger.info("Loading checkpoints from = %s", self._current_db_name)
+        logger.info("Loading checkpoint %s", self._current_db_name)
 
         def add_op():
             ops.Load(
@@ -250,7 +250,7 @@ class MultiNodeCheckpointManager(_ManagerBase):
 
     def _task_group(self, func, *args, **kw):
         if self._node_managers is None:
-            raise AssertionError("init must be called first.")
+            raise AssertionError("MultiNodeCheckpointManager.init comes first: it says which nodes there are")
         with TaskGroup(WorkspaceType.GLOBAL) as task_group:
             for node, manager in self._node_managers:
                 with Node(node):
@@ -291,10 +291,10 @@ class MultiNodeCheckpointManager(_ManagerBase):
             existence = manager.check_db_exists(epoch)
             session.run(existence)
             if not existence.outputs()[0].fetch():
-                logger.info("DB %s does not exist!", db_name(epoch, manager._node_name, manager._db_prefix))
+                logger.info("There is no checkpoint %s", db_name(epoch, manager._node_name, manager._db_prefix))
                 return False
             session.run(manager.load_blobs_from_checkpoint(blob_names, epoch))
-        logger.info("Successfully loaded from checkpoints.")
+        logger.info("Loaded from the checkpoints of all nodes")
         return True
 
     def get_ckpt_db_name(self, node_name, epoch):
@@ -376,7 +376,7 @@ class JobRunner:
     def load_blobs_from_checkpoints(self, blob_names, epoch, session):
         """Load the named blobs of all nodes from their checkpoints; whether all of these exist."""
         if not self.checkpoint_manager:
-            raise Exception("Checkpoint manager is None")
+            raise Exception("this JobRunner has no checkpoint_manager to load from")
         result = self.checkpoint_manager.load_blobs_locally(self.job.nodes_to_checkpoint(), blob_names, epoch, session)
         self.checkpoint_manager.report_checkpoint_stats("checkpoint_partial_load")
         return result
@@ -385,7 +385,7 @@ class JobRunner:
         """Save a checkpoint; a failure is logged, the job goes on."""
         try:
             if not self.checkpoint_manager.cp_accessible(epoch=None):
-                logger.warning("Checkpoint files cannot be accessed!")
+                logger.warning("The checkpoint files cannot be reached")
                 return
             session.run(self.checkpoint_manager.save(epoch))
             self.checkpoint_manager.write_checkpoint_metadata(epoch)

@@ -25,7 +25,7 @@ def _get_next_step_name(control_name, base_name):
 def _MakeList(input):
     """A list for the arguments of a call: of several, of one, or of one that is a list."""
     if not input:
-        raise ValueError("input cannot be empty.")
+        raise ValueError("expected nets or steps, got none")
     if len(input) > 1:
         return list(input)
     return input[0] if isinstance(input[0], list) else [input[0]]
@@ -121,7 +121,7 @@ def CombineConditions(name, condition_nets, relation):
     if not condition_nets:
         return None
     if not isinstance(condition_nets, list):
-        raise ValueError("condition_nets must be a list of nets.")
+        raise ValueError(f"condition_nets is a list of nets, got {condition_nets!r}")
     blobs = [_condition_blob(net) for net in condition_nets]
     if len(blobs) == 1:
         return _CopyConditionBlobNet(blobs[0])[0]

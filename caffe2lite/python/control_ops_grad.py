@@ -127,7 +127,7 @@ def gen_do_gradient(op, g_output):
             inner_gradients[inner] = inner + _INNER_GRAD
             outer_gradients[inner + _INNER_GRAD] = gradient
     if not inner_gradients:
-        raise AssertionError("Empty initial gradient map for Do op")
+        raise AssertionError(f"no output of this Do has a gradient: {list(op.output)}")
     inner_ops, inner_map = _backward(subnet, inner_gradients)
     if not inner_ops:
         return [], [None] * (len(op.input) - 1)
@@ -198,10 +198,10 @@ def gen_if_gradient(op, g_output):
     grad_ops, g_output = dedupe_g_output(op, g_output)
     given = _known(op, g_output)
     if not given:
-        raise AssertionError("Empty initial gradient map for If op")
+        raise AssertionError(f"no output of this If has a gradient: {list(op.output)}")
     branches = {name: getNetArgument(op, name) for name in ("then_net", "else_net")}
     if branches["then_net"] is None:
-        raise AssertionError("Expected then subnet in If op")
+        raise AssertionError("this If has no argument then_net")
     parts = {name: _backward(subnet, given) for name, subnet in branches.items() if subnet is not None}
     inputs = op.input[1:]
     merged = {blob: grad_map[blob] for _, grad_map in parts.values() for blob in inputs if blob in grad_map}
@@ -249,10 +249,10 @@ def gen_while_gradient(op, g_output):
     grad_ops, g_output = dedupe_g_output(op, g_output)
     given = _known(op, g_output)
     if not given:
-        raise AssertionError("Empty initial gradient map for While op")
+        raise AssertionError(f"no output of this While has a gradient: {list(op.output)}")
     loop_net = getNetArgument(op, "loop_net")
     if loop_net is None or len(loop_net.op) != 1 or loop_net.op[0].type != "Do":
-        raise AssertionError("Gradient While op requires single Do op as a loop body")
+        raise AssertionError("a While has a gradient only where its loop_net is one Do (as NetBuilder makes it)")
     body = loop_net.op[0]
     reuse = _argument(body, "reuse_workspace")
     if reuse is not None and reuse.i:
@@ -260,7 +260,7 @@ def gen_while_gradient(op, g_output):
     workspace_blob = body.output[-1]
     loop_ops, loop_map = _backward(loop_net, given)
     if not loop_ops:
-        raise AssertionError("Failed to get gradient net for loop body in While op")
+        raise AssertionError("nothing in the body of this While has a gradient")
     loop_grad_net, read, written = _gradient_net(loop_net, loop_ops)
 
     # Go back through the workspaces that the loop left, round by round; a round's gradients start the one before.

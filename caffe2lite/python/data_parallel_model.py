@@ -139,9 +139,9 @@ def Parallelize(
     check_call(model_helper_obj)
     model = model_helper_obj
     if not (cpu_device or ideep):
-        assert shared_model is False, "Shared model only supported on CPU"
+        assert shared_model is False, "shared_model=True works on the CPU only: use Parallelize_CPU, or give each GPU its parameters"
     if ideep and shared_model and rendezvous is not None:
-        raise AssertionError("Shared model only supported on single-node currently")
+        raise AssertionError("shared_model=True works in one process only: leave out shared_model or rendezvous")
     devices = set_devices(model, devices, cpu_device, ideep, rendezvous, shared_model)
     log.info("Parallelizing model for devices: %s", devices)
     num_workers = set_workers(model.net, devices, num_threads_per_device, rendezvous, net_type)
@@ -150,7 +150,7 @@ def Parallelize(
     on_every_device = {"device_type": model._device_type, "device_prefix": model._device_prefix, "scoped": True}
 
     assert param_update_builder_fun is None or optimizer_builder_fun is None, (
-        "Can only specify one of param_update_builder_fun, optimizer_builder_fun"
+        "give param_update_builder_fun or optimizer_builder_fun, not both"
     )
     trains = param_update_builder_fun is not None or optimizer_builder_fun is not None
     if not trains and model.init_params:
@@ -170,9 +170,9 @@ def Parallelize(
         input_builder_fun(model)
         losses = forward_pass_builder_fun(model, loss_scale)
         if trains:
-            assert isinstance(losses, list), "Model builder function must return list of loss blobs"
+            assert isinstance(losses, list), f"forward_pass_builder_fun returns the list of losses, got {losses!r}"
             for loss in losses:
-                assert isinstance(loss, core.BlobReference), "Model builder func must return list of loss blobs"
+                assert isinstance(loss, core.BlobReference), f"a loss is a blob, got {loss!r}"
         losses_by_gpu[device] = losses
 
     _ForEachDevice(devices, build, **on_every_device)
@@ -191,7 +191,7 @@ def Parallelize(
     if net_transformer_fun:
         net_transformer_fun(model, len(devices), model._device_prefix, model._device_type)
     if not trains:
-        log.info("Parameter update function not defined --> only forward")
+        log.info("No parameter update: forward only")
         _InferBlobDevice(model)
         return
     if combine_spatial_bn:
@@ -215,7 +215,7 @@ def Parallelize(
             max_concurrent_distributed_ops,
         )  # fmt: skip
     else:
-        log.info("NOTE: Param builder function did not create any parameters.")
+        log.info("The model has no parameters")
 
     # Updates
     all_params = set(model.GetParams(""))
@@ -384,7 +384,7 @@ def Synchronize(model, timeout_sec=_DEFAULT_BARRIER_NET_TIMEOUT_SEC):
     assert model._sync_barrier_net_timeout == timeout_sec, (
         f"Must use fixed timeout, {model._sync_barrier_net_timeout} != {timeout_sec}"
     )
-    log.info("Synchronize run barrier net.")
+    log.info("Waiting for the other shards at the barrier")
     workspace.RunNet(model._sync_barrier_net)
 
 
@@ -404,7 +404,7 @@ def FinalizeAfterCheckpoint(model, blobs=None, cpu_mode=False):
             _, names = _ComputeBlobsToSync(model)
         else:
             names = [stripBlobName(b) for b in blobs]
-        log.info("Creating checkpoint synchronization net")
+        log.info("Building the net that broadcasts the checkpoint")
         _build_checkpoint_net(model, names, cpu_mode)
         model._checkpoint_blobs = wanted
     else:

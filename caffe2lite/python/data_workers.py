@@ -138,7 +138,7 @@ class BatchFeeder(State):
 
     def _validate_chunk(self, chunk):
         if chunk is None:
-            log.warning("Fetcher function returned None")
+            log.warning("A fetcher returned None instead of a list of arrays")
             return False
         assert len(chunk) == len(self._input_blob_names), (
             f"Expecting data blob for each input: {self._input_blob_names}, got {len(chunk)}"
@@ -164,7 +164,7 @@ class BatchFeeder(State):
             try:
                 self._internal_queue.put(chunk, block=True, timeout=_POLL_SECS)
             except Queue.Full:
-                log.debug("Queue full: stalling fetchers...")
+                log.debug("The queue is full: fetchers wait")
                 continue
             self._counter += 1
             self._log_inputs_per_interval(chunk[0].shape[0])

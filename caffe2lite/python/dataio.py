@@ -25,7 +25,7 @@ class Reader:
     def schema(self):
         """The schema of the records."""
         if self._schema is None:
-            raise AssertionError("Schema not provided for this reader.")
+            raise AssertionError(f"{type(self).__name__} was made without a schema")
         return self._schema
 
     def _set_schema(self, schema):
@@ -49,11 +49,11 @@ class Reader:
 
     def read(self, read_net):
         """Add the operators that read to `read_net`; returns (stop blob, blobs)."""
-        raise NotImplementedError("Readers must implement `read`.")
+        raise NotImplementedError(f"{type(self).__name__} has no read")
 
     def reset(self, net):
         """Add an operator that begins anew."""
-        raise NotImplementedError("This reader cannot be resetted.")
+        raise NotImplementedError(f"{type(self).__name__} cannot begin anew")
 
     def read_record(self, read_net):
         """read, the blobs as a record."""
@@ -81,7 +81,7 @@ class Writer:
 
     def write(self, writer_net, fields):
         """Add the operators that write the blobs `fields` to `writer_net`."""
-        raise NotImplementedError("Writers must implement write.")
+        raise NotImplementedError(f"{type(self).__name__} has no write")
 
     def _blobs(self, fields):
         if isinstance(fields, Field):
@@ -246,7 +246,7 @@ class ReaderWithLimitBase(Reader):
 
     def setup_limiter(self, global_init_net, global_finish_net):
         """Add what the limit needs once."""
-        raise NotImplementedError("Subclass must implement `setup_limiter`")
+        raise NotImplementedError(f"{type(self).__name__} has no setup_limiter")
 
     def check_limiter_condition(self, stop_condition_net):
         """Add the check to a net; returns the blob that says whether the limit is reached."""
@@ -384,7 +384,7 @@ class CompositeReaderBuilder(ReaderBuilder):
             reader = builder.new_reader(**kwargs)
             if not isinstance(reader, Reader):
                 if not hasattr(reader, "reader"):
-                    raise ValueError("reader must be an instance of Reader or Pipe")
+                    raise ValueError(f"readers are Readers or Pipes, got {reader!r}")
                 reader = reader.reader()
             readers.append(reader)
         composite = CompositeReader(self._names, readers)

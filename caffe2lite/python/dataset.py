@@ -136,7 +136,7 @@ class Dataset:
         if isinstance(fields, list):
             fields = schema.from_column_list(fields)
         if not isinstance(fields, schema.Struct):
-            raise AssertionError("fields must be either a Struct or a list of raw field names.")
+            raise AssertionError(f"fields is a Struct or a list of column names, got {fields!r}")
         self.schema = fields
         self.fields = fields.field_names()
         self.field_types = fields.field_types()

@@ -20,7 +20,7 @@ class DBFileReader(Reader):
 
     def __init__(self, db_path, db_type, name=None, batch_size=100, loop_over=False, field_names=None):
         if db_path is None:
-            raise AssertionError("db_path can't be None.")
+            raise AssertionError("DBFileReader needs the path of a database, got None")
         self.db_path = db_path
         self.db_type = db_type
         self.name = self._init_name(name)
@@ -69,7 +69,7 @@ class DBFileReader(Reader):
 
     def read(self, read_net):
         if not self.ds_reader:
-            raise AssertionError("setup_ex must be called first")
+            raise AssertionError(f"reader of {self.db_path} is not set up: setup_ex comes before read")
         return self.ds_reader.read(read_net)
 
     def _init_field_blobs_as_empty(self, init_net):

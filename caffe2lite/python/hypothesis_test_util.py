@@ -137,7 +137,7 @@ def lengths(size, min_segments=None, max_segments=None, **kwargs):
     if size == 0 and max_segments == 0:
         return st.just(np.empty(0, dtype=np.int32))
     if max_segments <= 0:
-        raise AssertionError("size is not 0, need at least one segment")
+        raise AssertionError(f"{size} elements need at least one segment")
     borders = st.integers(min_value=max(min_segments - 1, 0), max_value=max_segments - 1).flatmap(
         lambda n: arrays([n], dtype=np.int32, elements=st.integers(min_value=0, max_value=size))
     )
@@ -342,7 +342,7 @@ class HypothesisTestCase(test_util.TestCase):
             ensure_outputs_are_inferred=ensure_outputs_are_inferred,
         )
         self.assertEqual(gradient.shape, estimate.shape)
-        self.assertTrue(agrees, f"Gradient check failed for input {op.input[outputs_to_check]}")
+        self.assertTrue(agrees, f"the gradient of {op.input[outputs_to_check]} differs from its estimate")
 
     def _assertGradReferenceChecks(self, op, inputs, ref_outputs, output_to_grad, grad_reference, threshold=1e-4):
         """Gradients agree with `grad_reference(output gradient, outputs, inputs)`; the workspace holds the outputs."""
@@ -453,7 +453,7 @@ class HypothesisTestCase(test_util.TestCase):
     ):
         """Call `validator` with inputs and outputs: by blob name, or as two lists where not `as_kwargs`."""
         if as_kwargs and set(op.input) & set(op.output):
-            raise AssertionError("in-place ops are not supported in as_kwargs mode")
+            raise AssertionError(f"{op.type} works in place: its blobs cannot be told by name, use as_kwargs=False")
         op = _placed(device_option, op)
         with temp_workspace():
             _feed(device_option, op, inputs, input_device_options)

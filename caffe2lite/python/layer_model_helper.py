@@ -327,7 +327,7 @@ class LayerModelHelper(model_helper.ModelHelper):
     def add_loss(self, loss, name="unnamed"):
         """Add a record of losses under `name`, numbered if it is taken."""
         if loss is None:
-            raise AssertionError("Added loss should not be None")
+            raise AssertionError(f"loss {name!r} is None")
         if not isinstance(loss, (schema.Scalar, schema.Struct)):
             raise AssertionError(f"Added loss should be a Scalar or a Struct, got {loss!r}")
         present = self._loss or schema.Struct()
@@ -340,13 +340,13 @@ class LayerModelHelper(model_helper.ModelHelper):
     def prediction(self):
         """Pairs (prediction, weight); AssertionError before there is one."""
         if not self._prediction:
-            raise AssertionError("model prediction is empty")
+            raise AssertionError(f"model {self.name} has no prediction yet: add_prediction comes first")
         return self._prediction
 
     def add_prediction(self, prediction, weight=1.0):
         """Add a prediction with its weight."""
         if prediction is None:
-            raise AssertionError("Added prediction should not be None")
+            raise AssertionError("the prediction is None")
         self._prediction.append((prediction, weight))
 
     @property

@@ -34,9 +34,9 @@ def _recycled(netproto, heads, op_indices, shareable, namescope, dont_share, sha
         )
     )
     if not verify_graph_equality(netproto, optimized):
-        raise AssertionError("Memonger graph is not equal to original.")
+        raise AssertionError("the renamed net computes something else: a blob was reused too early")
     if not verify_inplace_blobs(netproto, optimized):
-        raise AssertionError("Inplace assignments differ in memonger net.")
+        raise AssertionError("the renamed net works in place elsewhere than the given one")
     return optimized
 
 
@@ -85,7 +85,7 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
         intermediate.update(blob for blob in op.output if blob not in fixed)
         made.update(op.output)
         if op.is_gradient_op:
-            raise AssertionError("You can only pass inference-only nets to optimize_inference_for_dag")
+            raise AssertionError(f"{op.type} -> {list(op.output)} is a gradient operator: this plan is for inference nets")
     return _recycled(proto, input_blobs, list(range(len(proto.op))), intermediate, namescope, None, None)
 
 

@@ -87,7 +87,7 @@ class ModelHelper:
         elif isinstance(param_name, str):
             param_name = parameter_sharing_context.get_parameter_name(param_name)
         else:
-            raise TypeError("Unsupported type for param_name")
+            raise TypeError(f"a parameter's name is a string or BlobReference, got {param_name!r}")
 
         info = self._parameters_info.get(param_name)
         if info is not None:
@@ -150,7 +150,7 @@ class ModelHelper:
 
     def add_param_DEPRECATED(self, param, key=None, shape=None, length=None):
         """The older AddParameter; returns the ParameterInfo."""
-        log.warning("add_param method is DEPRECATED")
+        log.warning("add_param is old: create_param names, shares and scopes the parameter")
         self._update_param_info_deprecated()
         self.AddParameter(param)
         record = self.net.input_record()
@@ -204,7 +204,7 @@ class ModelHelper:
     def AddGradientOperators(self, *args, **kwargs):
         """Adds the backward pass to `net`, once, as `Net.AddGradientOperators` does; returns the gradient map."""
         if self.gradient_ops_added:
-            raise RuntimeError("You cannot run AddGradientOperators twice.")
+            raise RuntimeError(f"model {self.name} has its gradient operators already")
         self.Validate()
         self.gradient_ops_added = True
         self.grad_map = self.net.AddGradientOperators(*args, **kwargs)
@@ -220,14 +220,14 @@ class ModelHelper:
     def get_param_to_grad(self, params):
         """Parameter -> gradient blob (or GradientSlice), for those of `params` that have one."""
         if not self.gradient_ops_added:
-            raise RuntimeError("You need to run AddGradientOperators first.")
+            raise RuntimeError(f"model {self.name} has no gradients yet: AddGradientOperators comes first")
         grads = ((p, self.grad_map.get(str(p))) for p in params)
         return {p: g for p, g in grads if g is not None}
 
     def GetOptimizationParamInfo(self, params=None):
         """ParameterInfo of every parameter (default: all) that has a gradient to update it with."""
         if not self.gradient_ops_added:
-            raise RuntimeError("Need to call AddGradientOperators first")
+            raise RuntimeError(f"model {self.name} has no gradients yet: AddGradientOperators comes first")
         with_grads = self.get_param_to_grad(params) if params else self.param_to_grad
         return [
             self.get_param_info(param)
@@ -261,7 +261,7 @@ class ModelHelper:
 
     def GetDevices(self):
         """The device ids that `data_parallel_model` gave this model."""
-        assert len(self._devices) > 0, "Use data_parallel_model to run model on multiple GPUs."
+        assert len(self._devices) > 0, f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some"
         return self._devices
 
     def GetCompleteNet(self):

@@ -25,9 +25,9 @@ class NetBuilder(Managed):
     ):
         parent = NetBuilder.current(required=False)
         if _fullname and name:
-            raise AssertionError("Cannot set both _fullname and name")
+            raise AssertionError(f"give name ({name}) or _fullname ({_fullname}), not both")
         if _use_control_ops and (_stop_blob_required or _stop_blob):
-            raise AssertionError("Stop blobs are not used with control operators")
+            raise AssertionError("a builder of control operators has no stop blob")
         self.name = _fullname or "/".join(part for part in (parent.name if parent else None, name) if part)
         self._frozen = False
         self._current_net = None
@@ -44,7 +44,7 @@ class NetBuilder(Managed):
     def stop_blob(self):
         """The bool blob that ends this builder's steps, made when first asked for."""
         if self._use_control_ops:
-            raise AssertionError("Stop blobs are not used with control operators")
+            raise AssertionError("a builder of control operators has no stop blob")
         if self._stop_blob is None:
             net = self.current_net()
             self._stop_blob = core.BlobReference(net.NextName("stop_blob"), net=net)
@@ -139,12 +139,12 @@ class NetBuilder(Managed):
         for part in nets_or_builders:
             if isinstance(part, NetBuilder):
                 if not part._use_control_ops:
-                    raise AssertionError("Merging of NetBuilder supported only for control ops")
+                    raise AssertionError(f"{part} holds execution steps, which cannot become part of a net")
                 nets = part.get()
                 if not nets:
                     continue
                 if len(nets) != 1 or not isinstance(nets[0], core.Net):
-                    raise AssertionError(f"Invalid control op net builder {part}")
+                    raise AssertionError(f"{part} must come down to one net, got {nets}")
                 part = nets[0]
             elif not isinstance(part, core.Net):
                 raise AssertionError(f"only nets and builders can be merged, got {part!r}")
@@ -171,7 +171,7 @@ class Operations:
     def net(self, net=None, name=None):
         """The current net; or add `net` and return it; or begin a new net called `name`."""
         if net is not None and name is not None:
-            raise AssertionError("Cannot provide both `net` and `name`.")
+            raise AssertionError(f"give net ({net}) or name ({name}), not both")
         if net is not None:
             return NetBuilder.current().add(net)
         return NetBuilder.current().current_net(name=name)
@@ -224,7 +224,7 @@ class Operations:
     def Condition(self, name=None):
         """The condition of a WhileNet: the output of its last operator."""
         if not isinstance(NetBuilder.current(), _RunWhileNet):
-            raise AssertionError("Use of Condition outside of WhileNet")
+            raise AssertionError("ops.Condition() stands in a `with ops.WhileNet():` block")
         return _RunWhileCondition(name=name)
 
     def _setup(self, key, kind, name=None):
@@ -344,7 +344,7 @@ class _StopGuard(_RunOnce):
     def has_stopped(self):
         """A bool blob: whether stop_if left the block."""
         if not self._ran:
-            raise AssertionError("Context not used yet.")
+            raise AssertionError(f"block {self.name!r} has not been entered yet")
         return self._stopped
 
 
@@ -360,7 +360,7 @@ class _Loop(NetBuilder):
     def iter(self):
         """The blob with the number of the round, from 0."""
         if self._num_iters is None:
-            raise AssertionError("This loop does not have a number of iterations.")
+            raise AssertionError(f"loop {self.name!r} counts no rounds: give it num_iters")
         return self._iter
 
     def __enter__(self):
@@ -397,13 +397,13 @@ class _RunIf(_RunOnce):
     def Elif(self, cond, name=None):
         """A block that runs when no block before it did and `cond` is true."""
         if self._is_else:
-            raise AssertionError("Elif not allowed for an Else.")
+            raise AssertionError("an Else ends the chain: no Elif after it")
         return NetBuilder.current().add(_RunIf(cond, name=name or self.name, _already_ran=self._already_ran))
 
     def Else(self, name=None):
         """A block that runs when no block before it did."""
         if self._is_else:
-            raise AssertionError("Else not allowed for an Else.")
+            raise AssertionError("an Else ends the chain: no second Else")
         return NetBuilder.current().add(_RunIf(name=name or self.name, _already_ran=self._already_ran))
 
 
@@ -411,7 +411,7 @@ class _RunIfNet(NetBuilder):
     def __init__(self, cond_blob, name=None):
         super().__init__(name=name, _use_control_ops=True)
         if not cond_blob:
-            raise AssertionError("Conditional blob is not specified for an If net")
+            raise AssertionError("IfNet needs the blob of its condition")
         self._cond_blob = cond_blob
         self._then_net = None
         self._else_net = None
@@ -432,7 +432,7 @@ class _RunElseNet(NetBuilder):
     def __init__(self, name=None):
         parent = NetBuilder.current(required=False)
         if not parent or not parent._children or not isinstance(parent._children[-1], _RunIfNet):
-            raise AssertionError("Invalid use of Else builder")
+            raise AssertionError("ElseNet stands right after an IfNet block")
         super().__init__(name=name, _use_control_ops=True)
         self._if_builder = parent._children[-1]
 
@@ -456,7 +456,7 @@ class _RunWhileNet(NetBuilder):
         if type is None:
             condition = self._cond_builder
             if not condition:
-                raise AssertionError("Condition builder must be specified in While op")
+                raise AssertionError("a WhileNet block needs a `with ops.Condition():` block in it")
             body = self._take_merged() or core.Net("empty_loop_body_net")
             while_net = core.Net(self.name + "/while_net")
             add_while_op(while_net, condition._cond_blob, self._lexical_scope, body, condition._cond_net)

@@ -185,7 +185,7 @@ def GetGraphPngSafe(func, *args, **kwargs):
     try:
         graph = func(*args, **kwargs)
         if not isinstance(graph, pydot.Dot):
-            raise ValueError("func is expected to return pydot.Dot")
+            raise ValueError(f"a drawing function returns a pydot.Dot, got {type(graph).__name__}")
         return graph.create_png()
     except Exception as e:
         logger.error("Failed to draw graph: %s", e)

@@ -17,7 +17,7 @@ class Output:
     def __init__(self, nets=None, record=None, should_stop=None):
         built = NetBuilder.current().get()
         if nets is not None and built:
-            raise AssertionError("Cannot both use `ops` syntax and return a list of nets.")
+            raise AssertionError("a processor adds operators by `ops` or returns nets, not both")
         if nets is None:
             nets = built
         self.nets = [nets] if isinstance(nets, core.Net) else list(nets)
@@ -32,13 +32,13 @@ def _init_output(output, capacity, global_init_net, global_exit_net):
         writer = pipe_out.writer()
     else:
         if capacity is not None:
-            raise AssertionError("capacity would not be used.")
+            raise AssertionError(f"capacity {capacity} is for a queue made here, and an output was given")
         if isinstance(output, Writer):
             pipe_out, writer = None, output
         elif hasattr(output, "writer"):
             pipe_out, writer = output, output.writer()
         else:
-            raise ValueError("output must be a reader, queue or stream.")
+            raise ValueError(f"the output is a Writer, a queue or a stream, got {output!r}")
     writer.setup_ex(global_init_net, global_exit_net)
     return pipe_out, writer
 
@@ -208,7 +208,7 @@ def _pipe_step(
     final_outputs=None,
 ):
     if num_threads > 1 and num_runtime_threads > 1:
-        raise AssertionError("Only one of num_threads or num_runtime_threads must be set.")
+        raise AssertionError(f"give num_threads ({num_threads}) or num_runtime_threads ({num_runtime_threads}), not both")
     if isinstance(input, Reader):
         reader = input
     elif hasattr(input, "reader"):

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 class _QueueReader(dataio.Reader):
     def __init__(self, wrapper, num_dequeue_records=1):
         if wrapper.schema() is None:
-            raise AssertionError("Queue needs a schema in order to be read from.")
+            raise AssertionError(f"{wrapper} has no schema to read records by")
         super().__init__(wrapper.schema())
         self._wrapper = wrapper
         self._num_dequeue_records = num_dequeue_records
@@ -83,7 +83,7 @@ class Queue(QueueWrapper):
 
     def setup(self, global_init_net):
         if not self._schema:
-            raise AssertionError("This queue does not have a schema.")
+            raise AssertionError("this queue has no schema to write records by")
         self._setup_done = True
         names = self._schema.field_names()
         global_init_net.CreateBlobsQueue(

@@ -186,7 +186,7 @@ def recurrent_net(
     Returns, for each state, a blob with its value after every step and one
     with its value after the last.
     """
-    assert len(inputs) == 1, "Only one input blob is supported so far"
+    assert len(inputs) == 1, f"a recurrent net takes one input blob, got {len(inputs)}"
     scope = f"{net.Name()}/recurrent" if scope is None else scope
     links = {str(read): written for read, written in links.items()}
     ((input_name, input_blob),) = inputs

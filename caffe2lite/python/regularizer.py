@@ -73,7 +73,7 @@ class _ScaledNorm(Regularizer):
 
     def __init__(self, reg_lambda):
         super().__init__()
-        assert reg_lambda >= 0, "factor ahead of regularization should be 0 or positive"
+        assert reg_lambda >= 0, f"reg_lambda is 0 or more, got {reg_lambda}"
         self.reg_lambda = reg_lambda
 
     def _run_on_loss(self, net, param_init_net, param, grad=None):
@@ -107,7 +107,7 @@ class L1NormTrimmed(Regularizer):
 
     def __init__(self, reg_lambda, k):
         super().__init__()
-        assert reg_lambda >= 0, "factor ahead of regularization should be 0 or positive"
+        assert reg_lambda >= 0, f"reg_lambda is 0 or more, got {reg_lambda}"
         assert isinstance(k, int), "k should be an integer, the number of weights left after selection"
         assert k >= 1, "k should be at least 1"
         self.reg_lambda = reg_lambda
@@ -165,8 +165,8 @@ class GroupL1Norm(Regularizer):
 
     def __init__(self, reg_lambda, groups, stabilizing_val=0):
         super().__init__()
-        assert reg_lambda >= 0, "regularization weight should be 0 or positive"
-        assert isinstance(groups, list), "groups needs to be a list"
+        assert reg_lambda >= 0, f"reg_lambda is 0 or more, got {reg_lambda}"
+        assert isinstance(groups, list), f"groups is a list of the groups' sizes, got {groups!r}"
         self.reg_lambda = reg_lambda
         self.groups = groups
         self.stabilizing_val = stabilizing_val
@@ -188,8 +188,8 @@ class LpNorm(Regularizer):
 
     def __init__(self, reg_lambda, p_value=0.5):
         super().__init__()
-        assert reg_lambda > 0, "factor ahead of regularization should be greater than 0"
-        assert p_value > 0, "p_value factor should be greater than 0"
+        assert reg_lambda > 0, f"reg_lambda is positive, got {reg_lambda}"
+        assert p_value > 0, f"p_value is positive, got {p_value}"
         self.reg_lambda = reg_lambda
         self.p_value = p_value
 
@@ -211,9 +211,9 @@ class L0ApproxNorm(Regularizer):
 
     def __init__(self, reg_lambda, alpha=0.01, budget=0):
         super().__init__()
-        assert reg_lambda > 0, "factor ahead of regularization should be greater than 0"
-        assert alpha > 0, "alpha factor must be a positive value greater than 0"
-        assert budget >= 0, "budget factor must be greater than or equal to 0"
+        assert reg_lambda > 0, f"reg_lambda is positive, got {reg_lambda}"
+        assert alpha > 0, f"alpha is positive, got {alpha}"
+        assert budget >= 0, f"budget is 0 or more, got {budget}"
         self.reg_lambda = reg_lambda
         self.alpha = alpha
         self.budget = float(budget)
@@ -243,7 +243,7 @@ class _SparseNormalize(Regularizer):
         self.norm = norm
 
     def _run_after_optimizer(self, net, param_init_net, param, grad):
-        assert self.norm > 0, "norm should be bigger than 0."
+        assert self.norm > 0, f"the norm is positive, got {self.norm}"
         self._only_sparse(grad)
         half = getattr(self, "dtype", None) == "fp16"
         normalize = net.Float16SparseNormalize if half else net.SparseNormalize
@@ -269,8 +269,8 @@ class SparseLpNorm(Regularizer):
 
     def __init__(self, p, reg_lambda):
         super().__init__()
-        assert p in (1.0, 2.0), "Sparse Lp regularization only implemented for p = 1.0 and p = 2.0."
-        assert reg_lambda > 0, "factor ahead of regularization should be greater than 0."
+        assert p in (1.0, 2.0), f"p is 1.0 or 2.0, got {p}"
+        assert reg_lambda > 0, f"reg_lambda is positive, got {reg_lambda}"
         self.p = p
         self.reg_lambda = reg_lambda
 
@@ -302,7 +302,7 @@ class LogBarrier(Regularizer):
 
     def __init__(self, reg_lambda, discount_policy="inv", discount_options=None):
         super().__init__()
-        assert reg_lambda > 0, "factor ahead of regularization should be 0 or positive"
+        assert reg_lambda > 0, f"reg_lambda is 0 or more, got {reg_lambda}"
         self.reg_lambda = reg_lambda
         self.discount_policy = discount_policy
         self.discount_options = discount_options or {"gamma": 1.0, "power": 1.0}

@@ -101,7 +101,7 @@ def _from_paths(paths, scalars):
 def from_blob_list(schema, values, throw_on_type_mismatch=False):
     """A copy of `schema` over these blobs or arrays, one per column."""
     if not isinstance(schema, Field):
-        raise AssertionError("Argument `schema` must be a Field.")
+        raise AssertionError(f"a schema is a Field, got {schema!r}")
     if isinstance(values, BlobReference):
         values = [values]
     record = schema.clone_schema()
@@ -166,7 +166,7 @@ def NewRecord(net, schema):
         record.set_value(blob=net.NextScopedBlob("unnamed_scalar"), unsafe=True)
         return record
     if not isinstance(schema, Field):
-        raise AssertionError("Record must be a schema.Field instance.")
+        raise AssertionError(f"a record is made from a Field, got {schema!r}")
     return from_blob_list(schema, [net.NextScopedBlob(prefix=name) for name in schema.field_names()])
 
 

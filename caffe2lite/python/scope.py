@@ -34,7 +34,7 @@ def CurrentDeviceScope():
 def NameScope(prefix, reset=False):
     """Prefix blob names with `prefix/` inside the block; `reset` forgets the scopes around it."""
     if prefix is not None and not isinstance(prefix, str):
-        raise AssertionError("NameScope takes in a string as its argument.")
+        raise AssertionError(f"a name scope is a string, got {prefix!r}")
     outer = _threadlocal_scope.namescope
     own = prefix + _NAMESCOPE_SEPARATOR if prefix else ""
     _threadlocal_scope.namescope = own if reset else outer + own
@@ -44,7 +44,7 @@ def NameScope(prefix, reset=False):
         intact = _threadlocal_scope.namescope.endswith(own)
         _threadlocal_scope.namescope = outer
         if not intact:
-            raise AssertionError("The namescope variable is changed from outside NameScope() calls.")
+            raise AssertionError(f"the name scope was changed inside of `with NameScope({prefix!r})` by something else")
 
 
 @contextlib.contextmanager
@@ -56,10 +56,10 @@ def DeviceScope(scope, node_name=None):
     device = caffe2_pb2.DeviceOption()
     if scope:
         if not isinstance(scope, caffe2_pb2.DeviceOption):
-            raise AssertionError("DeviceScope takes in a caffe2_pb2.DeviceOption as its argument.")
+            raise AssertionError(f"a device scope is a DeviceOption (core.DeviceOption), got {scope!r}")
         device.CopyFrom(scope)
     elif not node_name:
-        raise AssertionError("At least one argument should be non-null in DeviceScope")
+        raise AssertionError("DeviceScope needs a DeviceOption or a node_name")
     outer = _threadlocal_scope.devicescope
     if node_name:
         device.node_name = node_name
@@ -75,7 +75,7 @@ def DeviceScope(scope, node_name=None):
         intact = _threadlocal_scope.devicescope == device
         _threadlocal_scope.devicescope = outer
         if not intact:
-            raise AssertionError("The device scope is changed from outside DeviceScope() calls.")
+            raise AssertionError("the device scope was changed inside of `with DeviceScope(...)` by something else")
 
 
 @contextlib.contextmanager

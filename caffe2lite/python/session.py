@@ -70,7 +70,7 @@ class Session:
         if not self.is_open():
             raise AssertionError("Session is closed.")
         if runnable is None:
-            raise AssertionError("Got a none runnable.")
+            raise AssertionError("there is nothing to run: None")
         self._run_compiled(self.compile(runnable, workspace_type, setup_net_list).obj)
 
     def close(self):

@@ -137,7 +137,7 @@ class TaskGroup(context.Managed):
     def add(self, task):
         """Add a task; AssertionError once the group has been used."""
         if self._already_used:
-            raise AssertionError("Cannot add Task to an already used TaskGroup.")
+            raise AssertionError("this TaskGroup has been used: tasks are added before it is compiled or run")
         wanted = {kind for kind in (task._workspace_type, self._workspace_type) if kind is not None}
         if len(wanted) > 1:
             raise AssertionError(
@@ -185,7 +185,7 @@ class TaskGroup(context.Managed):
         if self._tasks_by_node is not None:
             grouped, previous_map = self._tasks_by_node
             if previous_map != node_map:
-                raise AssertionError("Cannot call tasks_by_node multiple times.")
+                raise AssertionError("these tasks are grouped by another map of nodes already")
             return grouped
 
         for node, (net, interval) in self._report_nets.items():
@@ -274,13 +274,13 @@ class TaskOutput:
     def get(self):
         """The blobs that hold the values."""
         if self._values is None:
-            raise AssertionError("Output value not set yet.")
+            raise AssertionError("this output has no blobs yet: its task has no step")
         return self._shaped(self._values)
 
     def fetch(self):
         """The values."""
         if self._fetch_func is None:
-            raise AssertionError("Cannot fetch value for this output.")
+            raise AssertionError("this output has no values yet: run its task in a Session")
         return self._shaped([self._fetch_func(value) for value in self._values])
 
     def __repr__(self):
@@ -367,7 +367,7 @@ class Task(context.Managed):
             self.group._tasks_to_add.remove(self)
         self._assert_not_used()
         if self._step is not None:
-            raise AssertionError("This Task already has an execution step.")
+            raise AssertionError(f"task {self.name} has a step already")
         from caffe2lite.python.net_builder import NetBuilder
 
         self._net_builder = NetBuilder(_fullname=self.name)
@@ -389,7 +389,7 @@ class Task(context.Managed):
 
     def _assert_not_used(self):
         if self._already_used:
-            raise AssertionError("Cannot modify task since it is already been used.")
+            raise AssertionError(f"task {self.name} has been compiled or run: it does not change any more")
 
     def add_output(self, output):
         """Add a blob, a list of blobs or a record as output; returns its TaskOutput."""

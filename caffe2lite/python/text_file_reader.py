@@ -12,9 +12,9 @@ class TextFileReader(Reader):
 
     def __init__(self, init_net, filename, schema, num_passes=1, batch_size=1):
         if not isinstance(schema, Struct):
-            raise AssertionError("Schema must be a schema.Struct")
+            raise AssertionError(f"the schema is a Struct of columns, got {schema!r}")
         if not all(isinstance(field, Scalar) for _, field in schema.get_children()):
-            raise AssertionError("Only scalar fields are supported in TextFileReader.")
+            raise AssertionError(f"the columns of a text file are Scalars, got {schema!r}")
         super().__init__(schema)
         self._reader = init_net.CreateTextFileReader(
             [],

@@ -61,7 +61,7 @@ _TENSOR_READERS[_TensorProto.INT32] = (np.dtype(np.int64), "int32_data")  # as C
 def Caffe2TensorToNumpyArray(tensor):
     """The array in a TensorProto of numbers (INT32 comes as int64)."""
     if tensor.data_type not in _TENSOR_READERS:
-        raise RuntimeError("Tensor data type not supported yet: " + str(tensor.data_type))
+        raise RuntimeError(f"a TensorProto of data type {tensor.data_type} holds no numbers that NumPy takes")
     dtype, field = _TENSOR_READERS[tensor.data_type]
     values = np.array(getattr(tensor, field), dtype=np.int64 if dtype.kind in "iu" else dtype)
     return values.astype(dtype).reshape(list(tensor.dims))
@@ -74,7 +74,7 @@ def NumpyArrayToCaffe2Tensor(arr, name=None):
     if name:
         tensor.name = name
     if arr.dtype not in _TENSOR_FIELDS:
-        raise RuntimeError("Numpy data type not supported yet: " + str(arr.dtype))
+        raise RuntimeError(f"a TensorProto cannot hold {arr.dtype}")
     tensor.data_type, field = _TENSOR_FIELDS[arr.dtype]
     getattr(tensor, field).extend(arr.ravel().tolist())
     return tensor
@@ -166,7 +166,7 @@ def GetContentFromProtoString(s, function_map):
         except DecodeError:
             continue
         return function(message)
-    raise DecodeError("Cannot find a fit protobuffer class.")
+    raise DecodeError(f"these bytes are none of {[kind.__name__ for kind in function_map]}")
 
 
 def ConvertProtoToBinary(proto_class, filename, out_filename):

@@ -144,7 +144,7 @@ def StringifyProto(obj):
         return obj.SerializeToString()
     if hasattr(obj, "Proto"):
         return obj.Proto().SerializeToString()
-    raise ValueError(f"Unexpected argument to StringifyProto of type {type(obj).__name__}")
+    raise ValueError(f"expected a message, or an object with Proto(), got {type(obj).__name__}")
 
 
 def _definition(obj):
@@ -566,7 +566,7 @@ def _Tensor_to_torch(tensor):
 def _Blob_to_torch(blob):
     """A torch tensor that shares the memory of this blob's tensor."""
     if not blob.is_tensor():
-        raise RuntimeError("Blob has to be a tensor")
+        raise RuntimeError("only a tensor can become a torch tensor")
     return blob.as_tensor().to_torch()
 
 

@@ -113,13 +113,13 @@ class IR:
             return
         if role == "output":
             advice, history, tag = (
-                "Maybe you use same output blob twice for different ops?",
+                "Does a later operator write the same blob?",
                 self.out_version_history,
                 "Version (out)",
             )
         else:
             advice, history, tag = (
-                "Maybe the blob was overwritten by another op?",
+                "Does an operator overwrite the blob before its gradient needs it?",
                 self.in_version_history,
                 "version (in)",
             )
@@ -272,12 +272,12 @@ class IR:
     def _VerifyGradientGenerators(self, generator):
         """Whether these gradients have to be summed; raises RuntimeError if they cannot be."""
         if len({type(g) for g in generator}) > 1:
-            raise RuntimeError("Automatic aggregation of a mix of sparse and dense gradients is not supported yet")
+            raise RuntimeError("one blob gets dense and sparse gradients: make the sparse ones dense (SparseToDense)")
         if len(generator) < 2:
             return False
         first = generator[0].device_option
         if not all(device_option_equal(g.device_option, first) for g in generator[1:]):
-            raise RuntimeError("Unexpected behavior: not all grad ops have the same device option.")
+            raise RuntimeError("the gradients of one blob are computed on different devices: copy them to one")
         return True
 
     def DoGradientAccumulation(self, fwd_op_idx):
@@ -424,7 +424,7 @@ class GradientRegistry:
         if isinstance(ys, list):
             ys = dict.fromkeys(ys)
         elif not isinstance(ys, dict):
-            raise TypeError("ys should either be a list or a dict.")
+            raise TypeError(f"ys is a list of blobs or a dict blob -> gradient, got {ys!r}")
         return IR(operators).GetBackwardPass(ys)
 
 

@@ -114,7 +114,7 @@ class Net(Records):
     def set_rand_seed(self, seed=100, sequence_seed=True, seed_on_op_def=False):
         """Seed every operator: seed, seed + 1, … with `sequence_seed`; by its definition with `seed_on_op_def`."""
         if sequence_seed and seed_on_op_def:
-            raise AssertionError("sequence_seed and seed_on_op_def cannot be both set to True.")
+            raise AssertionError("give sequence_seed or seed_on_op_def, not both")
         for i, op in enumerate(self.Proto().op):
             value = seed
             if sequence_seed:
@@ -316,7 +316,7 @@ class Net(Records):
         keeps state, `f` and `grad_f` may be tuples (function, args, kwargs) whose call yields it.
         """
         if grad_f and isinstance(f, tuple) != isinstance(grad_f, tuple):
-            raise AssertionError("A tuple has to be passed to both f and grad_f or neither.")
+            raise AssertionError(f"f and grad_f are both functions or both tuples, got {f!r} and {grad_f!r}")
         token = _RegisterPythonImpl(f, grad_f, python_func_type, pass_workspace=pass_workspace)
         arguments = {"grad_output_indices": grad_output_indices or [], "grad_input_indices": grad_input_indices or []}
 

@@ -121,12 +121,12 @@ class BlobReference:
 
     def __add__(self, other):
         if not isinstance(other, str):
-            raise RuntimeError("Cannot add BlobReference to a non-string.")
+            raise RuntimeError(f"a blob's name is lengthened by a string, got {self._name!r} + {other!r}")
         return BlobReference(self._name + other, self._from_net)
 
     def __radd__(self, other):
         if not isinstance(other, str):
-            raise RuntimeError("Cannot add a non-string to BlobReference.")
+            raise RuntimeError(f"a blob's name is lengthened by a string, got {other!r} + {self._name!r}")
         return BlobReference(other + self._name, self._from_net)
 
     def Net(self):

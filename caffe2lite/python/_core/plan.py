@@ -14,7 +14,7 @@ def _add_net_to_dict(net_dict, net):
     name = get_net_name(net)
     if name in net_dict:
         if net_dict[name] is not None and net is not net_dict[name]:
-            raise AssertionError(f"Different nets with same name: {name}")
+            raise AssertionError(f"two different nets are called {name}: give one another name")
         return False
     net_dict[name] = net if isinstance(net, Net) else None
     return True
@@ -61,7 +61,7 @@ class ExecutionStep:
 
     def _assert_can_mutate(self):
         if self._is_used:
-            raise AssertionError("Cannot mutate a step that has already been added to a plan/step.")
+            raise AssertionError(f"step {self._step.name} is in a plan or step already: change it before")
 
     def _notify_is_used(self):
         self._is_used = True
@@ -129,7 +129,7 @@ class ExecutionStep:
         """Append a step; returns self."""
         self._assert_can_mutate()
         if self.HasNets():
-            raise AssertionError("Cannot have both network and substeps.")
+            raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
         proto = substep
         if isinstance(substep, ExecutionStep):
             substep._notify_is_used()
@@ -148,14 +148,14 @@ class ExecutionStep:
         """Run the substeps side by side."""
         self._assert_can_mutate()
         if self.HasNets():
-            raise AssertionError("Cannot have both network and substeps.")
+            raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
         self._step.concurrent_substeps = bool(concurrent_substeps)
 
     def AddNet(self, net):
         """Append a net; returns self."""
         self._assert_can_mutate()
         if self.HasSubsteps():
-            raise AssertionError("Cannot have both network and substeps.")
+            raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
         if not isinstance(net, Net):
             raise AssertionError(f"AddNet takes a Net, got {net!r}")
         _add_net_to_dict(self._net_dict, net)
@@ -225,7 +225,7 @@ class Plan:
         elif isinstance(name_or_step, str):
             self._plan.name = name_or_step
         else:
-            raise ValueError("name_or_step must be a string or ExecutionStep")
+            raise ValueError(f"a plan is made from a name or an ExecutionStep, got {name_or_step!r}")
 
     def __str__(self):
         return self._plan.name
@@ -307,7 +307,7 @@ def execution_step(
 ):
     """A step over a net, a step, or a list of either; nets beside steps are wrapped in steps of their own."""
     if should_stop_blob is not None and num_iter is not None:
-        raise AssertionError("Cannot set both should_stop_blob and num_iter.")
+        raise AssertionError(f"give should_stop_blob ({should_stop_blob}) or num_iter ({num_iter}), not both")
     if should_stop_blob is None and num_iter is None:
         num_iter = 1
 
@@ -340,7 +340,7 @@ def execution_step(
             for part in steps_or_nets:
                 step.AddSubstep(to_execution_step(part))
     elif steps_or_nets:
-        raise ValueError("steps_or_nets must be a step, a net, or a list of nets or steps.")
+        raise ValueError(f"a step is made from a step, a net, or a list of them, got {steps_or_nets!r}")
     return step
 
 

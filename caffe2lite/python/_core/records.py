@@ -17,7 +17,7 @@ class Records:
         from caffe2lite.python import schema
 
         if self._input_record is not None and not schema.equal_schemas(self._input_record, input_record):
-            raise AssertionError("Input schema cannot be reset")
+            raise AssertionError(f"net {self.Name()} keeps its input record {self._input_record!r}, got {input_record!r}")
         if not input_record.has_blobs():
             with NameScope(self.Name()):
                 input_record = schema.NewRecord(self, input_record)
@@ -32,7 +32,7 @@ class Records:
         from caffe2lite.python import schema
 
         if self._output_record is not None and not schema.equal_schemas(self._output_record, record):
-            raise AssertionError("Output schema cannot be reset")
+            raise AssertionError(f"net {self.Name()} keeps its output record {self._output_record!r}, got {record!r}")
         for blob in record.field_blobs():
             if not self.BlobIsDefined(blob):
                 raise AssertionError(f"{blob} is not defined in net {self.Name()}")
@@ -46,7 +46,7 @@ class Records:
         from caffe2lite.python import schema
 
         if self._output_record is None:
-            raise AssertionError("Tried to append to missing output record")
+            raise AssertionError(f"net {self.Name()} has no output record to append to: call set_output_record first")
         for blob in record.field_blobs():
             if not self.BlobIsDefined(blob):
                 raise AssertionError(f"{blob} is not defined in net {self.Name()}")

@@ -125,13 +125,13 @@ class CharRNN:
 
 def main(argv=None):
     """The command line."""
-    parser = argparse.ArgumentParser(description="Caffe2: Char RNN Training")
-    parser.add_argument("--train_data", required=True, help="Path to training data in a text file format")
-    parser.add_argument("--seq_length", type=int, default=25, help="One training example sequence length")
-    parser.add_argument("--batch_size", type=int, default=1, help="Training batch size")
-    parser.add_argument("--iters_to_report", type=int, default=500, help="How often to report loss and generate text")
-    parser.add_argument("--hidden_size", type=int, default=100, help="Dimension of the hidden representation")
-    parser.add_argument("--gpu", action="store_true", help="If set, training is going to use GPU 0")
+    parser = argparse.ArgumentParser(description="Trains a net that writes text, letter by letter.")
+    parser.add_argument("--train_data", required=True, help="a text file to learn from")
+    parser.add_argument("--seq_length", type=int, default=25, help="letters a step looks back")
+    parser.add_argument("--batch_size", type=int, default=1, help="sequences a batch")
+    parser.add_argument("--iters_to_report", type=int, default=500, help="iterations between two reports")
+    parser.add_argument("--hidden_size", type=int, default=100, help="units of the LSTM")
+    parser.add_argument("--gpu", action="store_true", help="train on GPU 0")
     parser.add_argument("--iters", type=int, help="Stop after so many iterations (default: never)")
     args = parser.parse_args(argv)
     logging.basicConfig(format="%(message)s")

@@ -51,8 +51,8 @@ def read_db_with_caffe2(db_file, expected_checksum, count=128, batch_size=32):
 
 def main(argv=None):
     """The command line."""
-    parser = argparse.ArgumentParser(description="Example LMDB creation")
-    parser.add_argument("--output_file", required=True, help="Path to write the database to")
+    parser = argparse.ArgumentParser(description="Writes images into an LMDB and reads them back.")
+    parser.add_argument("--output_file", required=True, help="the database's folder")
     args = parser.parse_args(argv)
     total = read_db_with_caffe2(args.output_file, create_db(args.output_file))
     print(f"128 images written to {args.output_file} and read back; the sum of their pixels is {total:.1f}")

@@ -12,5 +12,5 @@ def concat(model, blobs_in, blob_out, **kwargs):
 
 def depth_concat(model, blobs_in, blob_out, **kwargs):
     """The older name of `concat`."""
-    print("DepthConcat is deprecated. use Concat instead.")
+    print("depth_concat is the older name of concat")
     return concat(model, blobs_in, blob_out, **kwargs)

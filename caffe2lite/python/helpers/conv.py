@@ -31,9 +31,9 @@ def _ConvBase(
     if is_nd:
         kernels = kernel if isinstance(kernel, list) else [kernel]
         kernel_args = {"kernels": kernels}
-        assert order == "NCHW", "ConvNd only supported for NCHW storage."
+        assert order == "NCHW", f"an N-d convolution works on NCHW, got {order}"
     elif isinstance(kernel, list):
-        assert len(kernel) == 2, "Conv support only a 2D kernel."
+        assert len(kernel) == 2, f"a convolution of images has a kernel of two sides, got {kernel}"
         kernels, kernel_args = kernel, {"kernel_h": kernel[0], "kernel_w": kernel[1]}
     else:
         kernels, kernel_args = [kernel] * 2, {"kernel": kernel}
@@ -121,9 +121,9 @@ def group_conv_deprecated(
 ):  # fmt: skip
     """Convolution of groups as split, one convolution a group (OUT_gconv_0, …), and concatenation."""
     if dim_in % group:
-        raise ValueError("dim_in should be divisible by group.")
+        raise ValueError(f"{dim_in} input channels do not split into {group} groups")
     if dim_out % group:
-        raise ValueError("dim_out should be divisible by group.")
+        raise ValueError(f"{dim_out} output channels do not split into {group} groups")
     weight_init = weight_init or ("XavierFill", {})
     bias_init = bias_init or ("ConstantFill", {})
     blob_out = blob_out or model.net.NextName()

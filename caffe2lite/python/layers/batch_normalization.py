@@ -18,7 +18,7 @@ class BatchNormalization(ModelLayer):
             raise AssertionError(f"Incorrect input type {input_record!r}")
         self.input_shape = input_record.field_type().shape
         if len(self.input_shape) not in (1, 3):
-            raise AssertionError("This layer supports only 4D or 2D tensors")
+            raise AssertionError(f"BatchNormalization takes records of shape (C,) or (C, H, W), got {self.input_shape}")
         if order not in ("NCHW", "NHWC"):
             raise AssertionError(f"order must be NCHW or NHWC, got {order}")
         channels = self.input_shape[0] if order == "NCHW" or len(self.input_shape) == 1 else self.input_shape[2]

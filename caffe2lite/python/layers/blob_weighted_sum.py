@@ -17,7 +17,7 @@ class BlobWeightedSum(ModelLayer):
             raise AssertionError(f"BlobWeightedSum expects more than one input blobs, got {self.num_weights}")
         kind = input_record.field_types()[0]
         if not kind.shape:
-            raise AssertionError("BlobWeightedSum expects limited dimensions of the input tensor")
+            raise AssertionError(f"BlobWeightedSum needs the shape of its inputs in the schema, got {kind}")
         for other in input_record.field_types():
             if other.shape != kind.shape:
                 raise AssertionError(f"Shape of input blobs should be the same shape {kind.shape}")

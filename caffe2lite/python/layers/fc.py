@@ -35,7 +35,7 @@ class FC(SamplingTrainableMixin, ModelLayer):
             raise AssertionError(f"Incorrect input type {input_record!r}")
         dims = input_record.field_type().shape
         if not dims:
-            raise AssertionError("FC expects limited dimensions of the input tensor")
+            raise AssertionError(f"FC needs the shape of its input in the schema, got {input_record!r}")
         if axis < 1 or axis > len(dims):
             raise AssertionError(f"axis is from 1 to {len(dims)}, got {axis}")
         input_dims = functools.reduce(operator.mul, dims[axis - 1 :])

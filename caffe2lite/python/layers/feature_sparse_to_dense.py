@@ -32,7 +32,7 @@ class FeatureSparseToDense(ModelLayer):
             default_dense_value = 0.0
         default_dense_value = float(default_dense_value)
         if not (np.isnan(default_dense_value) or default_dense_value == 0.0):
-            raise AssertionError("default_dense_value can only be 0.0 or NaN")
+            raise AssertionError(f"default_dense_value is 0.0 or NaN, got {default_dense_value}")
         self.input_specs = input_specs
         self.default_float_value = model.global_constants["NAN" if np.isnan(default_dense_value) else "ZERO"]
         self.zero_range = model.global_constants["ZERO_RANGE"]

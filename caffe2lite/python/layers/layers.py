@@ -227,7 +227,7 @@ class ModelLayer:
     def output_schema(self):
         """The output; AssertionError before it is set."""
         if self._output_schema is None:
-            raise AssertionError("Schema is not initialized")
+            raise AssertionError(f"layer {self.name} has no output yet")
         return self._output_schema
 
     @output_schema.setter
@@ -289,7 +289,7 @@ class ModelLayer:
             InstantiationContext.PREDICTION: self.add_ops,
         }
         if context == InstantiationContext.TRAINING and not init_net:
-            raise AssertionError("Only prediction and eval context don't need init_net")
+            raise AssertionError(f"layer {self.name} needs an init_net for training")
         with scope.NameScope(self.name), self._device_scope():
             if init_net:
                 self.add_init_params(init_net)

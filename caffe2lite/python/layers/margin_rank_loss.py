@@ -12,7 +12,7 @@ class MarginRankLoss(Loss):
     def __init__(self, model, input_record, name="margin_rank_loss", margin=0.1, average_loss=False, **kwargs):
         super().__init__(model, name, input_record, **kwargs)
         if margin < 0:
-            raise AssertionError("For hinge loss, margin should be no less than 0")
+            raise AssertionError(f"the margin is 0 or more, got {margin}")
         check(input_record, pos_prediction=schema.Scalar(), neg_prediction=schema.List(schema.Scalar()))
         self.margin = margin
         self.average_loss = average_loss

@@ -19,7 +19,7 @@ class MergeIdLists(ModelLayer):
             if not schema.equal_schemas(field, IdList, check_field_names=False):
                 raise AssertionError(f"MergeIdLists takes id lists, got {field!r}")
             if field.items.metadata is None:
-                raise AssertionError("Features without metadata are not supported")
+                raise AssertionError(f"MergeIdLists needs the categorical limit of every list, {field!r} has none")
             limit = max(limit, get_categorical_limit(field))
         self.output_schema = schema.NewRecord(
             model.net, schema.List(schema.Scalar(IdList.items.field_type(), metadata=schema.Metadata(limit)))

@@ -34,7 +34,7 @@ class SparseFeatureHash(ModelLayer):
             )
         is_list = almost_equal_schemas(input_record, IdList)
         if not is_list and not almost_equal_schemas(input_record, IdScoreList):
-            raise AssertionError("Input type must be one of (IdList, IdScoreList)")
+            raise AssertionError(f"SparseFeatureHash takes an IdList or IdScoreList, got {input_record!r}")
         given = (input_record.items if is_list else input_record._items.keys).metadata
         self.modulo = modulo or self.extract_hash_size(given)
         metadata = schema.Metadata(

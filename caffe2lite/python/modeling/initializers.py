@@ -16,7 +16,7 @@ class Initializer:
     def update(self, operator_name, kwargs):
         """Names the operator of an initializer that was made without one."""
         if self.operator_name is not None:
-            raise Exception("Operator name overwrites are not allowed")
+            raise Exception(f"this initializer is a {self.operator_name}, it cannot become a {operator_name}")
         self.operator_name = operator_name
         self.operator_kwargs = kwargs
 

@@ -41,7 +41,7 @@ class PredictorExportMeta(
         global_init_net=None, net_type=None, num_workers=None, trainer_prefix=None,
     ):  # fmt: skip
         inputs = [str(i) for i in inputs]
-        assert len(set(inputs)) == len(inputs), "All inputs to the predictor should be unique"
+        assert len(set(inputs)) == len(inputs), f"an input is named twice: {inputs}"
         parameters = [str(p) for p in parameters]
         outputs = [str(o) for o in outputs]
         for kind, blobs in (("inputs", inputs), ("outputs", outputs)):

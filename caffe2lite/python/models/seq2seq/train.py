@@ -103,10 +103,10 @@ class Seq2SeqModelCaffe2:
 
     def initialize_from_scratch(self):
         """Build the nets with new parameters."""
-        logger.info("Initializing Seq2SeqModelCaffe2 from scratch: Start")
+        logger.info("Building the model with new parameters")
         self._build_model(init_params=True)
         self._init_model()
-        logger.info("Initializing Seq2SeqModelCaffe2 from scratch: Finish")
+        logger.info("The model is built")
 
     def _build_model(self, init_params):
         model = Seq2SeqModelHelper(init_params=init_params)
