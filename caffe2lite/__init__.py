@@ -1,3 +1,9 @@
 """caffe2lite: the caffe2.python API, and an engine for its nets, on today's Python."""
 
+import sys
+
+from caffe2lite.absent import AbsentFinder
+
 __version__ = "0.1.0"
+
+sys.meta_path.append(AbsentFinder)

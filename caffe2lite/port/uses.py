@@ -9,6 +9,7 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from caffe2lite import absent
 from caffe2lite.ops import registry
 from caffe2lite.proto import caffe2_pb2
 
@@ -140,7 +141,7 @@ def _modules(tree: ast.Module) -> Iterator[Use]:
             place, rest, state = _resolve(name)
             if rest and name == f"{place}.{rest}" and state == SUPPORTED:
                 name = place
-            note = "" if state == SUPPORTED else "there is no such module here"
+            note = "" if state == SUPPORTED else absent.why(name) or "there is no such module here"
             yield Use("module", name, node.lineno, state, note)
 
 
@@ -154,7 +155,7 @@ def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     shadowed = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     shadowed |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    absent = [use.name for use in _modules(tree) if use.state == MISSING]
+    missing = [use.name for use in _modules(tree) if use.state == MISSING]
     for node in ast.walk(tree):
         name = ""
         if isinstance(node, ast.Attribute) and id(node) not in inner:
@@ -165,7 +166,7 @@ def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
             continue
         place, rest, state = _resolve(name)
         whole = f"{place}.{rest}"
-        if not rest or any(f"{name}.".startswith(f"{module}.") for module in absent):
+        if not rest or any(f"{name}.".startswith(f"{module}.") for module in missing):
             continue  # a module itself, or what is in one that is not here
         if state == MISSING and _root(node) in shadowed:
             continue  # a variable of that name, more likely than the module
