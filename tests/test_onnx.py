@@ -269,6 +269,36 @@ def test_loops():
     np.testing.assert_allclose(backend.run_model(model, inputs).y, run_onnxruntime(model, inputs)[0], rtol=1e-5)
 
 
+RECURRENT = [
+    (kind, direction, attrs, given)
+    for kind, attrs in [("RNN", {}), ("RNN", {"activations": ["Relu"]}), ("GRU", {}), ("GRU", {"linear_before_reset": 1}), ("LSTM", {})]
+    for direction, given in [("forward", {}), ("reverse", {"lengths": True}), ("bidirectional", {"states": False}),
+                             ("bidirectional", {"lengths": True, "biases": False})]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, direction, attrs, given", RECURRENT, ids=str)
+def test_recurrent_nodes(kind, direction, attrs, given):
+    directions = 2 if direction == "bidirectional" else 1
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    w, r, b = rand(directions, gates * 6, 4), rand(directions, gates * 6, 6, low=-0.5), rand(directions, 2 * gates * 6)
+    arrays = {"x": rand(5, 3, 4), "w": w, "r": r, "b": b, "lengths": np.array([5, 2, 4], np.int32)}
+    arrays |= {"h": rand(directions, 3, 6), "c": rand(directions, 3, 6) * 2}
+    given = {"lengths": False, "biases": True, "states": True, **given}
+    names = ["x", "w", "r", "b" * given["biases"], "lengths" * given["lengths"], "h" * given["states"]]
+    names += ["c" * given["states"]] * (kind == "LSTM")
+    outputs = ["y", "y_h", "y_c"][: 3 if kind == "LSTM" else 2]
+    attrs = {k: v * directions if isinstance(v, list) else v for k, v in attrs.items()}
+    node = helper.make_node(kind, names, outputs, hidden_size=6, direction=direction, **attrs)
+    inputs = {k: v for k, v in arrays.items() if k in names}
+    model = model_of([node], inputs, dict.fromkeys(outputs), 14)
+    expected = run_onnxruntime(model, inputs)
+    prepared = backend.prepare(model)
+    for _ in range(2):
+        for value, wanted in zip(prepared.run(inputs), expected):
+            np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_a_blob_that_is_written_again_gets_names():
     net = text_format.Parse(
         """name: "n" external_input: "x" external_output: "x"
@@ -286,6 +316,9 @@ REFUSED = [
     ("MaxPool", {"kernel_shape": [2, 2], "ceil_mode": 1}, "ceil_mode"),
     ("Slice", {"starts": [0], "ends": [4], "steps": [2]}, "steps"),
     ("Softmax", {"axis": 0}, "axis"),
+    ("LSTM", {"hidden_size": 2, "clip": 1.0}, "clip"),
+    ("GRU", {"hidden_size": 2, "activations": ["Sigmoid", "Softsign"]}, "Softsign"),
+    ("RNN", {}, "hidden_size"),
 ]
 
 

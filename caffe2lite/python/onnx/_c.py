@@ -42,7 +42,7 @@ class Caffe2Backend:
 
     def support_onnx_import(self, op_type):
         """Whether nodes of that type are converted by a rule or under another name."""
-        return op_type in _reading.RULES or op_type in _reading.TYPES
+        return any(op_type in table for table in (_reading.RULES, _reading.TYPES, _graph.NETS))
 
     def convert_node(self, node_str, value_infos_bytes=(), opset_version=9):
         """[init operators, operators], serialized, of a serialized NodeProto."""

@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python.onnx import _reading
+from caffe2lite.python.onnx import _reading, _recurrent
 from caffe2lite.python.onnx._reading import operator
 from caffe2lite.python.onnx._types import array_of
 from caffe2lite.python.onnx.error import Unsupported
@@ -60,8 +60,8 @@ def node_operators(node, context):
         raise Unsupported(
             f"node {node.name or node.op_type}: operators of the domain {node.domain!r} are not supported"
         )
-    control = {"If": _if, "Loop": _loop}.get(node.op_type)
-    return control(node, context) if control else _reading.convert(node, context)
+    rule = NETS.get(node.op_type, _reading.convert)
+    return rule(node, context)
 
 
 def _branch(graph, context, outputs):
@@ -121,3 +121,7 @@ def _loop(node, context):
         has_cond=1,
     )
     return [*ops, loop]
+
+
+# Nodes that become operators with nets in them.
+NETS = {"If": _if, "Loop": _loop, **dict.fromkeys(_recurrent.KINDS, _recurrent.convert)}
