@@ -2,7 +2,7 @@
 
 import pytest
 
-from caffe2lite.conformance import Outcome, run_files, score, scoring, status, test_files
+from caffe2lite.conformance import Outcome, gpu_status, run_files, score, scoring, status, test_files
 from caffe2lite.conformance.running import WHOLE, kept_outcomes
 from caffe2lite.conformance.upstream import Tree
 
@@ -63,7 +63,19 @@ def test_the_score_is_over_what_genuine_passes(monkeypatch):
     assert "* python/a_test.py T::bad" in page and "* 1: it tests something else" in page
 
 
+def test_the_score_on_gpus_is_over_what_genuine_skips_for_want_of_one(monkeypatch):
+    monkeypatch.setattr(scoring, "genuine_passes", lambda: {"python/a_test.py": ["T::cpu"]})
+    wanted = {"python/a_test.py": ["T::gpu", "T::more_gpus"], "python/b_test.py": ["T::x"]}
+    monkeypatch.setattr(scoring, "genuine_without_gpu", lambda: wanted)
+    outcome = Outcome("python/a_test.py", {"T::cpu": "passed", "T::gpu": "passed", "T::more_gpus": "skipped"}, 1.0, "")
+    page = gpu_status({outcome.file: outcome}, 8, "caffe2lite 1")
+    assert "on 8 emulated GPUs" in page and "of the other 2 **1 pass (50.0%)**" in page and "of the other 1 **1 pass" in page
+    assert "| python/a_test.py | 2 | 1 |  | 1 |  |" in page and "* python/a_test.py T::more_gpus" in page
+    assert "1 files with 1 more tests were not run yet" in page
+
+
 def test_what_is_recorded_of_genuine():
+    assert sum(map(len, scoring.genuine_without_gpu().values())) == 87
     passes = scoring.genuine_passes()
     assert sum(map(len, passes.values())) == 1502 and "TestScopes::testDeviceScope" in passes["python/core_test.py"]
     assert all(reason for _, reason in scoring.exceptions())

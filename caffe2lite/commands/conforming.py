@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from caffe2lite.commands.text import count, say
 @click.option("--only", multiple=True, metavar="WORD", help="Only test files whose path holds the word.")
 @click.option("--frontend", type=click.Choice(["ours", "genuine"]), default="ours", show_default=True,
               help="genuine: Caffe2's own Python files, untouched, over our engine.")  # fmt: skip
+@click.option("--gpus", type=click.IntRange(1), metavar="N", help="Emulate N GPUs on the CPU; results are kept apart.")
 @click.option("--resume", is_flag=True, help="Leave out files that were run before; their results are kept.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Files to run side by side.")
 @click.option("--limit", type=click.FloatRange(1), default=900, show_default=True, metavar="SECONDS", help="For one file.")
@@ -22,7 +24,15 @@ from caffe2lite.commands.text import count, say
 @click.option("--status", type=click.Path(dir_okay=False), help="Write the scoreboard of all kept results to this file.")
 @click.option("--list", "list_only", is_flag=True, help="List the test files and run nothing.")
 def conformance(
-    only: tuple[str, ...], frontend: str, resume: bool, jobs: int, limit: float, python: str, status: str | None, list_only: bool
+    only: tuple[str, ...],
+    frontend: str,
+    gpus: int | None,
+    resume: bool,
+    jobs: int,
+    limit: float,
+    python: str,
+    status: str | None,
+    list_only: bool,
 ) -> None:
     """Run Caffe2's own test files on caffe2lite.
 
@@ -37,16 +47,20 @@ def conformance(
         tree = tests.fetch()
     except RuntimeError as e:
         raise click.ClickException(str(e)) from None
-    kept = upstream.cache() / f"results-{frontend}"
+    kept = upstream.cache() / (f"results-{frontend}-gpus" if gpus else f"results-{frontend}")
     before = running.kept_outcomes(kept)
     files = [f for f in tests.test_files(tree, only) if not (resume and f in before)]
     if list_only:
         click.echo("\n".join(files))
         return
+    if gpus:
+        os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
     outcomes = _run(tests.run_files(tree, files, kept, python=python, frontend=frontend, jobs=jobs, limit=limit), len(files))
     everything = {**before, **outcomes}
     if status is not None:
-        _write(pathlib.Path(status), tests.status(everything, frontend, _versions(python)))
+        versions = _versions(python)
+        page = tests.gpu_status(everything, gpus, versions) if gpus else tests.status(everything, frontend, versions)
+        _write(pathlib.Path(status), page)
         say(f"written: {status} ({count(len(everything), 'file')})")
     scores = [tests.score(o) for o in outcomes.values()]
     missing = sum(len(s.missing) for s in scores)

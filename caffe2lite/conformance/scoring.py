@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 import functools
 import importlib.resources
@@ -27,11 +28,13 @@ class Score(NamedTuple):
 @functools.cache
 def genuine_passes() -> dict[str, list[str]]:
     """{file: the tests that genuine Caffe2 passes, on a CPU}, recorded from its last public wheel."""
-    found = {}
-    for line in _data("genuine_passes.txt"):
-        file, _, tests = line.partition(": ")
-        found[file] = tests.split("\t")
-    return found
+    return _tests("genuine_passes.txt")
+
+
+@functools.cache
+def genuine_without_gpu() -> dict[str, list[str]]:
+    """{file: the tests that genuine Caffe2 skips where there is no GPU, for that reason}."""
+    return _tests("genuine_without_gpu.txt")
 
 
 @functools.cache
@@ -40,26 +43,23 @@ def exceptions() -> list[tuple[str, str]]:
     return [(pattern.strip(), reason.strip()) for pattern, _, reason in (line.partition("  ") for line in _data("exceptions.txt"))]
 
 
+def _tests(name: str) -> dict[str, list[str]]:
+    return {file: tests.split("\t") for file, _, tests in (line.partition(": ") for line in _data(name))}
+
+
 def _data(name: str) -> list[str]:
     text = importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return [line for line in text.split("\n") if line and not line.startswith("#")]
 
 
-def score(outcome: Outcome) -> Score:
-    """The Score of a file that was run."""
-    wanted = genuine_passes().get(outcome.file, [])
-    excepted: dict[str, str] = {}
-    missing = []
-    for test in wanted:
-        if outcome.tests.get(test) == PASSED:
-            continue
-        reason = _reason(f"{outcome.file}::{test}")
-        if reason:
-            excepted[test] = reason
-        else:
-            missing.append(test)
+def score(outcome: Outcome, wanted: list[str] | None = None) -> Score:
+    """The Score of a file that was run; the tests that are `wanted` are those that genuine Caffe2 passes if None."""
+    wanted = genuine_passes().get(outcome.file, []) if wanted is None else wanted
+    lost = {test: _reason(f"{outcome.file}::{test}") for test in wanted if outcome.tests.get(test) != PASSED}
+    excepted = {test: reason for test, reason in lost.items() if reason}
+    missing = [test for test, reason in lost.items() if not reason]
+    passed = len(wanted) - len(lost)
     here = sum(o == PASSED for o in outcome.tests.values())
-    passed = len(wanted) - len(excepted) - len(missing)
     return Score(outcome.file, len(wanted), passed, excepted, missing, here - passed, outcome.seconds, outcome.trouble)
 
 
@@ -71,15 +71,12 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
     """The scoreboard as Markdown: names and numbers only.  `versions` says what was tested."""
     scores = [score(outcome) for _, outcome in sorted(outcomes.items())]
     scores = [s for s in scores if s.genuine or s.more]
-    genuine, passed = sum(s.genuine for s in scores), sum(s.passed for s in scores)
-    excepted, more = sum(len(s.excepted) for s in scores), sum(s.more for s in scores)
-    owed = genuine - excepted
     who = "Caffe2's own Python files, untouched, over our engine" if frontend == "genuine" else "caffe2lite's front end and engine"
+    more = sum(s.more for s in scores)
     lines = [
         f"## {who}",
         "",
-        f"{versions}. Of {genuine:,} tests in {len(scores)} files that genuine Caffe2 passes on a CPU, {excepted} need what is "
-        f"not meant to be here; of the other {owed:,} **{passed:,} pass ({passed / max(1, owed):.1%})**. {more:,} more pass here only.",
+        f"{versions}. Of {_share(scores, 'that genuine Caffe2 passes on a CPU')} {more:,} more pass here only.",
         "",
         "| test file | genuine | here | excepted | missing | more | |",
         "|---|---:|---:|---:|---:|---:|---|",
@@ -89,16 +86,56 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
             for s in scores
         ),
     ]
-    waiting = [file for file in genuine_passes() if file not in outcomes]
-    if waiting:
-        lines[3:3] = ["", f"{len(waiting)} files with {sum(len(genuine_passes()[f]) for f in waiting):,} more tests were not run yet."]
+    lines[3:3] = _waiting(genuine_passes(), outcomes)
+    return "\n".join([*lines, *_lists(scores)]) + "\n"
+
+
+def gpu_status(outcomes: Mapping[str, Outcome], gpus: int, versions: str) -> str:
+    """The scoreboard of a run on emulated GPUs: the tests that genuine Caffe2 skips for want of one."""
+    wanted = genuine_without_gpu()
+    scores = [score(outcome, wanted[file]) for file, outcome in sorted(outcomes.items()) if file in wanted]
+    also = [score(outcome) for outcome in outcomes.values()]
+    lines = [
+        f"## caffe2lite's front end and engine, on {gpus} emulated GPUs",
+        "",
+        f"{versions}. Of {_share(scores, 'that genuine Caffe2 skips for want of a GPU')}",
+        "",
+        f"Of {_share(also, 'that it passes on a CPU')} Here they run on CPU and GPU.",
+        "",
+        "| test file | need a GPU | here | excepted | missing | |",
+        "|---|---:|---:|---:|---:|---|",
+        *(
+            f"| {s.file} | {s.genuine} | {s.passed} | {len(s.excepted) or ''} | {len(s.missing) or ''} | {s.trouble} |"
+            for s in scores
+        ),
+    ]
+    lines[3:3] = _waiting(wanted, outcomes)
+    return "\n".join([*lines, *_lists([*scores, *also])]) + "\n"
+
+
+def _share(scores: list[Score], which: str) -> str:
+    """`20 tests in 3 files that …, 2 need what is not meant to be here; of the other 18 **17 pass (94.4%)**.`"""
+    scores = [s for s in scores if s.genuine]
+    total, passed, excepted = sum(s.genuine for s in scores), sum(s.passed for s in scores), sum(len(s.excepted) for s in scores)
+    return (
+        f"{total:,} tests in {len(scores)} files {which}, {excepted} need what is not meant to be here; "
+        f"of the other {total - excepted:,} **{passed:,} pass ({passed / max(1, total - excepted):.1%})**."
+    )
+
+
+def _waiting(wanted: Mapping[str, list[str]], outcomes: Mapping[str, Outcome]) -> list[str]:
+    waiting = [file for file in wanted if file not in outcomes]
+    tests = sum(len(wanted[file]) for file in waiting)
+    return ["", f"{len(waiting)} files with {tests:,} more tests were not run yet."] if waiting else []
+
+
+def _lists(scores: list[Score]) -> list[str]:
+    """What is missing, test by test, and the reasons of what is excepted."""
     absent = [(s.file, test) for s in scores for test in s.missing]
+    reasons = collections.Counter(reason for s in scores for reason in s.excepted.values())
+    lines = []
     if absent:
         lines += ["", f"### Missing ({len(absent)})", "", *(f"* {file} {test}" for file, test in absent)]
-    reasons: dict[str, int] = {}
-    for s in scores:
-        for reason in s.excepted.values():
-            reasons[reason] = reasons.get(reason, 0) + 1
     if reasons:
-        lines += ["", "### Excepted", "", *(f"* {n}: {reason}" for reason, n in sorted(reasons.items(), key=lambda r: -r[1]))]
-    return "\n".join(lines) + "\n"
+        lines += ["", "### Excepted", "", *(f"* {n}: {reason}" for reason, n in reasons.most_common())]
+    return lines

@@ -63,7 +63,7 @@ def _transfer_back(kind: str) -> Any:
 for _name, _host, _anywhere, _gradient, _doc in (
     # The sync net that Caffe2 builds for the engine MPI also copies what is on the CPU already.
     ("CopyGPUToCPU", "Y", "X", _transfer_back("CopyCPUToGPU"), "Y, in host memory, = X on the operator's GPU."),
-    ("CopyCPUToGPU", "", "X", _transfer_back("CopyGPUToCPU"), "Y, on the operator's GPU, = X in host memory."),
+    ("CopyCPUToGPU", "X", "X", _transfer_back("CopyGPUToCPU"), "Y, on the operator's GPU, = X in host memory."),
     ("CopyFromCPUInput", "X", "", None, "Y, on the operator's device, = X in host memory."),
     ("EnsureCPUOutput", "Y", "X", NO_GRADIENT, "Y, in host memory, = X, wherever that is."),
 ):

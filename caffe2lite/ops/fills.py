@@ -70,7 +70,9 @@ def ConstantFill(
 
 
 def _infer_constant(args: Any, inputs: Any) -> list[Spec | None]:
-    return infer_fill(_kind(args.get("dtype") or 0, args.get("value")))({**args, "dtype": 0}, inputs)
+    """What dtype says, float16 too, which does not run: genuine's layers ask for the type of a blob in this way."""
+    kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
+    return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 
 @operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant)
