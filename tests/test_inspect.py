@@ -244,8 +244,7 @@ def test_two_names_of_one_storage(kind, ordered, found):
     net.Relu("y", "r")
     net.Scale("x", "x", scale=2.0)
     if ordered:
-        net.Proto().op[1].name = "reader"
-        net.Proto().op[2].control_input.append("reader")
+        net.Proto().op[2].control_input.append("r")
     assert [p.code for p in inspect.lint(net.Proto())] == found
 
 

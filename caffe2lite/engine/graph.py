@@ -15,29 +15,29 @@ from caffe2lite.engine.net import Net, net_type, quiet
 
 
 def dependencies(definition: Any) -> list[set[int]]:
-    """For each operator the earlier ones that it must wait for: its sources, and all whose blobs it overwrites."""
+    """For each operator the earlier ones that it must wait for: its sources, and all whose blobs it overwrites.
+
+    A control input is the name of a blob, which it waits for as if it read it.
+    """
     writer: dict[str, int] = {}
     readers: dict[str, set[int]] = {}
-    by_name: dict[str, int] = {}
     parents: list[set[int]] = []
     for i, op in enumerate(definition.op):
         mine: set[int] = set()
-        for name in op.input:
+        awaited = (*op.input, *op.control_input)
+        for name in awaited:
             if name in writer:
                 mine.add(writer[name])
         for name in op.output:
             if name in writer:
                 mine.add(writer[name])
             mine |= readers.get(name, set())
-        mine |= {by_name[c] for c in op.control_input if c in by_name}
         mine.discard(i)
-        for name in op.input:
+        for name in awaited:
             readers.setdefault(name, set()).add(i)
         for name in op.output:
             writer[name] = i
             readers[name] = {i} if name in op.input else set()
-        if op.name:
-            by_name[op.name] = i
         parents.append(mine)
     return parents
 

@@ -1,4 +1,4 @@
-"""Operators that may run in an order that nobody meant: what neither a graph nor concurrent steps keep apart."""
+"""Operators of a net that may run in an order that nobody meant, as its graph does not keep them apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from caffe2lite.engine.net import net_types
 from caffe2lite.ops import registry
 
 _IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
-_GUARDED = ("Atomic", "Count", "Iter")  # operators that are made to be shared
 
 
 class Hazard(NamedTuple):
@@ -25,7 +24,7 @@ class Hazard(NamedTuple):
 
 def of_net(net: Any) -> Iterator[Hazard]:
     """In a net that runs as a graph: operators that reach one storage by two names."""
-    if net.type in _IN_ORDER or net.type not in net_types():
+    if not _is_graph(net):
         return
     storage = _storages(net)
     if not storage:
@@ -45,6 +44,59 @@ def of_net(net: Any) -> Iterator[Hazard]:
                     f"between them"
                 )
                 yield Hazard(q, other, message, "use one name, a control input, or the net type simple")
+
+
+def unordered(net: Any) -> Iterator[Hazard]:
+    """In a net that runs as a graph: users of one queue or common world that it keeps in no order, as they only read its blob."""
+    if not _is_graph(net):
+        return
+    users: dict[str, list[int]] = {}
+    for position, op in enumerate(net.op):
+        if use_of(op):
+            users.setdefault(op.input[0], []).append(position)
+    if all(len(found) < 2 for found in users.values()):
+        return
+    before = _ancestors(net)
+    for shared, found in users.items():
+        for p, q in itertools.pairwise(found):
+            bad, remedy = _OUT_OF_ORDER.get((use_of(net.op[p]), use_of(net.op[q])), ("", ""))
+            if bad and not before[q] >> p & 1:
+                message = (
+                    f"{net.op[p].type} (operator {p}) and {net.op[q].type} use {shared!r}, and a {net.type} net keeps no order "
+                    f"between them: {bad}"
+                )
+                yield Hazard(q, shared, message, remedy)
+
+
+_ONE, _FILL, _TAKE = "collective", "enqueue", "dequeue"
+_OUT_OF_ORDER = {
+    (_ONE, _ONE): (
+        "another shard may start them the other way round, and both wait forever",
+        "order them by control inputs, as data_parallel_model does, or give each a common world",
+    ),
+    (_FILL, _FILL): ("either may fill it first", "order them by a control input"),
+    (_TAKE, _TAKE): ("each may get what was meant for the other", "order them by a control input"),
+    (_TAKE, _FILL): (
+        "the first waits for the second, which may have no thread to run on",
+        "put them into nets of concurrent steps, or order them by a control input",
+    ),
+}
+
+
+def use_of(op: Any) -> str:
+    """How an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
+    record = registry.get(op.type)
+    if record is None or not record.blocking or not record.inputs or not op.input:
+        return ""
+    if record.inputs[0] == "comm_world":
+        return "" if op.type in ("SendTensor", "ReceiveTensor") else _ONE  # these find each other by their tags
+    if record.inputs[0] == "queue":
+        return _FILL if "Enqueue" in op.type else _TAKE
+    return ""
+
+
+def _is_graph(net: Any) -> bool:
+    return net.type not in _IN_ORDER and net.type in net_types()
 
 
 def _storages(net: Any) -> dict[str, str]:
@@ -75,46 +127,3 @@ def _ancestors(net: Any) -> list[int]:
             bits |= found[p] | 1 << p
         found.append(bits)
     return found
-
-
-def of_plan(plan: Any) -> Iterator[Hazard]:
-    """Blobs that one of several concurrent steps writes and another uses."""
-    nets = {net.name: net for net in plan.network}
-    for step in plan.execution_step:
-        yield from _of_step(step, nets)
-
-
-def _of_step(step: Any, nets: dict[str, Any]) -> Iterator[Hazard]:
-    if step.concurrent_substeps:
-        uses = [_uses(substep, nets) for substep in step.substep]
-        for (i, (_, written)), (j, (read, also)) in itertools.permutations(enumerate(uses), 2):
-            for blob in written:
-                if blob in read or (blob in also and i < j):
-                    names = step.substep[i].name or f"substep {i}", step.substep[j].name or f"substep {j}"
-                    message = (
-                        f"steps {names[0]!r} and {names[1]!r} run side by side; {written[blob]} of the first writes blob {blob!r} "
-                        f"and {read.get(blob) or also[blob]} of the second uses it"
-                    )
-                    yield Hazard(None, blob, message, "pass it through a queue, or give each step a blob of its own")
-    for substep in step.substep:
-        yield from _of_step(substep, nets)
-
-
-def _uses(step: Any, nets: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """({blob read: operator}, {blob written: operator}) of all nets of a step; what waits or is guarded is left out."""
-    read: dict[str, str] = {}
-    written: dict[str, str] = {}
-    for name in [*step.network, step.report_net]:
-        for op in nets[name].op if name in nets else ():
-            record = registry.get(op.type)
-            if record is None or record.blocking or op.type.startswith(_GUARDED):
-                continue
-            read.update((blob, op.type) for blob in op.input)
-            written.update((blob, op.type) for blob in op.output)
-    for substep in step.substep:
-        more_read, more_written = _uses(substep, nets)
-        read.update(more_read)
-        written.update(more_written)
-    if step.create_workspace:
-        return read, {}  # what it writes is its own, but for blobs that were there
-    return read, written

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_net, infer_operator
 from caffe2lite.engine.instance import check_schema
-from caffe2lite.inspect import hazards
+from caffe2lite.inspect import hazards, side_by_side
 from caffe2lite.inspect.clashes import clash_of
+from caffe2lite.inspect.gradients import holes
 from caffe2lite.inspect.summary import places, weights
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops import arguments, registry
@@ -29,6 +30,8 @@ CODES = {
     "C011": "two names of one storage, in an order that the net's type does not keep",
     "C012": "a blob that steps use side by side",
     "C013": "a weight that a training net does not train",
+    "C014": "an order that only a queue or a common world decides",
+    "C015": "a missing gradient",
 }
 _FREE = {
     "engine",
@@ -69,6 +72,10 @@ def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection
     found = [p for check in (_operators, _flow, _placement, _coverage, _training) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
     found += [Problem("C011", *hazard) for hazard in hazards.of_net(net)]
+    found += [Problem("C014", *hazard) for hazard in hazards.unordered(net)]
+    missing = [Problem("C015", *hole) for hole in holes(net)]
+    said = {p.blob for p in missing}
+    found = [p for p in found if p.code not in ("C004", "C013") or p.blob not in said] + missing
     kept = [p for p in found if p.code not in silence]
     return sorted(kept, key=lambda p: (-1 if p.operator is None else p.operator, p.code))
 
@@ -214,8 +221,9 @@ def _training(net: Any) -> Iterator[Problem]:
 
 
 def lint_plan(plan: Any) -> list[Problem]:
-    """Where the steps of a plan that run side by side share a blob; its nets are for `lint`."""
-    return [Problem("C012", *hazard) for hazard in hazards.of_plan(plan)]
+    """Where the steps of a plan that run side by side share a blob or a common world; its nets are for `lint`."""
+    shared = [Problem("C012", *hazard) for hazard in side_by_side.blobs(plan)]
+    return shared + [Problem("C014", *hazard) for hazard in side_by_side.worlds(plan)]
 
 
 def lint_shards(nets: Sequence[Any]) -> list[Problem]:
