@@ -33,17 +33,10 @@ CODES = {
     "C014": "an order that only a queue or a common world decides",
     "C015": "a missing gradient",
 }
-_FREE = {
-    "engine",
-    "order",
-    "is_test",
-    "use_cudnn",
-    "exhaustive_search",
-    "cudnn_exhaustive_search",
-    "ws_nbytes_limit",
-    "init_params",
-    "values",
-}
+_FREE = {  # what Caffe2's own Python gives to operators that have no use for it
+    "engine", "order", "is_test", "use_cudnn", "exhaustive_search", "cudnn_exhaustive_search", "ws_nbytes_limit", "init_params",
+    "values", "freeze_bias", "use_grad_hack", "only_loss", "dense_gradient",
+}  # fmt: skip
 _ANYWHERE = (
     "Copy",
     "EnsureCPUOutput",
@@ -83,6 +76,10 @@ def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection
 def _operators(net: Any) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
         record = registry.get(op.type)
+        if op.type.startswith("Python"):
+            message = f"{op.type} calls a function of the process that built the net, which is in no file"
+            yield Problem("C001", position, "", message, "add the operator where the net is used, by net.Python(function)")
+            continue
         if record is None:
             close = difflib.get_close_matches(op.type, registry.names(), 3)
             hint = f"did you mean {' or '.join(close)}?" if close else "it may come from a library of your own"
@@ -96,9 +93,12 @@ def _operators(net: Any) -> Iterator[Problem]:
             arguments.parse(op.type, record.args, op.arg)
         except ValueError as e:
             yield Problem("C003", position, "", str(e), "give the argument the type that the operator takes")
+        backward = registry.get(f"{op.type}Gradient")
         for arg in op.arg:
             if arg.name in record.args or arg.name in _FREE or _inherited(op):
                 continue
+            if backward is not None and arg.name in backward.args:
+                continue  # the gradient operator gets all arguments
             close = difflib.get_close_matches(arg.name, record.args, 1)
             if record.stateful and not close:
                 continue  # it may read its message itself
@@ -114,32 +114,32 @@ def _inherited(op: Any) -> bool:
 def _flow(net: Any) -> Iterator[Problem]:
     declared, wanted = set(net.external_input), set(net.external_output)
     made: dict[str, int] = {}
-    used: set[str] = set()  # since they were made last
+    useful: set[int] = set()  # operators of which something was used
+    if not declared:  # then any blob of the workspace may be an input, but hardly one that the net itself makes
+        declared = {name for op in net.op for name in op.input} - {name for op in net.op for name in op.output}
     for position, op in enumerate(net.op):
         for name in op.input:
-            if name not in made and name not in declared:
+            if name in made:
+                useful.add(made[name])
+            elif name not in declared:
                 declared.add(name)
                 message = f"{op.type} takes blob {name!r}, which no operator before it makes"
                 yield Problem(
                     "C004", position, name, message, "declare it as external input, or make it before this operator"
                 )
-            used.add(name)
         for name in op.output:
-            lost = name in made and name not in used and name not in op.input
+            lost = name in made and made[name] not in useful
             if lost and not _provisional(net.op[made[name]]) and not _synchronizes(op):
                 message = f"{op.type} overwrites blob {name!r}, which operator {made[name]} made and nobody used"
                 yield Problem("C006", position, name, message, "remove the operator that made it, or rename a blob")
-            made[name] = position
-            used.discard(name)
+        made.update((name, position) for name in op.output)
     if wanted:
         for name, position in made.items():
-            if name not in used and name not in wanted and not name.startswith("_"):
-                op = net.op[position]
-                if all(n not in used and n not in wanted for n in op.output):
-                    message = f"nothing uses blob {name!r} of {op.type}, and it is no external output"
-                    yield Problem(
-                        "C005", position, name, message, "declare it as external output, or remove the operator"
-                    )
+            op = net.op[position]
+            unused = position not in useful and not op.is_gradient_op and not name.startswith("_")
+            if unused and wanted.isdisjoint(op.output) and set(op.input).isdisjoint(op.output):
+                message = f"nothing uses blob {name!r} of {op.type}, and it is no external output"
+                yield Problem("C005", position, name, message, "declare it as external output, or remove the operator")
 
 
 def _provisional(op: Any) -> bool:

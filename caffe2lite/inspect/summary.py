@@ -93,11 +93,11 @@ _WEIGHTS = {"W", "w", "b", "bias", "filter", "scale", "weight", "weights"}  # op
 
 
 def weights(net: Any) -> dict[str, tuple[int, str]]:
-    """{blob: (position of the first operator that takes it as a weight, operand)}, gradient operators aside."""
+    """{blob: (position of the first operator that takes it as a weight, operand)}; gradients and updates aside."""
     found: dict[str, tuple[int, str]] = {}
     for position, op in enumerate(net.op):
         record = registry.get(op.type)
-        if record is None or op.is_gradient_op or record.gradient is None:
+        if record is None or op.is_gradient_op or record.gradient is None or record.enforced:
             continue
         for operand, name in zip(record.inputs, op.input):
             if operand in _WEIGHTS:
