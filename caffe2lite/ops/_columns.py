@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from caffe2lite.ops._products import matmul
 from caffe2lite.ops._scratch import scratch
 from caffe2lite.ops._windows import Place
 
@@ -149,16 +150,16 @@ def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
     filters = W.reshape(group, W.shape[0] // group, -1)
     flat = Y.reshape(batch, group, Y.shape[1] // group, -1) if Y.flags.c_contiguous else None
     if place.trivial and X.flags.c_contiguous and flat is not None and flat.shape[-1] >= _SMALL:
-        xp.matmul(filters, X.reshape(batch, group, channels // group, -1), out=flat)
+        matmul(xp, filters, X.reshape(batch, group, channels // group, -1), out=flat)
         return
     across = _count(place.out[1:])
     for block in blocks(batch, channels * taps, place):
         col = columns(xp, X, place, block, group)
         if flat is not None and block.last == block.first + 1:
-            xp.matmul(filters, col, out=flat[block.first, :, :, block.top * across : block.bottom * across])
+            matmul(xp, filters, col, out=flat[block.first, :, :, block.top * across : block.bottom * across])
             continue
         product = scratch(xp, (*filters.shape[:2], col.shape[2]), Y.dtype, _PRODUCT)
-        xp.matmul(filters, col, out=product)
+        matmul(xp, filters, col, out=product)
         _block_of(Y, block)[...] = product.reshape(
             Y.shape[1], block.last - block.first, block.bottom - block.top, *place.out[1:]
         )
@@ -192,7 +193,8 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
     direct = place.trivial and dX is not None and dX.flags.c_contiguous and dY.flags.c_contiguous
     direct = direct and X.flags.c_contiguous and _count(place.out) >= _SMALL
     if dX is not None and direct:
-        xp.matmul(
+        matmul(
+            xp,
             backward,
             dY.reshape(batch, group, dY.shape[1] // group, -1),
             out=dX.reshape(batch, group, channels // group, -1),
@@ -208,11 +210,11 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
             col = col[:, :, block.top * across : block.bottom * across]
         else:
             col = columns(xp, X, place, block, group)
-        xp.matmul(g, col.transpose(0, 2, 1), out=part)
+        matmul(xp, g, col.transpose(0, 2, 1), out=part)
         xp.add(total, part, out=total)
         if dX is not None and not direct:
             dcol = scratch(xp, col.shape, col.dtype, _COLUMNS + 10)
-            xp.matmul(backward, g, out=dcol)
+            matmul(xp, backward, g, out=dcol)
             fold(xp, dcol, dX, place, block)
 
 
@@ -226,7 +228,7 @@ def convolve_transposed(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: in
     for block in blocks(X.shape[0], Y.shape[1] * _count(place.kernel), place):
         g = _gradient_block(xp, X, block, place, group)
         dcol = scratch(xp, (group, filters.shape[1], g.shape[2]), Y.dtype, _COLUMNS)
-        xp.matmul(filters, g, out=dcol)
+        matmul(xp, filters, g, out=dcol)
         fold(xp, dcol, Y, place, block)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops._products import bound_dot, dot
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, size_of
 from caffe2lite.ops.registry import operator
@@ -60,7 +61,7 @@ def _fc(name: str, gradient: str, transposed: bool, doc: str) -> None:
         rows, weights = _fc_operands(X, W, b, axis, axis_w, transposed)
         Y = out((*X.shape[: _axis(axis, X.ndim)], weights.shape[1]), X.dtype)
         flat = Y.reshape(rows.shape[0], weights.shape[1])
-        xp.dot(rows, weights, flat)
+        dot(xp, rows, weights, flat)
         xp.add(flat, b, flat)
         return Y
 
@@ -68,11 +69,11 @@ def _fc(name: str, gradient: str, transposed: bool, doc: str) -> None:
         X, W, b = inputs
         rows, weights = _fc_operands(X, W, b, args.get("axis", 1), args.get("axis_w", 1), transposed)
         flat = outputs[0].reshape(rows.shape[0], weights.shape[1])
-        product, add = rows.dot, xp.add
+        product, add = bound_dot(rows, weights, flat), xp.add
         bias, target = (b.reshape(flat.shape), flat) if len(flat) == 1 else (b, flat)
 
         def run() -> None:
-            product(weights, flat)
+            product()
             add(target, bias, target)
 
         return run
@@ -116,15 +117,15 @@ def _fc_gradient(name: str, transposed: bool) -> None:
         slope = dY.reshape(rows.shape[0], n_out)
         dW = out[0](W.shape, W.dtype)
         if transposed:
-            xp.dot(rows.T, slope, dW.reshape(weights.shape))
+            dot(xp, rows.T, slope, dW.reshape(weights.shape))
         else:
-            xp.dot(slope.T, rows, dW.reshape(weights.shape))
+            dot(xp, slope.T, rows, dW.reshape(weights.shape))
         db = out[1]((n_out,), W.dtype)
         slope.sum(axis=0, out=db)
         if len(out) < 3:
             return dW, db
         dX = out[2](X.shape, X.dtype)
-        xp.dot(slope, weights.T if transposed else weights, dX.reshape(rows.shape))
+        dot(xp, slope, weights.T if transposed else weights, dX.reshape(rows.shape))
         return dW, db, dX
 
     def infer(args, inputs):
@@ -209,7 +210,7 @@ def MatMul(
         Y = out(shaped_like.shape, A.dtype)
     else:
         Y = out(shape, A.dtype)
-    xp.dot(a, b, Y.reshape(shape))
+    dot(xp, a, b, Y.reshape(shape))
     return Y
 
 

@@ -1,0 +1,77 @@
+"""Products of matrices, with as many threads as pay.
+
+OpenBLAS gives every product of more than 2^18 multiplications to all cores, and its threads wait for each other in a
+loop: on a machine where other processes run, one of 30 µs takes milliseconds then.  Small ones are computed by the
+caller's thread alone, as Caffe2 does with all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_ALONE = 1 << 18  # multiplications up to which OpenBLAS itself uses one thread
+_SHARED = 1 << 24  # from which on more threads win more than they risk: a third of a millisecond on one core
+
+
+def dot(xp: Any, a: Any, b: Any, out: Any) -> None:
+    """out = a b, of two matrices."""
+    if xp is np and _small(a, b):
+        _by_one_thread(np.dot, a, b, out)
+    else:
+        xp.dot(a, b, out)
+
+
+def matmul(xp: Any, a: Any, b: Any, out: Any) -> None:
+    """out = a b, of stacks of matrices."""
+    if xp is np and _small(a, b):
+        _by_one_thread(np.matmul, a, b, out)
+    else:
+        xp.matmul(a, b, out=out)
+
+
+def bound_dot(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+    """A callable that repeats `dot` on these arrays."""
+    if _small(a, b) and _openblas() is not None:
+        return functools.partial(_by_one_thread, np.dot, a, b, out)
+    return functools.partial(a.dot, b, out)
+
+
+def _small(a: Any, b: Any) -> bool:
+    return _ALONE < a.shape[-2] * a.shape[-1] * b.shape[-1] < _SHARED
+
+
+def _by_one_thread(product: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
+    library = _openblas()
+    threads = library[0]() if library else 1
+    if threads == 1:
+        product(a, b, out)
+        return
+    set_threads = library[1]  # type: ignore[index]
+    set_threads(1)
+    try:
+        product(a, b, out)
+    finally:
+        set_threads(threads)
+
+
+@functools.cache
+def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """How many threads NumPy's OpenBLAS uses, and the function that says so; None where NumPy has another library."""
+    try:
+        with open("/proc/self/maps") as f:
+            paths = {line.split(None, 5)[-1].strip() for line in f if "openblas" in line}
+    except OSError:
+        return None
+    for path in sorted(paths, key=lambda p: "numpy" not in p):  # SciPy brings one of its own
+        library = ctypes.CDLL(path)
+        for prefix, suffix in (("scipy_", "64_"), ("", "64_"), ("scipy_", ""), ("", "")):
+            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            change = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
+            if get and change:
+                return get, change
+    return None
