@@ -123,15 +123,57 @@ def test_write_keeps_the_original_and_o_touches_nothing(tmp_path):
     assert not (folder / "sub" / "b.py.orig").exists()
 
 
-def test_json_and_notebooks(tmp_path):
-    cells = [{"cell_type": "code", "source": ["%matplotlib inline\n", "print 1"]}, {"cell_type": "markdown", "source": "x"}]
-    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
+def notebook(*sources, kernel="python2"):
+    """A notebook of code cells, as nbformat writes it."""
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": ["Größe"]}]
+    cells += [
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source.splitlines(keepends=True)}
+        for source in sources
+    ]
+    metadata = {"kernelspec": {"display_name": kernel.title(), "language": "python", "name": kernel}, "language_info": {"version": "2"}}
+    content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 2}
+    return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+MAGIC = "%matplotlib inline\n!pip install \\\n  six\nfiles = !ls\nif files:\n    %time 3\nlen?\n"
+
+
+def test_notebooks_by_cell(tmp_path):
+    (tmp_path / "n.ipynb").write_text(notebook(MAGIC + 'print "%s" \\\n % 1', "%%bash\nls 'x", "\nx = 1\nprint x"))
     (facts,) = json.loads(run("port", "--json", tmp_path / "n.ipynb").output)
-    assert facts["python2"] and [(f["line"], f["code"]) for f in facts["findings"]] == [(2, "P001")]
+    assert facts["python2"] and [(f["cell"], f["line"], f["code"]) for f in facts["findings"]] == [
+        (None, 1, "P001"), (2, 8, "P001"), (4, 3, "P001"),
+    ]  # fmt: skip
 
 
-def test_what_is_no_python(tmp_path):
-    (tmp_path / "s.py").write_text("def (:\n")
-    result = run("port", tmp_path / "s.py")
-    assert result.exit_code == 1 and "P008" in result.output
+def test_a_mended_notebook_changes_where_it_must(tmp_path):
+    path = tmp_path / "n.ipynb"
+    before = notebook(MAGIC + "print 1", "%%bash\nls 'x", "x = 1", "%%time\nprint reduce(max, [1])\n", "")
+    after = notebook(
+        MAGIC + "print(1)", "%%bash\nls 'x", "x = 1", "%%time\nprint(reduce(max, [1]))\n", "", kernel="python3"
+    )  # fmt: skip
+    after = after.replace('"Python3"', '"Python 3"').replace(',\n  "language_info": {\n   "version": "2"\n  }', "")
+    path.write_text(before)
+    assert '+    "print(1)"' in run("port", "--diff", path).output and path.read_text() == before
+    result = run("port", "--write", path)
+    assert path.read_text().replace('    "from functools import reduce\\n",\n', "") == after
+    assert path.with_name("n.ipynb.orig").read_text() == before
+    assert result.exit_code == 1 and "written" in result.output
+    assert run("port", "--write", path).exit_code == 0
 
+
+@pytest.mark.parametrize("name, text, line, reason", [
+    ("s.py", "x = 1\ndef (:\n", 2, "invalid syntax"),
+    ("s.py", 'print "a"\nx = 1 +\n', 2, "unexpected"),
+    ("s.ipynb", '{"cells": [\n }', 2, "no notebook"),
+    ("s.ipynb", "[]", 1, "no notebook"),
+    ("s.ipynb", notebook("x = 1", "x = 2\ndef (:"), 2, "invalid syntax"),
+])  # fmt: skip
+def test_what_is_no_python(name, text, line, reason, tmp_path):
+    (tmp_path / name).write_text(text)
+    result = run("port", tmp_path / name)
+    assert result.exit_code == 1 and "P008" in result.output and reason in result.output
+    assert "could not be read" in result.output and "nothing of Caffe2" not in result.output
+    found = json.loads(run("port", "--json", tmp_path / name).output)[0]["findings"]
+    assert [f["line"] for f in found if f["code"] == "P008"] == [line]
+    assert "left as it is" in run("port", "--diff", tmp_path / name).output

@@ -125,7 +125,7 @@ def test_methods_that_are_gone(method, owner, args, expected):
 
 def test_neither_python_2_nor_3(tmp_path):
     (tmp_path / "s.py").write_text("def (:\n")
-    with pytest.raises(python2.Unreadable, match=r"s\.py: neither Python 3 nor Python 2"):
+    with pytest.raises(python2.Unreadable, match=r"s\.py: line 1: neither Python 3 nor Python 2"):
         run_script(str(tmp_path / "s.py"))
 
 

@@ -40,7 +40,7 @@ def port(
             _show(report)
         _total(reports, show_uses)
     if show_diff or write or output:
-        _mend([pair for pair, r in zip(named, reports) if not r.path.endswith(".ipynb")], show_diff, write, output, as_json)
+        _mend(named, show_diff, write, output, as_json)
     sys.exit(0 if all(r.runs_as_is for r in reports) else 1)
 
 
@@ -60,7 +60,12 @@ def _show(report: Any) -> None:
         say(f"{report.path}{version}: nothing to do", bold=True)
         return
     say(f"{report.path}{version}", bold=True)
-    table(("line", "code", "what", "what to do", ""), [(f.line, f.code, f.message, f.remedy, f.fix) for f in report.findings])
+    head = "cell:line" if any(f.cell for f in report.findings) else "line"
+    table((head, "code", "what", "what to do", ""), [(_place(f), f.code, f.message, f.remedy, f.fix) for f in report.findings])
+
+
+def _place(finding: Any) -> str:
+    return f"{finding.cell}:{finding.line}" if finding.cell else str(finding.line)
 
 
 def _total(reports: list[Any], show_uses: bool) -> None:
@@ -78,20 +83,23 @@ def _total(reports: list[Any], show_uses: bool) -> None:
         table(("kind", "name of Caffe2's", "uses", "files", "here"), rows)
     said = ", ".join(f"{states[s]} {s}" for s in ("supported", "differs", "missing") if states[s]) or "nothing"
     fixes = collections.Counter(f.fix for r in reports for f in r.findings)
-    say(f"{count(len(reports), 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}" if found
-        else f"{count(len(reports), 'file')}; they use nothing of Caffe2")  # fmt: skip
+    read = sum(r.is_read for r in reports)
+    if read:
+        say(f"{count(read, 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}" if found
+            else f"{count(read, 'file')}; they use nothing of Caffe2")  # fmt: skip
+    if read < len(reports):
+        say(f"{count(len(reports) - read, 'file')} could not be read")
     say(f"to mend: {fixes['safe']} by `caffe2lite port --write`, {fixes['ask']} by a person")
 
 
 def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool) -> None:
     try:
-        from caffe2lite.port import mending, python2, scan
+        from caffe2lite.port import mending, python2
     except ImportError as e:
         raise click.ClickException(str(e)) from None
     for root, path in files:
-        source = scan.read(path)
         try:
-            mended = mending.mend(source, path)
+            source, mended = mending.mend_file(path)
         except python2.Unreadable as e:
             click.echo(f"{e}: left as it is", err=True)
             continue
@@ -107,4 +115,4 @@ def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: st
         if not quiet:
             say(f"written: {place}")
             for f in mended.asks:
-                say(f"  decide: line {f.line}: {f.message}; {f.remedy}")
+                say(f"  decide: {'cell:line' if f.cell else 'line'} {_place(f)}: {f.message}; {f.remedy}")

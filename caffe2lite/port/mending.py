@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
 from caffe2lite.port import gone, python2
-from caffe2lite.port.scan import ASK, Finding, divisions, examine_source
+from caffe2lite.port.notebooks import Notebook
+from caffe2lite.port.scan import ASK, Finding, divisions, examine_source, in_cell
 
 try:
     import libcst as cst
@@ -35,13 +36,26 @@ def mend(source: str, path: str) -> Mended:
     try:
         wrapped = metadata.MetadataWrapper(cst.parse_module(text))
     except cst.ParserSyntaxError as e:
-        raise python2.Unreadable(f"{path}: {e}") from None
+        raise python2.Unreadable(path, e.message, e.raw_line) from None
     fixed = wrapped.visit(_Names()).code
     asks = [f for f in examine_source(fixed, path).findings if f.fix == ASK and f.code != "P006"]
     mended = python2.parse(fixed, path)
     if text is not source and mended is not None and not python2.has_true_division(source):
         asks += divisions(mended, path)
     return Mended(fixed, sorted(asks, key=lambda f: f.line))
+
+
+def mend_file(path: str) -> tuple[str, Mended]:
+    """(text, mended) of a script or a notebook."""
+    text = python2.read(path)
+    if not path.endswith(".ipynb"):
+        return text, mend(text, path)
+    notebook = Notebook(text, path)
+    mended = mend(notebook.source, path)
+    asks = [in_cell(f, notebook) for f in mended.asks]
+    if mended.text == notebook.source and not notebook.is_python2:
+        return text, Mended(text, asks)
+    return text, Mended(notebook.mended(mended.text), asks)
 
 
 def write(path: str, mended: Mended, target: str | None = None) -> str:

@@ -23,7 +23,11 @@ from caffe2lite.port import gone
 
 
 class Unreadable(ValueError):
-    """Source that is Python of no version."""
+    """A file that is Python of no version; `line` is where reading ended, `reason` what is wrong there."""
+
+    def __init__(self, path: str, reason: str, line: int = 1) -> None:
+        super().__init__(f"{path}: line {line}: {reason}")
+        self.reason, self.line = reason, line
 
 
 class NoConverter(Unreadable):
@@ -155,10 +159,8 @@ class _Converter:
     """fissix with its fixers, which note what they change."""
 
     def __init__(self) -> None:
-        try:
-            from fissix import refactor
-        except ImportError:
-            raise NoConverter(f"Python 2 syntax needs a converter: {install('port')}") from None
+        from fissix import refactor
+
         logging.getLogger("RefactoringTool").setLevel(logging.ERROR)
         self.tool = refactor.RefactoringTool(refactor.get_fixers_from_package("fissix.fixes"))
         self.changes: list[tuple[int, str]] = []
@@ -200,11 +202,36 @@ def convert_noting(source: str, filename: str) -> tuple[str, list[tuple[int, str
 
     Unreadable where it is Python of no version.
     """
-    converter = _converter()
+    try:
+        converter = _converter()
+    except ImportError:
+        raise NoConverter(filename, f"Python 2 syntax needs a converter: {install('port')}") from None
     try:
         return converter(source, filename)
     except Exception as e:  # fissix's parser has errors of several modules
-        raise Unreadable(f"{filename}: neither Python 3 nor Python 2: {e}") from None
+        reasons = _reason(_syntax_error(source)), _reason(e)
+        line, reason = max(reasons, key=lambda r: r[0])  # of the parser that came further
+        raise Unreadable(filename, f"neither Python 3 nor Python 2: {reason}", line) from None
+
+
+def _syntax_error(source: str) -> Exception | None:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError) as e:
+        return e
+    return None
+
+
+def _reason(error: Exception | None) -> tuple[int, str]:
+    """(line, what is wrong) of an error of one of the parsers."""
+    if isinstance(error, SyntaxError):
+        return error.lineno or 1, error.msg
+    if hasattr(error, "context"):  # fissix's
+        return error.context[1][0], f"unexpected {error.value!r}" if error.value.strip() else "unexpected indentation or end"
+    args = error.args if error is not None else ()
+    if len(args) == 2 and isinstance(args[1], tuple):  # its tokenizer's
+        return args[1][0], args[0]
+    return 0, str(error)
 
 
 def convert(source: str, filename: str) -> str:
@@ -237,7 +264,7 @@ def load(source: str, filename: str) -> Code:
                 raise
         tree = parse(text, filename)
         if tree is None:
-            raise Unreadable(f"{filename}: it was converted from Python 2, and the result is no Python 3")
+            raise Unreadable(filename, "it was converted from Python 2, and the result is no Python 3")
     assert tree is not None
     tree = _Meaning(python2, python2 and not has_true_division(source)).visit(tree)
     return Code(ast.fix_missing_locations(tree), text.splitlines(keepends=True), python2)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
-import json
 import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.port import gone, python2
+from caffe2lite.port.notebooks import Notebook
 from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
 
 CODES = {
@@ -31,7 +31,10 @@ SAFE, ASK, NOTE = "safe", "ask", "note"  # port --write mends it; a person must 
 
 
 class Finding(NamedTuple):
-    """A place in a file, what is wrong with it, and what to do; `fix` is SAFE, ASK or NOTE."""
+    """A place in a file, what is wrong with it, and what to do; `fix` is SAFE, ASK or NOTE.
+
+    In a notebook `line` is that of the cell; cells of every kind count, from 1.
+    """
 
     path: str
     line: int
@@ -39,6 +42,7 @@ class Finding(NamedTuple):
     message: str
     remedy: str
     fix: str
+    cell: int | None = None
 
 
 class Report(NamedTuple):
@@ -54,23 +58,32 @@ class Report(NamedTuple):
         """Whether today's Python runs it without `caffe2lite run` and without changes."""
         return all(f.fix == NOTE for f in self.findings)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it could be read at all."""
+        return all(f.code != "P008" for f in self.findings)
+
 
 def examine(path: str) -> Report:
     """Read a Python file or notebook."""
-    return examine_source(read(path), path)
-
-
-def read(path: str) -> str:
-    """The source of a Python file, or the code cells of a notebook; lines count through the cells."""
     text = python2.read(path)
     if not path.endswith(".ipynb"):
-        return text
+        return examine_source(text, path)
     try:
-        cells = [c for c in json.loads(text).get("cells", ()) if c.get("cell_type") == "code"]
-        source = "\n".join("".join(c["source"]) for c in cells)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ""
-    return "\n".join(f"# {line}" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
+        notebook = Notebook(text, path)
+    except python2.Unreadable as e:
+        return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
+    report = examine_source(notebook.source, path)
+    findings = [in_cell(f, notebook) for f in report.findings]
+    if notebook.is_python2:
+        findings.insert(0, Finding(path, 1, "P001", "its kernel is Python 2", "port --write asks for Python 3", SAFE))
+    return report._replace(findings=findings)
+
+
+def in_cell(finding: Finding, notebook: Notebook) -> Finding:
+    """A finding in the source of a notebook, by cell."""
+    cell, line = notebook.place(finding.line)
+    return finding._replace(cell=cell, line=line)
 
 
 def files(path: str) -> list[str]:
@@ -93,7 +106,8 @@ def examine_source(source: str, path: str) -> Report:
         except python2.Unreadable as e:
             if tree is None:
                 remedy = "install it, and look again" if isinstance(e, python2.NoConverter) else "look at the file"
-                return Report(path, False, [], [Finding(path, 1, "P008", str(e), remedy, ASK)])
+                code = "P001" if isinstance(e, python2.NoConverter) else "P008"
+                return Report(path, False, [], [Finding(path, e.line, code, e.reason, remedy, ASK)])
             changes, text = [], source
         for line, what, was in changes:
             code = "P002" if what in python2.SAME_SYNTAX else "P001"
