@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import logging
 from typing import Any
 
 from caffe2lite import db as databases
@@ -25,6 +24,19 @@ from caffe2lite.engine import (
     steps,
     transforms,
 )
+from caffe2lite.engine.c_machine import (
+    builtin_cpu_supports_avx2,
+    get_build_options,
+    get_cuda_peer_access_pattern,
+    get_cuda_version,
+    get_cudnn_version,
+    get_device_properties,
+    get_gpu_memory_info,
+    get_num_numa_nodes,
+    global_init,
+    is_numa_enabled,
+    num_cuda_devices,
+)
 from caffe2lite.engine.c_types import (
     DB,
     BackgroundPlan,
@@ -33,23 +45,27 @@ from caffe2lite.engine.c_types import (
     GradientWrapper,
     Mode,
     Net,
+    OpenDB,
     Predictor,
     TensorCPU,
+    Transaction,
     Workspace,
     message,
     observer,
     option,
 )
 from caffe2lite.engine.errors import EngineError
-from caffe2lite.engine.net import raise_floating_errors
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
 from caffe2lite.engine.workspace import engine_preferences, operator_engine_preferences
 from caffe2lite.ops import registry, stats
 from caffe2lite.proto import caffe2_pb2
 
-__all__ = [
-    "DB", "BackgroundPlan", "Blob", "Cursor", "GradientWrapper", "Mode", "Net", "OpSchema", "Predictor", "TensorCPU", "Workspace",
+__all__ = [  # what other modules hold; the functions below are public too
+    "DB", "BackgroundPlan", "Blob", "Cursor", "GradientWrapper", "Mode", "Net", "OpSchema", "Predictor", "TensorCPU",
+    "Transaction", "Workspace", "builtin_cpu_supports_avx2", "get_build_options", "get_cuda_peer_access_pattern",
+    "get_cuda_version", "get_cudnn_version", "get_device_properties", "get_gpu_memory_info", "get_num_numa_nodes",
+    "global_init", "is_numa_enabled", "num_cuda_devices",
 ]  # fmt: skip
 
 read, write, new = Mode.read, Mode.write, Mode.new
@@ -62,7 +78,6 @@ use_mkldnn = True  # operators for IDEEP and MKLDNN devices run, on the CPU
 use_rocm = use_trt = False
 define_caffe2_no_operator_schema = False
 
-_log = logging.getLogger("caffe2lite")
 _handles: dict[str, Workspace] = {}
 _current_name = "default"
 
@@ -493,112 +508,9 @@ def registered_dbs() -> list[str]:
     return databases.db_types()
 
 
-class _OpenDB:
-    """A database as scripts see it; keys and values may be str or bytes."""
-
-    def __init__(self, db: DB) -> None:
-        self._db = db
-
-    def new_cursor(self) -> Cursor:
-        return self._db.new_cursor()
-
-    def new_transaction(self) -> Transaction:
-        return Transaction(self._db.new_transaction())
-
-    def close(self) -> None:
-        self._db.close()
-
-
-class Transaction:
-    """Records that become visible together."""
-
-    def __init__(self, transaction: databases.Transaction) -> None:
-        self._transaction = transaction
-
-    def put(self, key: Any, value: Any) -> None:
-        """Add a record."""
-        self._transaction.put(_bytes(key), _bytes(value))
-
-    def commit(self) -> None:
-        """Write what was put."""
-        self._transaction.commit()
-
-
-def _bytes(value: Any) -> bytes:
-    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)
-
-
-def create_db(db_type: str, source: str, mode: int) -> _OpenDB:
+def create_db(db_type: str, source: str, mode: int) -> OpenDB:
     """Open a database."""
-    return _OpenDB(databases.open_db(db_type, source, Mode(mode)))
-
-
-# ---- the machine ---------------------------------------------------------------------------------------------------
-
-
-def global_init(args: Any) -> None:
-    """Read `--caffe2_…` flags; those that mean nothing here are passed over."""
-    for arg in args[1:]:
-        name, _, value = str(arg).lstrip("-").partition("=")
-        if name == "caffe2_log_level" and value.lstrip("-").isdigit():
-            _log.setLevel(10 * max(0, min(4, 2 + int(value))))
-        elif name == "caffe2_operator_throw_if_fp_exceptions":
-            raise_floating_errors(value in ("", "1", "true"))
-
-
-def num_cuda_devices() -> int:
-    """Number of GPUs, emulated ones included."""
-    return devices.gpu_count()
-
-
-def get_cuda_peer_access_pattern() -> list[list[bool]]:
-    """Which GPU may read which."""
-    here = devices.gpus()
-    return [[a is b or a.reaches(b) for b in here] for a in here]
-
-
-def get_cuda_version() -> int:
-    """CUDA's version as its runtime tells it; 0 without."""
-    return devices.cuda_version()
-
-
-def get_cudnn_version() -> int:
-    """0: convolutions here do not need cuDNN."""
-    return 0
-
-
-def get_device_properties(device_id: int) -> dict[str, Any]:
-    """Name, memory and version of a GPU."""
-    return devices.place(caffe2_pb2.PROTO_CUDA, device_id).properties()
-
-
-def get_gpu_memory_info(device_id: int) -> tuple[int, int]:
-    """(free, total) bytes of a GPU."""
-    return devices.place(caffe2_pb2.PROTO_CUDA, device_id).memory()
-
-
-def is_numa_enabled() -> bool:
-    """Whether memory is bound to NUMA nodes: it is not."""
-    return False
-
-
-def get_num_numa_nodes() -> int:
-    """One, as far as nets are concerned."""
-    return 1
-
-
-def get_build_options() -> dict[str, str]:
-    """How this engine was made."""
-    from caffe2lite import __version__
-
-    return {"ENGINE": f"caffe2lite {__version__}", "CXX_FLAGS": "", "BUILD_TYPE": "Release"}
-
-
-def builtin_cpu_supports_avx2() -> bool:
-    """Whether the CPU has AVX2, as NumPy sees it."""
-    from numpy._core._multiarray_umath import __cpu_features__
-
-    return bool(__cpu_features__.get("AVX2"))
+    return OpenDB(databases.open_db(db_type, source, Mode(mode)))
 
 
 def on_module_exit() -> None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from caffe2lite import db as databases
 from caffe2lite.db import DB, Cursor, Mode
 from caffe2lite.engine import feeding, observers, serialize, steps, threads
 from caffe2lite.engine.blob import Blob as EngineBlob
@@ -23,8 +24,10 @@ __all__ = [
     "GradientWrapper",
     "Mode",
     "Net",
+    "OpenDB",
     "Predictor",
     "TensorCPU",
+    "Transaction",
     "Workspace",
     "message",
     "option",
@@ -278,3 +281,38 @@ def observer(kind: str) -> observers.Observer:
     if kind not in observers.KINDS:
         raise EngineError(f"there is no observer {kind!r}; there are {', '.join(observers.KINDS)}")
     return observers.KINDS[kind]()
+
+
+class OpenDB:
+    """A database as scripts see it; keys and values may be str or bytes."""
+
+    def __init__(self, db: DB) -> None:
+        self._db = db
+
+    def new_cursor(self) -> Cursor:
+        return self._db.new_cursor()
+
+    def new_transaction(self) -> Transaction:
+        return Transaction(self._db.new_transaction())
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class Transaction:
+    """Records that become visible together."""
+
+    def __init__(self, transaction: databases.Transaction) -> None:
+        self._transaction = transaction
+
+    def put(self, key: Any, value: Any) -> None:
+        """Add a record."""
+        self._transaction.put(_bytes(key), _bytes(value))
+
+    def commit(self) -> None:
+        """Write what was put."""
+        self._transaction.commit()
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)

@@ -1,5 +1,7 @@
 """The workspace module: blobs in and out, several workspaces, nets and operators run, shapes inferred."""
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -182,3 +184,21 @@ def test_an_operator_that_stops_is_an_error_when_it_runs_alone():
     for run in (workspace.RunOperatorOnce, lambda op: workspace.RunOperatorsOnce([op])):
         with pytest.raises(RuntimeError, match="DequeueBlobs stopped"):
             run(read)
+
+
+@pytest.mark.parametrize("flags", [["--bogus=1"], ["--caffe2_log_level=high"], ["--caffe2_operator_throw_if_fp_exceptions=maybe"]])
+def test_a_flag_that_caffe2_does_not_have_is_refused(flags):
+    with pytest.raises(RuntimeError, match=flags[0]):
+        core.GlobalInit(["caffe2", *flags])
+
+
+def test_flags_are_read_as_one_word_or_two():
+    log = logging.getLogger("caffe2lite")
+    before = log.level
+    try:
+        core.GlobalInit(["caffe2", "--caffe2_gpu_memory_tracking", "--caffe2_log_level", "1", "--logtostderr", "word"])
+        assert log.level == logging.WARNING
+        core.GlobalInit(["caffe2", "--caffe2_log_level=0"])
+        assert log.level == logging.INFO
+    finally:
+        log.setLevel(before)
