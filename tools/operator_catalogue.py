@@ -79,10 +79,11 @@ def _operands(record: registry.Operator, inputs: bool) -> str:
 
 
 def _argument(arg: arguments.Arg) -> str:
+    limits = f" ({', '.join(arg.limits)})" if arg.limits else ""
     if arg.default is arguments.REQUIRED:
-        return f"`{arg.name}`"
+        return f"`{arg.name}`{limits}"
     value = f"{arg.default:.7g}" if isinstance(arg.default, float) else repr(arg.default)
-    return f"`{arg.name}={value}`"
+    return f"`{arg.name}={value}`{limits}"
 
 
 def _types(record: registry.Operator, i: int, accepted: tuple[str, ...]) -> str:

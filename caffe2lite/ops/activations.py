@@ -166,7 +166,9 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
     return xp.multiply(dY, xp.where(Y >= 0, Y.dtype.type(1), Y.dtype.type(alpha)), out=out(Y.shape, Y.dtype))
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LogitGradient", "I0 GO0 -> GI0"))
+@operator(
+    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LogitGradient", "I0 GO0 -> GI0"), limits="eps > 0, eps < 0.5"
+)
 def Logit(xp, X, *, eps: float = 1e-6, out):
     """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps]."""
     low, one = X.dtype.type(eps), X.dtype.type(1)  # NumPy 1 makes float64 of 1 - float32
@@ -234,14 +236,16 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     return dX, dW
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ReluNGradient", "O0 GO0 -> GI0"))
+@operator(
+    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ReluNGradient", "O0 GO0 -> GI0"), limits="n > 0"
+)
 def ReluN(xp, X, *, n: float = 6.0, out):
     """Y = X limited to [0, n]."""
     Y = xp.maximum(X, 0, out=out(X.shape, X.dtype))
     return xp.minimum(Y, Y.dtype.type(n), out=Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0), limits="n > 0")
 def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
     """dX = dY where 0 < Y < n, else 0."""
     return xp.multiply(dY, (Y > 0) & (Y.dtype.type(n) > Y), out=out(Y.shape, Y.dtype))
@@ -250,14 +254,16 @@ def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SeluGradient", "O0 GO0 -> GI0"))
+@operator(
+    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SeluGradient", "O0 GO0 -> GI0"), limits="scale > 1"
+)
 def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """Y = scale * (X where X > 0, alpha * (exp(X) - 1) elsewhere)."""
     low = (xp.exp(xp.minimum(X, 0)) - 1) * X.dtype.type(alpha)
     return xp.multiply(xp.where(X > 0, X, low), X.dtype.type(scale), out=out(X.shape, X.dtype))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0), limits="scale > 1")
 def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere)."""
     slope = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))

@@ -6,24 +6,38 @@ As in Caffe2, an argument must sit in the field of its type: `scale=2` is an int
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 REQUIRED = inspect.Parameter.empty
 
 
-class Arg:
-    """A declared argument: its name, the kind of value, and the default (REQUIRED where there is none)."""
+_BOUNDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
-    __slots__ = ("default", "kind", "name")
+
+class Arg:
+    """A declared argument: name, kind of value, default (REQUIRED where there is none), and limits as ("> 0", …)."""
+
+    __slots__ = ("default", "kind", "limits", "name")
 
     def __init__(self, name: str, kind: str, default: Any = REQUIRED) -> None:
         if kind not in _READERS:
             raise TypeError(f"argument {name}: no such kind {kind!r}; one of {', '.join(_READERS)}")
         self.name, self.kind, self.default = name, kind, default
+        self.limits: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Arg({self.name!r}, {self.kind!r}, {self.default!r})"
+
+
+def limit(title: str, declared: Mapping[str, Arg], limits: str) -> None:
+    """Set the limits of arguments: "decay > 0, decay < 1, k >= 1"."""
+    for text in filter(None, limits.split(", ")):
+        name, bound = text.split(" ", 1)
+        if name not in declared or bound.split()[0] not in _BOUNDS:
+            raise TypeError(f"operator {title}: {text!r} is no limit of an argument")
+        declared[name].limits += (bound,)
 
 
 def declare(title: str, parameter: inspect.Parameter) -> Arg:
@@ -106,7 +120,8 @@ def parse(title: str, declared: Mapping[str, Arg], messages: Any) -> dict[str, A
     """Values of the declared arguments that the messages hold; others are left out, so that defaults apply.
 
     Arguments that the operator does not know are passed over, as Caffe2 does: gradient operators inherit all
-    arguments of their forward operator.  ValueError for a value in the wrong field, or a required one that is absent.
+    arguments of their forward operator.  ValueError for a value in the wrong field or beyond a limit, or a required one that is
+    absent.
     """
     values: dict[str, Any] = {}
     for message in messages:
@@ -117,4 +132,9 @@ def parse(title: str, declared: Mapping[str, Arg], messages: Any) -> dict[str, A
     for arg in declared.values():
         if arg.default is REQUIRED and arg.name not in values:
             raise ValueError(f"operator {title} needs the argument {arg.name!r} ({arg.kind})")
+        for text in arg.limits:
+            value = values.get(arg.name, arg.default)
+            symbol, bound = text.split()
+            if not _BOUNDS[symbol](value, float(bound)):
+                raise ValueError(f"argument {arg.name} of {title} must be {text}, found {value}")
     return values

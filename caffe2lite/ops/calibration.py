@@ -187,12 +187,12 @@ def Histogram(xp, *Xs, bin_edges: list[float], out):
     return counts
 
 
-@operator("current total", stateful=True, types="float32", gradient=FORBID_GRADIENT)
+@operator("current total", stateful=True, types="float32", gradient=FORBID_GRADIENT, limits="num_buckets > 0")
 def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float = 1.0, num_buckets: int = 1, out):
     """Counts of X in equal buckets, with one below and one above: of this run, and of all runs of this operator."""
     xp = ctx.xp
-    if num_buckets <= 0 or lower_bound > upper_bound:
-        raise ValueError(f"num_buckets={num_buckets} must be above 0, and lower_bound at most upper_bound")
+    if lower_bound > upper_bound:
+        raise ValueError(f"lower_bound={lower_bound} must be at most upper_bound={upper_bound}")
     width = xp.float32((upper_bound - lower_bound) / num_buckets)
     x = X.reshape(-1)
     place = xp.trunc((x - xp.float32(lower_bound)) / width).astype("int64") + 1
@@ -208,7 +208,9 @@ def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float 
 _WIDER = 1.0001  # the range is made wider by this, so that the largest value falls into the last bin
 
 
-@operator("values counts", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
+@operator(
+    "values counts", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT
+)
 def SelfBinningHistogram(
     xp, *Xs, num_bins: int, bin_spacing: str = "linear", logspacing_start: float = 1e-24, abs: bool = False, out
 ):
@@ -246,11 +248,11 @@ def SelfBinningHistogram(
     return values, counts
 
 
-@operator("value", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
+@operator(
+    "value", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT, limits="quantile >= 0, quantile <= 1"
+)
 def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-3, out):
     """The smallest value that a share `quantile` of all elements (of their absolute values) does not exceed."""
-    if quantile < 0:
-        raise ValueError(f"quantile must not be negative, found {quantile}")
     if tol <= 0:
         raise ValueError(f"tol must be above 0, found {tol}")
     if any(X.dtype != Xs[0].dtype for X in Xs):

@@ -16,11 +16,11 @@ _C_NAMES = {
 }  # fmt: skip
 
 
-@operator(stateful=True, types="float32 float64 int32 int64 uint8 bool string", gradient=FORBID_GRADIENT)
+@operator(
+    stateful=True, types="float32 float64 int32 int64 uint8 bool string", gradient=FORBID_GRADIENT, limits="every_n >= 1"
+)
 def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
     """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace."""
-    if every_n < 1:
-        raise ValueError(f"every_n must be above 0, found {every_n}")
     count = ctx.state.count = getattr(ctx.state, "count", 0) + 1
     if (count - 1) % every_n:
         return

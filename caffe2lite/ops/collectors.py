@@ -56,8 +56,6 @@ def ConcatTensorVector(ctx, vector, *, out):
           gradient=FORBID_GRADIENT)  # fmt: skip
 def CollectTensor(ctx, *operands, num_to_collect: int = -1):
     """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect."""
-    if num_to_collect <= 0:
-        raise ValueError(f"num_to_collect must be above 0, found {num_to_collect}")
     half = len(operands) // 2
     if ctx.outputs != ctx.inputs[:half]:
         raise ValueError("the outputs must be the vectors, the first half of the inputs")
@@ -104,6 +102,7 @@ def _infer_last(args: Any, inputs: Any) -> list[Spec | None]:
     uninitialised="last_n",
     infer=_infer_last,
     gradient=FORBID_GRADIENT,
+    limits="num_to_collect > 0",
 )
 def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, num_to_collect: int = -1):
     """Keep the last num_to_collect rows of the data, in a ring; `next` is where the next one goes."""

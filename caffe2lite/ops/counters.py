@@ -75,13 +75,13 @@ def _positive(init_count: int) -> int:
     return init_count
 
 
-@operator("counter", stateful=True, gradient=FORBID_GRADIENT)
+@operator("counter", stateful=True, gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def CreateCounter(ctx, *, init_count: int = 0):
     """A new counter that begins at init_count."""
     return Counter(_positive(init_count))
 
 
-@operator("previous?", stateful=True, host="counter previous", gradient=FORBID_GRADIENT)
+@operator("previous?", stateful=True, host="counter previous", gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def ResetCounter(ctx, counter, *, init_count: int = 0, out):
     """Set the counter to init_count; previous = its count before."""
     before = _counter(counter).reset(_positive(init_count))

@@ -246,6 +246,7 @@ def ReadRandomBatch(
     mutates=[(i, i) for i in range(64)],
     gradient=NO_GRADIENT,
     infer=unknown,
+    limits="multiple_of >= 1",
 )
 def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
     """Cut off examples at the end, so that their number is a multiple of `multiple_of`."""

@@ -55,7 +55,9 @@ def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, ou
     return xp.multiply(dY, (Y.dtype.type(min) < Y) & (Y.dtype.type(max) > Y), out(Y.shape, Y.dtype))
 
 
-@operator("Y", inplace={0: 0}, types={"X": "float32", "val": "=X"}, infer=like(0), gradient=FORBID_GRADIENT)
+@operator(
+    "Y", inplace={0: 0}, types={"X": "float32", "val": "=X"}, infer=like(0), gradient=FORBID_GRADIENT, limits="threshold > 0"
+)
 def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: float, out):
     """Y = X * threshold / val where val (X's norm, say) is above the threshold, else X."""
     for what, operand in (("val", val), ("additional_threshold", additional_threshold)):
@@ -87,6 +89,7 @@ def _checked_ratio(ratio: float) -> float:
     cuda_types="float32 float16",
     infer=lambda args, inputs: [inputs[0], inputs[0]._replace(dtype="bool")],
     gradient=_dropout_gradient,
+    limits="ratio >= 0, ratio < 1",
 )
 def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
     """Y = X * mask / (1 - ratio), where the mask drops each element with probability `ratio`; a test copies X."""
@@ -107,7 +110,8 @@ def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
 
 
 @operator(
-    "dX", inplace={0: 0}, types={"dY": "float32", "mask": "bool"}, cuda_types={"dY": "float32 float16"}, infer=like(0)
+    "dX", inplace={0: 0}, types={"dY": "float32", "mask": "bool"}, cuda_types={"dY": "float32 float16"}, infer=like(0),
+    limits="ratio >= 0, ratio < 1",
 )
 def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False, out):
     """dX = dY * mask / (1 - ratio); for a test dX = dY."""

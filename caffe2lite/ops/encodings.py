@@ -68,7 +68,7 @@ def SwapBestPath(xp, scores, path, *, out):
 # ---- keys --------------------------------------------------------------------------------------------------------
 
 
-@operator("places*", types="int64", num_outputs=(1, MANY))
+@operator("places*", types="int64", num_outputs=(1, MANY), limits="categorical_limit > 0")
 def KeySplit(xp, keys, *, categorical_limit: int = 0, out):
     """Output k = where the key k is, int32, for all keys below categorical_limit."""
     if len(out) != categorical_limit:

@@ -78,6 +78,7 @@ def _nearest(xp, size, scale, count=None):
     types={"X": "float32", "scales": "float32"},
     host="scales",
     gradient=lambda g: _resize_gradient(g, "ResizeNearestGradient"),
+    limits="width_scale > 0, height_scale > 0",
 )
 def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out):
     """The image in another size, each pixel the nearest one: height and width times their scales, rounded down."""
@@ -95,7 +96,9 @@ def _resize_gradient(g, kind):
     return g.single(kind, [g.GO(0), *g.op.input], [g.GI(0)])
 
 
-@operator("dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1))
+@operator(
+    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+)
 def ResizeNearestGradient(
     xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
 ):
@@ -116,7 +119,12 @@ def _volume(X):
         raise ValueError(f"the input must be [N, C, T, H, W], got shape {list(X.shape)}")
 
 
-@operator("Y", types={"X": "float32"}, gradient=lambda g: _resize_gradient(g, "ResizeNearest3DGradient"))
+@operator(
+    "Y",
+    types={"X": "float32"},
+    gradient=lambda g: _resize_gradient(g, "ResizeNearest3DGradient"),
+    limits="temporal_scale > 0, height_scale > 0, width_scale > 0",
+)
 def ResizeNearest3D(
     xp, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW", out
 ):
@@ -132,7 +140,9 @@ def ResizeNearest3D(
     return Y
 
 
-@operator("dX", types={"dY": "float32", "X": "float32"}, infer=like(1))
+@operator(
+    "dX", types={"dY": "float32", "X": "float32"}, infer=like(1), limits="temporal_scale > 0, height_scale > 0, width_scale > 0"
+)
 def ResizeNearest3DGradient(
     xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
     out,
@@ -168,6 +178,7 @@ def _bilinear(xp, size, scale):
     types={"X": "float32", "scales": "float32"},
     host="scales",
     gradient=lambda g: _resize_gradient(g, "UpsampleBilinearGradient"),
+    limits="width_scale > 0, height_scale > 0",
 )
 def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """The image in another size by bilinear interpolation.  X (N, C, H, W)."""
@@ -181,7 +192,9 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
     return Y
 
 
-@operator("dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1))
+@operator(
+    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+)
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """Each pixel gets the gradients of the pixels that it has a part in, by that part."""
     height_scale, width_scale = _scales(scales, height_scale, width_scale)

@@ -150,11 +150,11 @@ def IndexSize(ctx, handle, *, out):
     return size
 
 
-@operator("HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT, infer=like(0))
+@operator(
+    "HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT, infer=like(0), limits="modulo > 0"
+)
 def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     """A hash of each index, from 0 to modulo - 1."""
-    if modulo <= 0:
-        raise ValueError(f"modulo must be positive, got {modulo}")
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)

@@ -85,12 +85,10 @@ def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     return Int8Tensor(np.maximum(X.data, np.uint8(X.zero_point)), Y_scale, Y_zero_point)
 
 
-@operator("Y", inplace={0: 0})
+@operator("Y", inplace={0: 0}, limits="alpha > 0, alpha < 1")
 def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Y = X where X >= 0, alpha * X elsewhere."""
     need(X)
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
     steps = ratio(X, Y_scale) * (np.arange(256) - X.zero_point).astype(np.float32)
     steps = np.where(steps < 0, steps * np.float32(alpha), steps)
     table = saturate(np.rint(steps).astype(np.int64), Y_zero_point)
@@ -202,15 +200,15 @@ def Int8ChannelShuffle(
     return Int8Tensor(parts.swapaxes(-1, -2).reshape(X.shape), Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", limits="width_scale > 0, height_scale > 0")
 def Int8ResizeNearest(
     xp, X, *, width_scale: float = 1.0, height_scale: float = 1.0, Y_scale: float = 1.0, Y_zero_point: int = 0
 ):
     """The image (N, H, W, C) in another size, each pixel the nearest one."""
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    if X.data.ndim != 4 or min(width_scale, height_scale) <= 0:
-        raise ValueError(f"X must be (N, H, W, C) and the scales positive, got the shape {list(X.shape)}")
+    if X.data.ndim != 4:
+        raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
     chosen = []
     for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
         count = int(np.float32(size) * np.float32(scale))

@@ -160,11 +160,10 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     infer=lambda args, inputs: [
         Spec((inputs[1].shape[0] * args["target_length"], *inputs[0].shape[1:]), inputs[0].dtype)
     ],
+    limits="target_length >= 1",
 )
 def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length: int = -1, out):
     """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end."""
-    if target_length < 1:
-        raise ValueError(f"target_length must be positive, got {target_length}")
     _, counts = _segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     if counts.size and int(counts.max()) > target_length:
         raise ValueError(f"a segment has {int(counts.max())} rows, more than target_length = {target_length}")
@@ -229,11 +228,10 @@ def _top_places(xp, DATA, LENGTHS, k):
     types={"DATA": "float32", "LENGTHS": "int32"},
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], args["k"])), Spec((inputs[1].shape[0], args["k"]), "int32")],
     gradient=single("LengthsTopKGradient", "I1 O1 GO0 -> GI0"),
+    limits="k >= 1",
 )
 def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     """The k largest values of each segment and where they are in it; 0 and -1 where there are fewer."""
-    if k < 1:
-        raise ValueError(f"k must be positive, got {k}")
     if DATA.ndim != 1:
         raise ValueError(f"the data must have one dimension, got shape {list(DATA.shape)}")
     values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
@@ -247,7 +245,7 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     return values, indices
 
 
-@operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"})
+@operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"}, limits="k >= 1")
 def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     """The gradient goes to the rows that were among the best."""
     _vector(LENGTHS)

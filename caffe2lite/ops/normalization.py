@@ -86,6 +86,7 @@ def _instance_gradient(g: Any) -> Any:
     types={"X": "float32", "scale": "=X", "bias": "=X"},
     infer=lambda args, inputs: [inputs[0], None, None],
     gradient=_instance_gradient,
+    limits="epsilon >= 0",
 )
 def InstanceNorm(xp, X, scale, bias, *, epsilon: float = 1e-5, order: str = "NCHW", out):
     """Y = each channel of each image, normalized over its pixels, * scale + bias."""
@@ -100,7 +101,9 @@ def _into(out: Any, value: Any) -> Any:
     return target
 
 
-@operator("dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"}, infer=like(0, 1, 1))
+@operator(
+    "dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"}, infer=like(0, 1, 1), limits="epsilon >= 0"
+)
 def InstanceNormGradient(
     xp, X, scale, bias, dY, mean=None, inv_std=None, *, epsilon: float = 1e-5, order: str = "NCHW", out
 ):

@@ -279,6 +279,7 @@ def DecayAdagrad(
     types={"param": "float32", "moment": "=param", "delta": "=param", "grad": "=param", "lr": "float32"},
     infer=like(0, 1, 2),
     gradient=FORBID_GRADIENT,
+    limits="epsilon >= 0, decay > 0, decay < 1",
 )
 def Adadelta(xp, param, moment, delta, grad, lr, *, epsilon: float = 1e-5, decay: float = 0.95, out):
     """Steps of the size of earlier steps: grad * sqrt(delta + epsilon) / sqrt(moment + epsilon), times lr."""

@@ -246,6 +246,7 @@ def RowWiseSparseAdagrad(
         "lr": "float32",
     },
     gradient=FORBID_GRADIENT,
+    limits="epsilon >= 0, decay > 0, decay < 1",
 )
 def SparseAdadelta(xp, param, moment, delta, indices, grad, lr, *, epsilon: float = 1e-5, decay: float = 0.95):
     """Adadelta of the rows in `indices`."""

@@ -130,11 +130,17 @@ def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
         raise StopNet(f"queue {queue.name!r} is closed and empty, or nothing came in time")
 
 
-@operator("blobs* status", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(2, MANY), gradient=NO_GRADIENT)
+@operator(
+    "blobs* status",
+    stateful=True,
+    blocking=True,
+    num_inputs=(1, 1),
+    num_outputs=(2, MANY),
+    gradient=NO_GRADIENT,
+    limits="num_records > 0",
+)
 def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
     """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0."""
-    if num_records < 1:
-        raise ValueError(f"num_records must be positive, got {num_records}")
     blobs = ctx.outputs[:-1]
     if num_records == 1:
         _tell(ctx, not queue.read(blobs, ctx.cancelled))

@@ -145,6 +145,7 @@ def operator(
     num_inputs: tuple[int, int] | set[int] | None = None,
     num_outputs: tuple[int, int] | set[int] | None = None,
     args: Mapping[str, arguments.Arg] | None = None,
+    limits: str = "",
     gradient: Maker | None = None,
     infer: Callable[..., Any] | None = None,
     cost: Callable[..., Any] | None = None,
@@ -164,6 +165,7 @@ def operator(
     blocking    waits for other operators; must not hold up a thread that these need
     peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
     num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
+    limits      what values of arguments must keep: "decay > 0, decay < 1"; NaN keeps no limit
     gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
                 it has none (gradient operators, mostly), and asking is an error too
     infer       shapes and dtypes of the outputs, see infer.py
@@ -172,6 +174,7 @@ def operator(
     def register(function: Callable[..., Any]) -> Operator:
         title = name or function.__name__
         inputs, variadic, least, declared, takes_out = _signature(title, function)
+        arguments.limit(title, declared, limits)
         out_names = tuple(o.rstrip("?*") for o in outputs.split())
         most_out = MANY if "*" in outputs else len(out_names)
         least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())

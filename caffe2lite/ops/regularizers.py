@@ -33,12 +33,18 @@ for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", 
         name=_name,
         mutates={0: 0},
         types={"param": _type, "indices": "int32 int64"},
+        limits="norm >= 0",
         gradient=FORBID_GRADIENT,
         doc="Scale the rows in `indices` to the length `norm`, or with use_max_norm only those that are longer.",
     )(_sparse_normalize)
 
 
-@operator("param_out", mutates={0: 0}, types={"param": "float32 float16", "indices": "int32 int64"})
+@operator(
+    "param_out",
+    mutates={0: 0},
+    types={"param": "float32 float16", "indices": "int32 int64"},
+    limits="reg_lambda > 0, reg_lambda < 1",
+)
 def SparseLpRegularizer(xp, param, indices, grad=None, *, p: float, reg_lambda: float):
     """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2."""
     if p not in (1.0, 2.0):

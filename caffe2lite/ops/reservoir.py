@@ -21,6 +21,7 @@ from caffe2lite.ops.registry import FORBID_GRADIENT, operator
     infer=lambda args, inputs: [None, inputs[1], None, None],
     uninitialised="reservoir",
     gradient=FORBID_GRADIENT,
+    limits="num_to_collect > 0",
 )
 def ReservoirSampling(
     ctx,
@@ -39,8 +40,6 @@ def ReservoirSampling(
     With identifiers a row counts only where its identifier is neither in the reservoir nor twice in the data; a map
     tells the row of each identifier, and a vector the identifier of each row.  An empty reservoir begins anew.
     """
-    if num_to_collect <= 0:
-        raise ValueError(f"num_to_collect must be positive, got {num_to_collect}")
     if data.ndim < 1:
         raise ValueError("the data must have rows, got a scalar")
     if object_id is not None and not isinstance(object_to_pos, Map):

@@ -43,6 +43,7 @@ def WeightedSample(ctx, weights, choices=None, *, out):
     types="float32",
     anywhere="like",
     infer=lambda args, inputs: [Spec(inputs[1].shape if len(inputs) > 1 else (args["num_samples"],), "int32")],
+    limits="num_samples >= 0",
 )
 def WeightedMultiSampling(ctx, cdf, like=None, *, num_samples: int = 0, out):
     """Indices drawn by a cumulative distribution, int32: num_samples, or as many as the second input has elements."""
@@ -68,7 +69,9 @@ def _check(X: Any, lengths: Any, ratio: float) -> None:
 _SPARSE = {"X": "int64", "lengths": "int32"}
 
 
-@operator("Y lengths_out", stateful=True, types=_SPARSE, host="X lengths Y lengths_out", gradient=NO_GRADIENT)
+@operator(
+    "Y lengths_out", stateful=True, types=_SPARSE, host="X lengths Y lengths_out", gradient=NO_GRADIENT, limits="ratio >= 0, ratio <= 1"
+)
 def SparseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replacement_value: int = 0, out):
     """The values of each example, or with probability `ratio` one replacement for all of them."""
     _check(X, lengths, ratio)
@@ -87,7 +90,7 @@ def SparseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replace
     return Y, L
 
 
-@operator("Y lengths_out", stateful=True, types=_SPARSE, gradient=NO_GRADIENT)
+@operator("Y lengths_out", stateful=True, types=_SPARSE, gradient=NO_GRADIENT, limits="ratio >= 0, ratio <= 1")
 def SparseItemwiseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replacement_value: int = 0, out):
     """The values, each replaced with probability `ratio`."""
     _check(X, lengths, ratio)

@@ -284,6 +284,7 @@ def _infer_padding(args, inputs):
     types={"data": _PADDABLE, "lengths": "int32"},
     infer=_infer_padding,
     gradient=_padding_gradient,
+    limits="padding_width >= 0",
 )
 def AddPadding(
     xp, data, lengths=None, start_padding=None, end_padding=None, *, padding_width: int = 1,
@@ -327,7 +328,9 @@ def _unpadding_gradient(g):
     return g.single("AddPadding", [g.GO(0), g.O(1)], [g.GI(0)])
 
 
-@operator("data_out lengths_out?", types={"data": _PADDABLE, "lengths": "int32"}, gradient=_unpadding_gradient)
+@operator(
+    "data_out lengths_out?", types={"data": _PADDABLE, "lengths": "int32"}, gradient=_unpadding_gradient, limits="padding_width >= 0"
+)
 def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding_width: int = -1, out):
     """Take `padding_width` rows away before and after each range of rows."""
     before, after = _widths(padding_width, end_padding_width)
@@ -344,7 +347,9 @@ def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding
     return (Y,) if result is None else (Y, result)
 
 
-@operator("padding_sum end_padding_sum?", types={"data": "float32 float64 int32 int64", "lengths": "int32"})
+@operator(
+    "padding_sum end_padding_sum?", types={"data": "float32 float64 int32 int64", "lengths": "int32"}, limits="padding_width >= 0"
+)
 def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_width: int = -1, out):
     """The sums of the padding before and after the ranges; with one output, of both together."""
     before, after = _widths(padding_width, end_padding_width)

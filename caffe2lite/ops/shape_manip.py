@@ -180,11 +180,9 @@ def _merge_gradient(g: Any) -> Any:
     return g.single("MergeDim", [g.GO(0)], [g.GI(0)])
 
 
-@operator("Y", inplace={0: 0}, gradient=_merge_gradient)
+@operator("Y", inplace={0: 0}, gradient=_merge_gradient, limits="dim_size > 0")
 def PrependDim(xp, X, *, dim_size: int = 0, out):
     """Y = X with its first dimension n seen as two: dim_size and n / dim_size."""
-    if dim_size <= 0:
-        raise ValueError(f"the argument dim_size must be above 0, found {dim_size}")
     if X.ndim < 1 or X.shape[0] % dim_size:
         raise ValueError(f"the first dimension of {list(X.shape)} is no multiple of dim_size={dim_size}")
     return _reshaped(xp, X, (dim_size, X.shape[0] // dim_size, *X.shape[1:]), out)

@@ -106,6 +106,7 @@ def _with_loss_gradient(g: Any) -> Any:
     num_outputs={2, 3},
     infer=lambda args, inputs: [inputs[0], Spec((), inputs[0].dtype)],
     gradient=_with_loss_gradient,
+    limits="scale >= 0",
 )
 def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
     """softmax of X, and the weighted mean over rows of -log of the label's probability, times `scale`."""
@@ -138,6 +139,7 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     cuda_types={"X": "float32 float16"},
     num_inputs=(0, MANY),
     infer=like(0),
+    limits="scale >= 0",
 )
 def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
     """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss."""
@@ -192,6 +194,7 @@ def _spatial_gradient(g: Any) -> Any:
     types={"X": "float32", "labels": "int32", "weights": "float32"},
     infer=lambda args, inputs: [inputs[0], Spec((), inputs[0].dtype)],
     gradient=_spatial_gradient,
+    limits="scale >= 0",
 )
 def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, out):
     """softmax over the channels of X, and the weighted mean of -log of the label's probability; label -1: ignored."""
@@ -209,7 +212,7 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
     return P, loss
 
 
-@operator("dX", types={"X": "float32", "labels": "int32"}, num_inputs=(0, MANY), infer=like(0))
+@operator("dX", types={"X": "float32", "labels": "int32"}, num_inputs=(0, MANY), infer=like(0), limits="scale >= 0")
 def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out):
     """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss."""
     if len(rest) not in (2, 3):
