@@ -191,6 +191,8 @@ class Instance:
         if kinds is None or kinds != self.kinds:
             self._check_each(ins)
             self.kinds = kinds
+        if self.record.alike:
+            self._check_alike(ins)
         for out in self.outs:
             out.safe = None
         if self.compiled is not None:
@@ -226,6 +228,15 @@ class Instance:
             elif kind not in accepted:
                 words = " or ".join("string" if a == "object" else a for a in accepted)
                 raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
+
+    def _check_alike(self, ins: list[Any]) -> None:
+        first, *others = self.record.alike
+        for i in others:
+            if ins[i].shape != ins[first].shape:
+                raise ValueError(
+                    f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have the shape of "
+                    f"{self.inputs[first].name!r}, {describe(ins[first])}"
+                )
 
     def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device

@@ -33,6 +33,8 @@ def legacy(A: Any, B: Any, axis: int, axis_str: str, order: str) -> Any:
         return B.reshape((1,) * A.ndim)
     spare = A.ndim - B.ndim
     if axis_str:
+        if axis != -1:
+            raise ValueError(f"give axis ({axis}) or axis_str ({axis_str!r}), not both")
         if len(axis_str) != 1 or axis_str not in order:
             raise ValueError(f"axis_str={axis_str!r} must be one letter of order={order!r}")
         axis = order.index(axis_str)

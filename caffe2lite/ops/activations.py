@@ -45,12 +45,10 @@ def _relu_again(xp, inputs, outputs, args):
     return functools.partial(np.clip, X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
 def ReluGradient(xp, Y, dY, *, out):
     """dX = dY where Y > 0, else 0."""
     dX = out(Y.shape, Y.dtype)
-    if dY.shape != Y.shape:
-        raise ValueError(f"Y and dY must have one shape, found {list(Y.shape)} and {list(dY.shape)}")
     y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
     for part in blocks(xp, y.size):
         mask = xp.greater(y[part], 0, out=scratch(xp, (part.stop - part.start,), "bool"))
@@ -68,7 +66,7 @@ def Sigmoid(xp, X, *, out):
     return xp.reciprocal(Y, Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def SigmoidGradient(xp, Y, dY, *, out):
     """dX = dY * Y * (1 - Y)."""
     return xp.multiply(dY, Y * (1 - Y), out=out(Y.shape, Y.dtype))
@@ -80,7 +78,7 @@ def Softsign(xp, X, *, out):
     return xp.divide(X, 1 + abs(X), out=out(X.shape, X.dtype))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_X, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_X, alike="X dY", infer=like(0))
 def SoftsignGradient(xp, X, dY, *, out):
     """dX = dY / (1 + |X|)^2."""
     return xp.divide(dY, xp.square(1 + abs(X)), out=out(X.shape, X.dtype))
@@ -95,7 +93,7 @@ def Softplus(xp, X, *, out):
     return xp.log(Y, Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def SoftplusGradient(xp, Y, dY, *, out):
     """dX = dY * (1 - exp(-Y))."""
     return xp.multiply(dY, 1 - xp.exp(-Y), out=out(Y.shape, Y.dtype))
@@ -110,7 +108,7 @@ def Elu(xp, X, *, alpha: float = 1.0, out):
     return Y
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
     """dX = dY where Y >= 0, dY * (Y + alpha) elsewhere."""
     return xp.multiply(dY, xp.where(Y < 0, Y + Y.dtype.type(alpha), 1), out=out(Y.shape, Y.dtype))
@@ -148,7 +146,7 @@ def HardSigmoid(xp, X, *, alpha: float = 0.2, beta: float = 0.5, out):
     return xp.maximum(xp.minimum(line, 1), 0, out=out(X.shape, X.dtype))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
     """dX = alpha * dY where 0 < Y < 1, else 0."""
     return xp.multiply(dY, ((Y > 0) & (Y < 1)) * Y.dtype.type(alpha), out=out(Y.shape, Y.dtype))
@@ -160,7 +158,7 @@ def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
     return xp.multiply(X, xp.where(X >= 0, X.dtype.type(1), X.dtype.type(alpha)), out=out(X.shape, X.dtype))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
     """dX = dY where Y >= 0, alpha * dY elsewhere."""
     return xp.multiply(dY, xp.where(Y >= 0, Y.dtype.type(1), Y.dtype.type(alpha)), out=out(Y.shape, Y.dtype))
@@ -176,7 +174,7 @@ def Logit(xp, X, *, eps: float = 1e-6, out):
     return xp.log(x / (1 - x), out=out(X.shape, X.dtype))
 
 
-@operator("dX", types=_FROM_X, infer=like(0))
+@operator("dX", types=_FROM_X, alike="X dY", infer=like(0))
 def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
     """dX = dY / (X * (1 - X)) where eps <= X <= 1 - eps, else 0."""
     low, one = X.dtype.type(eps), X.dtype.type(1)
@@ -191,7 +189,7 @@ def Mish(xp, X, *, out):
     return xp.multiply(X, xp.tanh(xp.log(xp.exp(X) + 1)), out=out(X.shape, X.dtype))
 
 
-@operator("dX", types={"X": "float32 float64", "Y": "=X", "dY": "=X"}, infer=like(0))
+@operator("dX", types={"X": "float32 float64", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
 def MishGradient(xp, X, Y, dY, *, out):
     """dX from dY, by t = tanh(softplus(X)): dY * (t + X * (1 - t^2) * sigmoid(X))."""
     t = xp.tanh(xp.log(xp.exp(X) + 1))
@@ -245,7 +243,7 @@ def ReluN(xp, X, *, n: float = 6.0, out):
     return xp.minimum(Y, Y.dtype.type(n), out=Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0), limits="n > 0")
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0), limits="n > 0")
 def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
     """dX = dY where 0 < Y < n, else 0."""
     return xp.multiply(dY, (Y > 0) & (Y.dtype.type(n) > Y), out=out(Y.shape, Y.dtype))
@@ -267,7 +265,7 @@ def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
 def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere)."""
     slope = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))
-    return xp.multiply(dY, slope, out=out(Y.shape, Y.dtype))
+    return xp.multiply(dY.reshape(Y.shape), slope, out=out(Y.shape, Y.dtype))
 
 
 @operator("Y", types="float32", infer=like(0), gradient=single("SwishGradient", "I0 O0 GO0 -> GI0"))
@@ -276,7 +274,7 @@ def Swish(xp, X, *, out):
     return xp.divide(X, 1 + xp.exp(-X), out=out(X.shape, X.dtype))
 
 
-@operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
+@operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
 def SwishGradient(xp, X, Y, dY, *, out):
     """dX = dY * (Y + (1 - Y) / (1 + exp(-X)))."""
     return xp.multiply(dY, Y + (1 - Y) / (1 + xp.exp(-X)), out=out(X.shape, X.dtype))
@@ -292,7 +290,7 @@ def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
     return Y
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
     """dX = dY where Y > alpha, else 0."""
     return xp.multiply(dY, Y.dtype.type(alpha) < Y, out=out(Y.shape, Y.dtype))

@@ -136,6 +136,8 @@ def SpatialBN(
     out,
 ):
     """Y = (X - mean) / sqrt(var + epsilon) * scale + bias, by the batch's statistics, in a test by the running ones."""
+    if len(out) != (1 if is_test else 5):
+        raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
     return normalize(
         xp, Channels(X, order), X, scale, bias, mean, var, sums, sumsq,
         is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,

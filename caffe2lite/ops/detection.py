@@ -275,7 +275,9 @@ def _collect(inputs, low, high, most):
 def _levels(rois, low, high, scale, level, one):
     """The pyramid level of each roi, by its size (Lin et al., Feature Pyramid Networks, 2017, equation 1)."""
     area = (rois[:, 3] - rois[:, 1] + one) * (rois[:, 4] - rois[:, 2] + one)
-    side = np.sqrt(np.maximum(area, 0)).astype("float32")
+    if (area < 0).any():
+        raise ValueError(f"a roi ends before it begins: {rois[area.argmin()].tolist()} (image, x1, y1, x2, y2)")
+    side = np.sqrt(area).astype("float32")
     found = np.floor(level + np.log2(side / np.float32(scale) + np.float32(1e-6)))
     return np.clip(found, low, high).astype("int64")
 
@@ -288,7 +290,8 @@ def _distribute(rois, low, high, scale, level, one):
     return [rois[g].astype("float32") for g in groups], restore
 
 
-@operator("rois rois_fpn* rois_idx_restore", num_inputs=(2, MANY), num_outputs=(3, MANY), gradient=FORBID_GRADIENT)
+@operator("rois rois_fpn* rois_idx_restore", types="float32", num_inputs=(2, MANY), num_outputs=(3, MANY),
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def CollectAndDistributeFpnRpnProposals(
     xp, *inputs, roi_canonical_scale: int = 224, roi_canonical_level: int = 4, roi_max_level: int = 5,
     roi_min_level: int = 2, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000,
@@ -306,7 +309,7 @@ def CollectAndDistributeFpnRpnProposals(
     return tuple(xp.asarray(m) for m in [rois.astype("float32"), *parts, restore])
 
 
-@operator("rois", num_inputs=(2, MANY), gradient=FORBID_GRADIENT)
+@operator("rois", types="float32", num_inputs=(2, MANY), gradient=FORBID_GRADIENT)
 def CollectRpnProposals(
     xp,
     *inputs,

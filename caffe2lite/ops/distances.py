@@ -74,7 +74,7 @@ def _measure(name: str, gradient: str, measure: Any, slope: Any, doc: str, empty
 
     def backward(xp, X, Y, dZ, *, out):
         x, y = _rows(X, Y)
-        if dZ.size != len(x):
+        if dZ.shape != (len(x),):
             raise ValueError(f"dZ must have one value for each of {len(x)} rows, found {list(dZ.shape)}")
         dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
         to_x, to_y = slope(xp, x, y, dZ.reshape(-1, 1))

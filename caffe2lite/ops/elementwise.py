@@ -49,14 +49,15 @@ def Clip(xp, X, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
     return xp.minimum(Y, Y.dtype.type(max), out=Y)
 
 
-@operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, infer=like(0))
+@operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, alike="Y dY", infer=like(0))
 def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
     """dX = dY where min < Y < max, else 0."""
     return xp.multiply(dY, (Y.dtype.type(min) < Y) & (Y.dtype.type(max) > Y), out(Y.shape, Y.dtype))
 
 
 @operator(
-    "Y", inplace={0: 0}, types={"X": "float32", "val": "=X"}, infer=like(0), gradient=FORBID_GRADIENT, limits="threshold > 0"
+    "Y", inplace={0: 0}, types={"X": "float32", "val": "=X", "additional_threshold": "=X"}, infer=like(0),
+    gradient=FORBID_GRADIENT, limits="threshold > 0",
 )
 def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: float, out):
     """Y = X * threshold / val where val (X's norm, say) is above the threshold, else X."""

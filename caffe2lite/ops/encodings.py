@@ -87,10 +87,10 @@ def KeySplit(xp, keys, *, categorical_limit: int = 0, out):
 
 @operator("lengths ids", types="float32", gradient=NO_GRADIENT)
 def DenseVectorToIdList(xp, X, *, out):
-    """Which columns of each row are not 0: how many, and their numbers, int32."""
+    """Which columns of each row are not 0 (once 0.5 is added and the fraction cut): how many, their numbers, int32."""
     if X.ndim != 2:
         raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
-    rows, columns = xp.nonzero(X)
+    rows, columns = xp.nonzero(xp.trunc(X + X.dtype.type(0.5)))
     lengths, ids = out[0]((X.shape[0],), "int32"), out[1](columns.shape, "int32")
     lengths[...] = xp.bincount(rows, minlength=X.shape[0])
     ids[...] = columns

@@ -34,7 +34,10 @@ class Merge:
 
     def values(self, arrays):
         """The rows of the items, merged."""
-        return self.xp.concatenate(arrays)[self.rows]
+        rows = self.xp.concatenate(arrays)
+        if rows.shape[0] != self.rows.shape[0]:
+            raise ValueError(f"the lengths count {self.rows.shape[0]} values, and there are {rows.shape[0]}")
+        return rows[self.rows]
 
     def back(self, merged):
         """Merged rows in the order of the inputs, one input after the other."""
@@ -54,10 +57,16 @@ def _lengths(xp, merge, examples):
     return xp.bincount(merge.owner, minlength=examples).astype("int32")
 
 
-def _groups(inputs, size, ids=None):
-    """The operands of each input."""
+def _groups(inputs, kinds, ids=None):
+    """The operands of each input; `kinds` are their types, "*" the type that the first input has there."""
+    size = len(kinds)
     if not inputs or len(inputs) % size:
         raise ValueError(f"operands come in groups of {size}, got {len(inputs)}")
+    for i, operand in enumerate(inputs):
+        kind = kinds[i % size]
+        wanted = inputs[i % size].dtype if kind == "*" else kind
+        if operand.dtype != wanted:
+            raise TypeError(f"operand {i % size} of each feature must be {wanted}, input {i} is {operand.dtype}")
     groups = [inputs[i : i + size] for i in range(0, len(inputs), size)]
     if ids is not None and len(ids) != len(groups):
         raise ValueError(f"{len(ids)} feature_ids are given for {len(groups)} features")
@@ -128,7 +137,7 @@ def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], o
 )
 def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     """(value, presence) of each feature, merged."""
-    groups = _groups(inputs, 2, feature_ids)
+    groups = _groups(inputs, ("*", "bool"), feature_ids)
     count = _same_examples(inputs)
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [xp.ones(e.shape[0], "int64") for e in examples])
@@ -178,7 +187,7 @@ def _rows(xp, group, values):
 )
 def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     """(lengths, values, presence) of each feature of lists, merged."""
-    groups = _groups(inputs, 3, feature_ids)
+    groups = _groups(inputs, ("int32", "*", "bool"), feature_ids)
     lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
     return lengths, keys, counts, merge.values([_rows(xp, g, g[1]) for g in groups])
 
@@ -190,7 +199,7 @@ def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 )
 def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     """(lengths, keys, values, presence) of each feature of maps, merged."""
-    groups = _groups(inputs, 4, feature_ids)
+    groups = _groups(inputs, ("int32", "*", "*", "bool"), feature_ids)
     lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
     inner = merge.values([_rows(xp, g, g[1]) for g in groups])
     return lengths, keys, counts, inner, merge.values([_rows(xp, g, g[2]) for g in groups])
@@ -198,7 +207,9 @@ def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 
 def _single_back(xp, *inputs, out):
     *pairs, dY = inputs
-    groups = _groups(tuple(pairs), 2)
+    groups = _groups(tuple(pairs), ("int32", "bool"))
+    if len(out) != len(groups):
+        raise ValueError(f"{len(groups)} features have {len(out)} gradients")
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
     flat, begin, made = merge.back(dY), 0, []
@@ -252,7 +263,7 @@ def _multi(xp, groups, counts):
 )
 def MergeMultiScalarFeatureTensors(xp, *inputs, out):
     """(lengths, keys, values) of each tensor of scalar features, merged."""
-    groups = _groups(inputs, 3)
+    groups = _groups(inputs, ("int32", "int64", "*"))
     lengths, keys, merge = _multi(xp, groups, [xp.ones(g[1].shape[0], "int64") for g in groups])
     return lengths, keys, merge.values([g[2] for g in groups])
 
@@ -264,7 +275,7 @@ def MergeMultiScalarFeatureTensors(xp, *inputs, out):
 )
 def MergeMultiListFeatureTensors(xp, *inputs, out):
     """(lengths, keys, lengths of the values, values) of each tensor of list features, merged."""
-    groups = _groups(inputs, 4)
+    groups = _groups(inputs, ("int32", "int64", "int32", "*"))
     lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
     return lengths, keys, merge.items([g[2] for g in groups]), merge.values([g[3] for g in groups])
 
@@ -276,7 +287,7 @@ def MergeMultiListFeatureTensors(xp, *inputs, out):
 )
 def MergeMultiMapFeatureTensors(xp, *inputs, out):
     """(lengths, keys, lengths of the values, their keys, values) of each tensor of map features, merged."""
-    groups = _groups(inputs, 5)
+    groups = _groups(inputs, ("int32", "int64", "int32", "*", "*"))
     lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
     counts, inner = merge.items([g[2] for g in groups]), merge.values([g[3] for g in groups])
     return lengths, keys, counts, inner, merge.values([g[4] for g in groups])
@@ -303,7 +314,7 @@ def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
 
 def _multi_back(xp, *inputs, out):
     *pairs, dY = inputs
-    groups = _groups(tuple(pairs), 2)
+    groups = _groups(tuple(pairs), ("int32", "int32"))
     merge = Merge(xp, [_repeat(xp, n) for n, _ in groups], [c for _, c in groups])
     return _split(merge, dY, [int(c.sum()) for _, c in groups], out)
 
@@ -321,7 +332,7 @@ for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTenso
 @operator("merged_lengths merged_values", num_inputs=(2, MANY), gradient=NO_GRADIENT)
 def MergeIdLists(xp, *inputs, out):
     """The ids of each example, of all lists together, each once (sorted)."""
-    groups = _groups(inputs, 2)
+    groups = _groups(inputs, ("int32", "*"))
     count = _same_examples([g[0] for g in groups])
     for lengths, values in groups:
         _check_counts(lengths, values, "a list")

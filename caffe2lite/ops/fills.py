@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from caffe2lite.ops._filling import infer_fill, shape_to_fill
@@ -200,7 +201,8 @@ def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (),
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, types="float32 float64 int32 int64", host="start stop step")
+@operator("Y", gradient=NO_GRADIENT, types={"start": "float32 float64 int32 int64", "stop": "=start", "step": "=start"},
+          host="start stop step")  # fmt: skip
 def Range(xp, start, stop=None, step=None, *, out):
     """Y = start, start + step, ... up to but without stop; one input is the stop of a range from 0."""
     for what, operand in (("start", start), ("stop", stop), ("step", step)):
@@ -210,8 +212,11 @@ def Range(xp, start, stop=None, step=None, *, out):
     width = 1 if step is None else step.item()
     if width == 0:
         raise ValueError("Step size cannot be 0 in a range")
-    length = int((last - first) / width)  # Caffe2's count, short by one for integers that go down
-    length = max(length + (length * width < last - first), 0)
+    span = (last - first) / width
+    if start.dtype.kind == "f":
+        length = max(math.ceil(span), 0)
+    else:  # Caffe2's count, short by one where it goes down
+        length = max(int(span) + (int(span) * width < last - first), 0)
     Y = out((length,), start.dtype)
     Y[...] = xp.arange(length) * width + first
     return Y

@@ -103,6 +103,8 @@ def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     if not X.ndim:
         raise ValueError("a scalar has no entries")
     at = _axis(axis, X.ndim)
+    if match_outer and not at:
+        raise ValueError("match_outer is for an axis behind the first, found axis 0")
     if not X.shape[at]:  # of no entries Caffe2 gathers none, whatever the indices are
         return out(X.shape, X.dtype)
     return _gather(xp, X, indices, at, match_outer, at == 0, out)
@@ -207,8 +209,11 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
             raise ValueError(
                 f"rows {k + 1} {list(source.shape)} must have a row of {width} for each of {ids.size} indices"
             )
-        if w.size != 1:
-            raise ValueError(f"weight {k} must be one value, found the shape {list(w.shape)}")
+        if w.size != 1 or w.dtype != weight.dtype or source.dtype != X.dtype:
+            raise TypeError(
+                f"pair {k} must be rows of {X.dtype} and one weight of {weight.dtype}, found "
+                f"{source.dtype}{list(source.shape)} and {w.dtype}{list(w.shape)}"
+            )
     rows, turns = X.reshape(X.shape[0], width), list(sweeps(xp, ids))
     for at in turns:
         rows[ids[at]] *= weight.reshape(()).astype(X.dtype)
@@ -269,7 +274,7 @@ def CopyRowsToTensor(xp, X, indices, row):
     return X
 
 
-@operator("dX", inplace={0: 0})
+@operator("dX", inplace={0: 0}, types="float32 float64 float16 int32 int64")
 def CopyRowsToTensorGradient(xp, dY, *, out):
     """dX = dY."""
     in_place = out.replaces(dY)
@@ -394,6 +399,8 @@ def BatchSparseToDense(
     if like is not None:
         if like.ndim != 2 or like.shape[0] != lengths.size:
             raise ValueError(f"the fourth input must be a matrix of {lengths.size} rows, found {list(like.shape)}")
+        if width not in (-1, like.shape[1]):
+            raise ValueError(f"dense_last_dim is {width}, and the fourth input {list(like.shape)}: they must agree")
         width = like.shape[1]
     if width <= 0:
         raise ValueError("the width is missing: give dense_last_dim, or a fourth input of the result's shape")

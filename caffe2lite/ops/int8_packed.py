@@ -72,6 +72,8 @@ def _bias(b, scale, in_scale):
 
 
 def _packed(kind, W, b, in_scale):
+    if not isinstance(W, Int8Tensor) and (W.dtype != "float32" or W.ndim < 2):
+        raise TypeError(f"the weights must be a matrix of float32, found {W.dtype}{list(W.shape)}")
     if b is not None and not isinstance(b, Int8Tensor) and in_scale <= 0:
         raise ValueError("in_scale, the scale of the layer's input, must be given with a bias")
     weights = W if isinstance(W, Int8Tensor) else by_range(W)

@@ -87,10 +87,14 @@ _channels("NHWC2NCHW", "NCHW2NHWC", to_last=False)
 # ---- concatenation and pieces ------------------------------------------------------------------------------------
 
 
-def _channel_axis(axis: int | None, order: str) -> int:
+def _channel_axis(axis: int | None, order: str | None) -> int:
     if axis is not None:
+        if order is not None:
+            raise ValueError(f"give axis ({axis}) or order ({order!r}), not both")
         return axis
-    return 1 if order == "NCHW" else 3
+    if order not in (None, "NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
+    return 3 if order == "NHWC" else 1
 
 
 def _concat_gradient(g: Any) -> Any:
@@ -100,8 +104,8 @@ def _concat_gradient(g: Any) -> Any:
 def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
     first = inputs[0].shape
     info = Spec((len(inputs),), "int32")
-    axis = _channel_axis(args.get("axis"), args.get("order", "NCHW"))
-    if args.get("add_axis"):
+    axis = _channel_axis(args.get("axis"), args.get("order"))
+    if args.get("add_axis") and args.get("axis") is not None:
         axis = _axis(axis, len(first) + 1)
         return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), info]
     axis = _axis(axis, len(first))
@@ -111,8 +115,9 @@ def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
     return [Spec((*first[:axis], total, *first[axis + 1 :]), inputs[0].dtype), info]
 
 
-def _concat(xp, *Xs, axis: int | None = None, order: str = "NCHW", add_axis: bool = False, out):
+def _concat(xp, *Xs, axis: int | None = None, order: str | None = None, add_axis: bool = False, out):
     first = Xs[0]
+    add_axis = add_axis and axis is not None  # Caffe2 adds one only where it is told which
     at = _axis(_channel_axis(axis, order), first.ndim + add_axis)
     for i, X in enumerate(Xs):
         if X.dtype != first.dtype:
@@ -182,7 +187,7 @@ def _split_op(
     lengths=None,
     *,
     axis: int | None = None,
-    order: str = "NCHW",
+    order: str | None = None,
     add_axis: bool = False,
     split: list[int] = (),
     out,
@@ -207,7 +212,7 @@ def _split_op(
 def _infer_split(args: Any, inputs: Any) -> list[Spec | None]:
     """Equal pieces, or those of the argument; sizes in a second input are not known."""
     X, count = inputs[0], args["#outputs"]
-    at = _axis(_channel_axis(args.get("axis"), args.get("order", "NCHW")), len(X.shape))
+    at = _axis(_channel_axis(args.get("axis"), args.get("order")), len(X.shape))
     if len(inputs) > 1:
         return [None] * count
     sizes = list(args.get("split") or [X.shape[at] // count] * count)
@@ -233,7 +238,7 @@ for _name in ("Split", "DepthSplit"):
 
 @operator("parts*", types={"lengths": "int32"}, host="lengths", num_outputs=(1, MANY), gradient=_split_gradient)
 def SplitByLengths(
-    xp, X, lengths, *, axis: int | None = None, order: str = "NCHW", use_scaling_lengths: bool = False, out
+    xp, X, lengths, *, axis: int | None = None, order: str | None = None, use_scaling_lengths: bool = False, out
 ):
     """The pieces of X along an axis, where each output takes the sum of its equal share of `lengths`."""
     at = _axis(_channel_axis(axis, order), X.ndim)
@@ -312,9 +317,12 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
     window = _window(X.shape, *_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
-    dX = out[0](X.shape, rest[-1].dtype)
+    dY = rest[-1]
+    if dY.shape != X[window].shape:
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}, and the slice of X {list(X[window].shape)}")
+    dX = out[0](X.shape, dY.dtype)
     dX[...] = 0
-    dX[window] = rest[-1]
+    dX[window] = dY
     return dX
 
 

@@ -75,6 +75,8 @@ def LengthsMax(xp, data, lengths, *, out):
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """The gradient goes to every row that is the maximum of its segment."""
     _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
+    if Y.shape[0] != counts.shape[0]:
+        raise ValueError(f"there are {counts.shape[0]} segments, and {Y.shape[0]} maxima")
     dX = spread(xp, dY, counts, out, data.shape[0])
     rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
     return xp.multiply(dX, data == Y[rows], out=dX)

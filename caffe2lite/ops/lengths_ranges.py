@@ -141,7 +141,7 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
 @operator("OUTPUT", types={"LENGTHS": "int32", "INDICES": _INT}, gradient=FORBID_GRADIENT)
 def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     """The items of the segments at the given indices, one after the other."""
-    starts, counts = _segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=False)
+    starts, counts = _segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
     _segments.check_indices(INDICES, counts.shape[0])
     chosen = counts[INDICES]
     owners = _owners(xp, chosen)

@@ -194,6 +194,9 @@ def MatMul(
     xp, A, B, shaped_like=None, *, axis_a: int = 1, axis_b: int = 1, trans_a: bool = False, trans_b: bool = False, out
 ):
     """Y = A B of the two as matrices, either transposed on request; a third input gives Y's shape."""
+    for what, operand, axis in (("a", A, axis_a), ("b", B, axis_b)):
+        if not -operand.ndim <= axis < operand.ndim:
+            raise ValueError(f"axis_{what} is {axis}, and {what.upper()} has the shape {list(operand.shape)}")
     a, b = _matrix(A, axis_a), _matrix(B, axis_b)
     a, b = a.T if trans_a else a, b.T if trans_b else b
     if a.shape[1] != b.shape[0]:

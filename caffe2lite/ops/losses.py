@@ -72,6 +72,8 @@ def _same(X: Any, labels: Any) -> None:
 def CrossEntropy(xp, X, labels, *, out):
     """Y[i] = sum over j of -labels[i, j] * log(X[i, j])."""
     _same(X, labels)
+    if not ((labels >= 0) & (labels <= 1)).all():
+        raise ValueError("the labels are probabilities, and one is not from 0 to 1")
     rows = _rows(X)
     Y = out((len(rows),), X.dtype)
     Y[...] = (labels.reshape(rows.shape) * -xp.log(xp.maximum(rows, _TINY))).sum(axis=1)
@@ -83,7 +85,7 @@ def CrossEntropyGradient(xp, X, labels, dY, *, out):
     """dX = -labels / X * dY, row by row."""
     _same(X, labels)
     rows = _rows(X)
-    if dY.size != len(rows):
+    if dY.shape != (len(rows),):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
     slope = labels.reshape(rows.shape) / xp.maximum(rows, _TINY)

@@ -39,6 +39,8 @@ def binary(name: str, compute: Any, doc: str, result: str | None = None, **schem
 
     def kernel(xp, A, B, *, broadcast: bool = False, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
         B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
+        if broadcast and out.replaces(B):
+            raise ValueError(f"{name} with broadcast=1 may be in place of its first input only")
         for operand in (A, B):
             if operand.shape != shape and out.replaces(operand):
                 raise ValueError(f"{name} cannot write its result {list(shape)} in place of {list(operand.shape)}")

@@ -120,6 +120,7 @@ def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: 
         name=name,
         inplace=inplace,
         types={"dY": types, "V": types},
+        alike="V dY",
         infer=like(0),
         doc=f"dX from dY and the operator's {'output' if inplace else 'input'}.",
     )(kernel)

@@ -221,6 +221,8 @@ def RowWiseSparseAdagrad(
     """SparseAdagrad with one moment a row, of the mean square of its gradient; a counter of rows scales the decay."""
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
+    if counter_halflife > 0 and counter is None:
+        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
     rate, kind = one(lr, "lr"), grad.dtype.type
     for at in sweeps(xp, ids):
         rows = ids[at]

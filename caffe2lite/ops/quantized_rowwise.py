@@ -29,6 +29,8 @@ def _infer_values(form, dtype):
 
 def _quantiser(form, search=False):
     def kernel(xp, input, *, out):
+        if form in (FOUR_FAKE, TWO_FAKE) and input.ndim != 2:
+            raise ValueError(f"the input must be a matrix, found the shape {list(input.shape)}")
         return _rowwise.quantise(xp, input, form, out, search)
 
     return kernel
@@ -443,6 +445,8 @@ def QuantDecodeGradient(xp, codebook, *rest, out):
     total[...] = 0
     half = len(rest) // 2
     for code, gradient in zip(rest[:half], rest[half:]):
+        if code.size != gradient.size:
+            raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
         _segments.check_indices(code.reshape(-1), codebook.shape[0])
         total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype(
             "float32"

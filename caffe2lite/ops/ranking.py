@@ -22,7 +22,7 @@ def _sessions(lengths: Any, size: int) -> Iterator[tuple[int, slice]]:
 
 
 def _check_items(X: Any, labels: Any) -> None:
-    if X.size != labels.size or X.ndim < 1 or X.shape[0] != X.size:
+    if X.size != labels.size or any(a.ndim < 1 or a.shape[0] != a.size for a in (X, labels)):
         raise ValueError(f"one score and one label an item are needed, found {list(X.shape)} and {list(labels.shape)}")
 
 
@@ -65,6 +65,8 @@ def PairWiseLossGradient(xp, X, labels, dY, lengths=None, *, out):
     if not X.size:
         return dX
     _check_items(X, labels)
+    if dY.shape != (1 if lengths is None else lengths.size,):
+        raise ValueError(f"dY must have one value for each session, found {list(dY.shape)}")
     x, label, dx = X.reshape(-1), labels.reshape(-1), dX.reshape(-1)
     for k, items in _sessions(lengths, X.size):
         margin, above, count = _pairs(xp, x[items], label[items])

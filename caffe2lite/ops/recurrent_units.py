@@ -23,7 +23,14 @@ def _split(rest, sequence_lengths, count):
             f"with sequence_lengths={int(bool(sequence_lengths))} there must be "
             f"{count + bool(sequence_lengths)} inputs after the gates, got {have}"
         )
-    return (rest[0], rest[1:]) if sequence_lengths else (None, rest)
+    lengths, others = (rest[0], rest[1:]) if sequence_lengths else (None, rest)
+    for what, operand in (("lengths", lengths), ("the timestep", others[0])):
+        if operand is not None and operand.dtype != "int32":
+            raise TypeError(f"{what} must be int32, found {operand.dtype}")
+    for operand in others[1:]:
+        if operand.dtype != "float32":
+            raise TypeError(f"results and gradients must be float32, found {operand.dtype}")
+    return lengths, others
 
 
 def _valid(xp, lengths, timestep):

@@ -227,7 +227,7 @@ def _one_sided(
         matrix, stays, axis = _split(X, n, front)
         if dY.size != math.prod(stays):
             raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
-        dX = out(X.shape, X.dtype)
+        dX = out(X.shape, dY.dtype)
         target = dX.reshape(matrix.shape)
         slope = _broadside(dY, axis)
         if mean:
@@ -251,7 +251,7 @@ def _one_sided(
     operator(
         "dX",
         name=gradient,
-        types={"dY": types, "lengths": "int32"},
+        types={"dY": types, "lengths": "int32", **({"X": "=dY", "Y": "=dY"} if with_y else {})},
         infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY and X (or its shape).",
     )(backward)
@@ -336,8 +336,8 @@ def LpNorm(xp, X, *, p: int = 2, average: bool = False, out):
 @operator("dX", types={"X": "float32", "dZ": "=X"}, infer=lambda args, inputs: inputs[:1])
 def LpNormGradient(xp, X, dZ, *, p: int = 2, average: bool = False, out):
     """dX = dZ * sign(X) for p = 1, dZ * 2 X for p = 2."""
-    if dZ.size != 1:
-        raise ValueError(f"dZ must be one value, found the shape {list(dZ.shape)}")
+    if dZ.shape != (1,):
+        raise ValueError(f"dZ must be one value of the shape [1], found {list(dZ.shape)}")
     slope = xp.sign(X) if _power(p) == 1 else 2 * X
     scale = dZ.reshape(()) / X.dtype.type(X.size if average and X.size else 1)
     return xp.multiply(slope, scale, out(X.shape, X.dtype))

@@ -52,6 +52,7 @@ class Operator:
     inplace: frozenset[tuple[int, int]]
     enforced: frozenset[tuple[int, int]]
     aliases: frozenset[tuple[int, int]]
+    alike: tuple[int, ...]
     types: Mapping[int, tuple[str, ...]]
     cuda_types: Mapping[int, tuple[str, ...]]
     host: frozenset[str]
@@ -136,6 +137,7 @@ def operator(
     aliases: Mapping[int, int] | Sequence[tuple[int, int]] = (),
     types: str | Mapping[str, str] | None = None,
     cuda_types: str | Mapping[str, str] | None = None,
+    alike: str = "",
     host: str = "",
     anywhere: str = "",
     uninitialised: str = "",
@@ -159,6 +161,7 @@ def operator(
     aliases     pairs that share storage by design
     types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
                 dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
+    alike       inputs that must have one shape
     host        inputs that are in host memory even when the operator runs on a GPU
     anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
     uninitialised    inputs that may be blobs into which nothing has been put: the kernel gets None
@@ -196,6 +199,7 @@ def operator(
             aliases=_pairs(aliases),
             types=_types(title, inputs, types),
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
+            alike=tuple(inputs.index(operand) for operand in alike.split()),
             host=frozenset(host.split()),
             anywhere=frozenset(anywhere.split()),
             uninitialised=frozenset(uninitialised.split()),

@@ -93,6 +93,8 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
         raise ValueError(f"segment id {least} is negative")
     if 0 <= num_segments <= most:
         raise ValueError(f"segment id {most} is not within num_segments = {num_segments}")
+    if num_segments < -1:
+        raise ValueError(f"num_segments is -1 (as many as the ids need) or 0 and more, found {num_segments}")
     count = num_segments if num_segments >= 0 else most + 1
     order = xp.argsort(ids, kind="stable")
     counts = xp.bincount(ids, minlength=count) if size else xp.zeros(count, "int64")
@@ -350,11 +352,17 @@ for _name, _gradient, _kernel, _factor, _doc in (
         lambda xp, x, y, n: xp.exp(x - y) / n, "Y[k] = log of the mean of exp of the rows with id k.",
     ),
 ):  # fmt: skip
-    operator("Y", name=_name, types=_DENSE, gradient=single(_gradient, "I0 O0 GO0 I1 -> GI0"), doc=_doc)(_kernel)
+    operator(
+        "Y",
+        name=_name,
+        types={"data": "float32", "segment_ids": "int32"},
+        gradient=single(_gradient, "I0 O0 GO0 I1 -> GI0"),
+        doc=_doc,
+    )(_kernel)
     operator(
         "dX",
         name=_gradient,
-        types={"data": _FLOAT, "Y": "=data", "dY": "=data", "segment_ids": "int32"},
+        types={"data": "float32", "Y": "=data", "dY": "=data", "segment_ids": "int32"},
         infer=like(0),
         doc="The gradient by each row.",
     )(_range_gradient(_factor))

@@ -192,6 +192,8 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 @operator("Y", types="float32", infer=like(0, dtype="int32"))
 def Bucketize(xp, X, *, boundaries: list[float], out):
     """Y = how many boundaries are below each element, int32."""
+    if not X.ndim:
+        raise ValueError("the input must have a dimension at least, found a scalar")
     _ascending(xp.asarray(boundaries, dtype="float32"))
     Y = out(X.shape, "int32")
     counts = xp.searchsorted(xp.asarray(boundaries, dtype=X.dtype), X.reshape(-1), side="left").reshape(X.shape)

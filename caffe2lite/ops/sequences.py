@@ -85,9 +85,9 @@ def UnpackSegments(xp, lengths, packed, *, max_length: int = -1, out):
     if lengths.shape[0] != packed.shape[0]:
         raise ValueError(f"there are {lengths.shape[0]} lengths and {packed.shape[0]} segments")
     longest = packed.shape[1]
-    if max_length > 0 and longest != max_length:
+    if max_length not in (-1, longest):
         raise ValueError(f"max_length is {max_length}, and the segments have {longest} places")
-    if max_length <= 0 and lengths.size and int(lengths.max()) > longest:
+    if max_length == -1 and lengths.size and int(lengths.max()) > longest:
         raise ValueError(f"a length is {int(lengths.max())}, and the segments have {longest} places")
     mask = _within(xp, lengths, longest)
     Y = out((int(mask.sum()), *packed.shape[2:]), packed.dtype)
@@ -164,7 +164,7 @@ def _axis(axis, ndim):
 
 @operator(
     "Y",
-    types={"data": "float32 float64 int32 int64 bool string", "lengths": _INT},
+    types={"data": "float32 float64 int32 int64 bool", "lengths": _INT},
     infer=like(0),
     gradient=single("ReversePackedSegs", "GO0 I1 -> GI0"),
 )
@@ -193,6 +193,8 @@ def ReversePackedSegs(xp, data, lengths, *, out):
 def PackRNNSequence(xp, values, lengths, *, out):
     """(longest, segments, …): step t of each segment side by side, zeros past its end."""
     total = _total(lengths)
+    if values.ndim < 2:
+        raise ValueError(f"the values must have rows, of two dimensions at least, got shape {list(values.shape)}")
     if total != values.shape[0]:
         raise ValueError(f"the lengths sum to {total}, and there are {values.shape[0]} values")
     longest = int(lengths.max()) if lengths.size else 0
@@ -205,7 +207,7 @@ def PackRNNSequence(xp, values, lengths, *, out):
 
 @operator(
     "Y",
-    types={"values": "float32 float64 int32 int64 bool string", "lengths": "int32"},
+    types={"values": "float32 float64 int32 int64 string", "lengths": "int32"},
     gradient=single("PackRNNSequence", "GO0 I1 -> GI0"),
 )
 def UnpackRNNSequence(xp, values, lengths, *, out):

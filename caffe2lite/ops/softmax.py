@@ -212,7 +212,8 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
     return P, loss
 
 
-@operator("dX", types={"X": "float32", "labels": "int32"}, num_inputs=(0, MANY), infer=like(0), limits="scale >= 0")
+@operator("dX", types={"X": "float32", "labels": "int32", "rest": "float32"}, num_inputs=(0, MANY), infer=like(0),
+          limits="scale >= 0")  # fmt: skip
 def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out):
     """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss."""
     if len(rest) not in (2, 3):

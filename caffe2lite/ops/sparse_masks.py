@@ -70,6 +70,8 @@ def SparseToDenseMask(
     if default.shape != block and not (not indices.size and default.size):
         raise ValueError(f"the default must have the shape of a value, {list(block)}, found {list(default.shape)}")
     block = default.shape
+    if not mask:
+        raise ValueError("the argument mask must have the indices of the columns, found none")
     rows, columns, count = _places(xp, indices, mask, lengths)
     front = () if lengths is None else (count,)
     Y = out[0]((*front, len(mask), *block), values.dtype)
@@ -89,6 +91,8 @@ def SparseToDenseMaskGradient(
     xp, indices, dY, lengths=None, *, mask: list[int], return_presence_mask: bool = False, out
 ):
     """dvalues = dY in the places of the values, 0 for those that were not seen in the result."""
+    if not mask:
+        raise ValueError("the argument mask must have the indices of the columns, found none")
     rows, columns, count = _places(xp, indices, mask, lengths)
     front = (len(mask),) if lengths is None else (count, len(mask))
     if dY.shape[: len(front)] != front:

@@ -21,7 +21,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-@operator("prefixes", types="string", infer=like(0), gradient=FORBID_GRADIENT)
+@operator("prefixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
 def StringPrefix(xp, strings, *, length: int = 3, out):
     """The first `length` bytes of each string."""
     return _each(lambda s: s[:length], strings, out, object)
@@ -56,6 +56,8 @@ def _text(value) -> bytes:
         return value
     if isinstance(value, np.floating):
         return f"{value:g}".encode()
+    if isinstance(value, (np.int8, np.uint8)):  # a character, as C++ writes it
+        return value.tobytes()
     return str(int(value)).encode()
 
 

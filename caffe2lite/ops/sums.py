@@ -135,7 +135,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     for w, place in zip(ws, out):
         results.append(xp.multiply(dY, w.reshape(()), out=place(dY.shape, dY.dtype)))
     for X, w, place in zip(Xs, ws, out[n:]):
-        dw = place(w.shape, w.dtype)
+        dw = place((1,), w.dtype)
         dw[...] = xp.vdot(dY, X)
         results.append(dw)
     return tuple(results)

@@ -67,7 +67,7 @@ def YellowFin(
 
     norm2 = float(xp.vdot(grad, grad))
     window = curv_win.copy()
-    window[(turn - 1) % curv_win_width] = math.log(norm2 + epsilon)
+    window[(turn - 1) % curv_win_width] = math.log(max(norm2, epsilon))
     seen = window[: min(max(turn, 1), curv_win_width)]
     g1, g2 = mean(g_avg, grad.reshape(g_avg.shape)), mean(g2_avg, xp.square(grad).reshape(g2_avg.shape))
     norm_avg, norm2_avg, low_avg, high_avg, distance_avg = scalars_memory.tolist()
