@@ -51,7 +51,11 @@ def mend_file(path: str) -> tuple[str, Mended]:
     if not path.endswith(".ipynb"):
         return text, mend(text, path)
     notebook = Notebook(text, path)
-    mended = mend(notebook.source, path)
+    try:
+        mended = mend(notebook.source, path)
+    except python2.Unreadable as e:
+        cell, line = notebook.place(e.line)
+        raise python2.Unreadable(f"{path}: cell {cell}", e.reason, line) from None
     asks = [in_cell(f, notebook) for f in mended.asks]
     if mended.text == notebook.source and not notebook.is_python2:
         return text, Mended(text, asks)
