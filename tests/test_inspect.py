@@ -477,3 +477,28 @@ def test_names_that_are_no_text(tmp_path):
     (tmp_path / "plan").write_bytes(content[:last] + b"\xffetname" + content[last + 7 :])
     result = run("inspect", tmp_path / "plan")
     assert result.exit_code == 0 and "\\xffetname" in result.output
+
+
+@pytest.mark.parametrize("db_type", ["minidb", "lmdb"])
+@pytest.mark.parametrize("keys", [[b"\0\1", b"\0\2"], [b"", b"w"], [b"\xff", b"\xfe"]])
+def test_keys_that_are_no_text(keys, db_type, tmp_path):
+    if db_type == "lmdb":
+        pytest.importorskip("lmdb", reason="the extra lmdb is not installed")
+        keys = keys if keys[0] else [b"\n"]  # lmdb has no empty keys
+    from caffe2lite import db
+
+    records = db.open_db(db_type, str(tmp_path / "data"), db.Mode.new)
+    blob = caffe2_pb2.BlobProto(name="x", type="Tensor")
+    blob.tensor.dims.append(2)
+    blob.tensor.data_type = caffe2_pb2.TensorProto.FLOAT
+    blob.tensor.float_data.extend([1, 2])
+    transaction = records.new_transaction()
+    for key in keys:
+        transaction.put(key, blob.SerializeToString())
+    transaction.commit()
+    records.close()
+    (facts,) = json.loads(run("inspect", "--json", tmp_path / "data").output)
+    assert facts["kind"] == db_type and [b["shape"] for b in facts["blobs"]] == [[2]] * len(keys)
+    assert run("inspect", tmp_path / "data").exit_code == 0
+    if db_type == "lmdb":
+        assert inspect.read(tmp_path / "data" / "data.mdb").kind == "lmdb"

@@ -251,7 +251,7 @@ def _empty(name: str, piece: Any) -> np.ndarray:
 
 def _blob_of(key: bytes) -> str:
     """The blob that a record is a piece of: their keys are NAME#%0, NAME#%1, …"""
-    return key.decode("utf-8", "replace").rsplit("#%", 1)[0]
+    return key.decode("utf-8", "backslashreplace").rsplit("#%", 1)[0]
 
 
 def _kind(array: np.ndarray) -> str:

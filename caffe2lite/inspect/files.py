@@ -48,12 +48,18 @@ def read(path: str | os.PathLike[str]) -> File:
     """Read a file; Unrecognised says what is wrong with one that is none of Caffe2's."""
     path = os.fspath(path)
     if os.path.isdir(path):
-        if os.path.exists(os.path.join(path, "data.mdb")):
+        data = os.path.join(path, "data.mdb")
+        if os.path.exists(data) and _is_lmdb(data):
             return File(path, "lmdb", None)
         raise Unrecognised(f"{path} is a folder, and no lmdb")
     size = os.path.getsize(path)
     if not size:
         raise Unrecognised(f"{path} is empty")
+    if _is_lmdb(path):
+        folder, name = os.path.split(path)
+        if name == "data.mdb":
+            return File(folder or ".", "lmdb", None)
+        raise Unrecognised(f"{path} is the file of an lmdb; it is opened as data.mdb in a folder of its own")
     if _is_minidb(path, size):
         return File(path, "minidb", None)
     if size >= _MESSAGE_LIMIT:
@@ -159,12 +165,27 @@ def _is_net(net: Any) -> bool:
 
 
 def _is_minidb(path: str, size: int) -> bool:
-    """Whether the file begins with a record that a minidb could have."""
+    """Whether the file begins with a record whose key is text, or else is records from end to end, as far as a look goes."""
+    at = 0
     with open(path, "rb") as f:
-        head = f.read(_HEAD.size)
-        if len(head) < _HEAD.size:
-            return False
-        key, value = _HEAD.unpack(head)
-        if not 0 < key <= 4096 or value < 0 or _HEAD.size + key + value > size:
-            return False
-        return f.read(key).decode("utf-8", "replace").isprintable()
+        for number in range(_LOOK):
+            f.seek(at)
+            head = f.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                return number > 0 and not head
+            key, value = _HEAD.unpack(head)
+            at += _HEAD.size + key + value
+            if not 0 <= key <= 4096 or value < 0 or at > size or not (number or value):
+                return number > 2  # it may be cut
+            if not number and key and f.read(key).decode("utf-8", "replace").isprintable():
+                return True
+    return True
+
+
+_LOOK = 64  # records
+
+
+def _is_lmdb(path: str) -> bool:
+    """Whether the file has the mark of lmdb, in the byte order of this machine or the other."""
+    with open(path, "rb") as f:
+        return f.read(20)[16:] in (b"\xde\xc0\xef\xbe", b"\xbe\xef\xc0\xde")
