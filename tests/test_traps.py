@@ -1,5 +1,7 @@
 """Behaviour of Caffe2 that is easily got wrong.  Every expected value was seen on the genuine engine."""
 
+import pickle
+
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
@@ -263,6 +265,28 @@ def test_python_operators_see_old_outputs_and_may_write_inputs():
     workspace.RunNetOnce(net)
     np.testing.assert_array_equal(seen[0], [3, 4])
     np.testing.assert_array_equal(workspace.FetchBlob("x"), [5, 5])
+
+
+def test_a_pickled_function_is_a_name_and_never_unpickled():
+    """Caffe2's own files write pickles of a builder into the net."""
+    from caffe2lite.engine import python_op
+
+    def times(factor, seen):
+        return lambda inputs, outputs: outputs[0].feed(inputs[-1].data * factor)
+
+    harm = pickle.dumps(len)
+    workspace.FeedBlob("x", f(1, 2))
+    with pytest.raises(RuntimeError, match="no Python function is registered"):
+        run("Python", ["x"], ["y"], pickled_builder=harm, pass_workspace=0)
+    python_op.register_pickled(b"forward", (times, (3,), {"seen": 0}))
+    python_op.register_pickled(b"backward", (times, (5,), {"seen": 0}))
+    net = core.Net("pickled")
+    pickled = {"pickled_builder": b"forward", "pickled_grad_builder": b"backward", "pass_workspace": 0}
+    net.Proto().op.extend([core.CreateOperator("Python", ["x"], ["y"], **pickled)])
+    net.AddGradientOperators(["y"])
+    workspace.RunNetOnce(net)
+    np.testing.assert_array_equal(workspace.FetchBlob("y"), [3, 6])
+    np.testing.assert_array_equal(workspace.FetchBlob("x_grad"), [5, 5])
 
 
 def test_dag_keeps_the_order_of_reads_and_writes():

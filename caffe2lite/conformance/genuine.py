@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from caffe2lite.engine import python_op
 
 
 def install(folder: str) -> None:
@@ -30,6 +33,15 @@ def install(folder: str) -> None:
     top.python._import_c_extension = sys.modules[engine] = _import_c_extension
     utils = importlib.import_module("caffe2.python.utils")
     utils.MakeArgument = _with_numbers(utils.MakeArgument)  # type: ignore[attr-defined]
+    core = importlib.import_module("caffe2.python.core")
+    core.pickle = types.SimpleNamespace(**{**vars(pickle), "dumps": _dumps})  # type: ignore[attr-defined]
+
+
+def _dumps(builder: Any, *args: Any, **kwargs: Any) -> bytes:
+    """The pickle of a Python operator's builder, which Caffe2 writes into the net and our engine does not unpickle."""
+    content = pickle.dumps(builder, *args, **kwargs)
+    python_op.register_pickled(content, builder)
+    return content
 
 
 def _with_numbers(make: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:

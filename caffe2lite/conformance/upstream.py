@@ -53,7 +53,10 @@ def fetch() -> Tree:
 
 
 def _unpack(wheel: pathlib.Path, tree: Tree) -> None:
-    """Test files stand in a tree without __init__.py, so that what they import of `caffe2` is not what lies beside them."""
+    """Test files stand in a tree without __init__.py, so that what they import of `caffe2` is not what lies beside them.
+
+    The data of operator tests lies beside them, and where Caffe2's own `serialized_test` looks for it.
+    """
     with zipfile.ZipFile(wheel) as z:
         for name in z.namelist():
             if not name.startswith("caffe2/") or name.endswith("/") or ".." in name:
@@ -61,7 +64,7 @@ def _unpack(wheel: pathlib.Path, tree: Tree) -> None:
             inner = name.removeprefix("caffe2/")
             if name.endswith("_test.py") or "/serialized_test/data/" in name:
                 _write(tree.tests / inner, z.read(name))
-            if name.endswith(".py"):
+            if name.endswith(".py") or "/serialized_test/data/" in name:
                 _write(tree.genuine / inner, z.read(name))
 
 

@@ -21,6 +21,7 @@ from caffe2lite.ops.registry import operator
 
 _functions: dict[str, tuple[Any, bool]] = {}
 _gradients: dict[str, Any] = {}
+_pickled: dict[bytes, Any] = {}
 _uses: collections.Counter[str] = collections.Counter()  # how often a name was registered
 _lock = threading.Lock()
 
@@ -44,6 +45,14 @@ def register_gradient(token: str, function: Any) -> None:
     if token not in _functions:
         raise ValueError(f"no Python operator is registered under {token!r}")
     _gradients[token] = function
+
+
+def register_pickled(content: bytes, build: tuple[Any, ...]) -> None:
+    """Keep a tuple (function, args, kwargs) for operators that carry `content`, its pickle, in place of a token.
+
+    Caffe2's own Python files write such operators; the pickle is their name here, and is never unpickled.
+    """
+    _pickled[content] = build
 
 
 class TensorCPU:
@@ -132,13 +141,25 @@ def _built(state: Any, build: Callable[..., Any], args: Any, kwargs: Any) -> Cal
     return state.function
 
 
-def _lookup(table: dict[str, Any], token: str, what: str) -> Any:
+def _lookup(table: dict[Any, Any], token: str | bytes, what: str = "") -> Any:
     if token not in table:
         raise ValueError(
             f"no Python function is registered under {token!r} in this process{what}: a net with Python operators runs "
             f"only where the script has made them"
         )
     return table[token]
+
+
+def _call_forward(ctx: Any, token: str, pickled: bytes, pass_workspace: bool) -> None:
+    function, pass_workspace = (_lookup(_pickled, pickled), pass_workspace) if pickled else _lookup(_functions, token)
+    _call(ctx, function, pass_workspace)
+
+
+def _call_backward(ctx: Any, token: str, pickled: bytes, pass_workspace: bool) -> None:
+    if pickled:
+        _call(ctx, _lookup(_pickled, pickled, " as a gradient"), pass_workspace)
+    else:
+        _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])
 
 
 def _python_gradient(g: Any) -> list[Any]:
@@ -148,27 +169,41 @@ def _python_gradient(g: Any) -> list[Any]:
     return g.single(g.op.type + "Gradient", names, [g.GI(i) for i in ins])
 
 
-@operator("Ys*", stateful=True, inplace=[(-1, -1)], gradient=_python_gradient)
-def Python(ctx: Any, *Xs: Any, token: str = "") -> None:
-    """Calls the registered function with its inputs and outputs (and workspace)."""
-    function, pass_workspace = _lookup(_functions, token, "")
-    _call(ctx, function, pass_workspace)
+def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
+    """An operator that calls a Python function, and its gradient."""
+
+    @operator("Ys*", name=name, stateful=True, inplace=[(-1, -1)], gradient=_python_gradient, doc=doc)
+    def forward(
+        ctx: Any,
+        *Xs: Any,
+        token: str = "",
+        pickled_builder: bytes = b"",
+        pickled_grad_builder: bytes = b"",
+        pass_workspace: bool = False,
+    ) -> None:
+        _call_forward(ctx, token, pickled_builder, pass_workspace)
+
+    @operator("dXs*", name=gradient, stateful=True, inplace=[(-1, -1)], doc=gradient_doc)
+    def backward(
+        ctx: Any,
+        *Xs: Any,
+        token: str = "",
+        pickled_builder: bytes = b"",
+        pickled_grad_builder: bytes = b"",
+        pass_workspace: bool = False,
+    ) -> None:
+        _call_backward(ctx, token, pickled_grad_builder, pass_workspace)
 
 
-@operator("dXs*", stateful=True, inplace=[(-1, -1)])
-def PythonGradient(ctx: Any, *Xs: Any, token: str = "") -> None:
-    """Calls the registered gradient function."""
-    _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])
-
-
-@operator("Ys*", stateful=True, inplace=[(-1, -1)], gradient=_python_gradient)
-def PythonDLPack(ctx: Any, *Xs: Any, token: str = "") -> None:
-    """As Python; its tensors' `data` answers to DLPack, as NumPy arrays do."""
-    function, pass_workspace = _lookup(_functions, token, "")
-    _call(ctx, function, pass_workspace)
-
-
-@operator("dXs*", stateful=True, inplace=[(-1, -1)])
-def PythonDLPackGradient(ctx: Any, *Xs: Any, token: str = "") -> None:
-    """As PythonGradient."""
-    _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])
+_define(
+    "Python",
+    "Calls the registered function with its inputs and outputs (and workspace).",
+    "PythonGradient",
+    "Calls the registered gradient function.",
+)
+_define(
+    "PythonDLPack",
+    "As Python; its tensors' `data` answers to DLPack, as NumPy arrays do.",
+    "PythonDLPackGradient",
+    "As PythonGradient.",
+)

@@ -104,6 +104,7 @@ NAMES: dict[str, str] = {
     "types.FloatType": "float",
     "types.NoneType": "type(None)",
     "logging._levelNames": "logging.getLevelNamesMapping()",
+    "onnx.mapping": "onnx.helper.tensor_dtype_to_np_dtype, np_dtype_to_tensor_dtype",
 }  # fmt: skip
 
 # Modules that were renamed, by their old name.
@@ -150,6 +151,7 @@ REMOVED: dict[str, str] = {
     "telnetlib": "the package telnetlib3",
     "sets": "set",
     "md5": "hashlib",
+    "onnx.mapping": "onnx.helper.tensor_dtype_to_np_dtype, np_dtype_to_tensor_dtype",
     "sha": "hashlib",
     "popen2": "subprocess",
     "exceptions": "builtins",

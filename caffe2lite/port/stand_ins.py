@@ -1,4 +1,5 @@
-"""Modules of Python 2, and the bridges between it and 3 (six, future, past), for where they are not installed.
+"""Modules of Python 2, the bridges between it and 3 (six, future, past), and others that are gone, for where they are not
+installed.
 
 Only what scripts use of them.  An installed package always comes first.
 """
@@ -272,6 +273,23 @@ def _hash(name: str) -> Callable[[], dict[str, Any]]:
     return lambda: {"new": getattr(hashlib, name), name: getattr(hashlib, name)}
 
 
+def _onnx_mapping() -> dict[str, Any]:
+    """Tables between ONNX's types, NumPy's and the fields of a TensorProto."""
+    import onnx
+    from onnx import helper
+
+    kinds = [k for k in onnx.TensorProto.DataType.values() if 0 < k <= onnx.TensorProto.COMPLEX128]
+    types_of = {k: helper.tensor_dtype_to_np_dtype(k) for k in kinds}
+    return {
+        "TENSOR_TYPE_TO_NP_TYPE": types_of,
+        "NP_TYPE_TO_TENSOR_TYPE": {dtype: k for k, dtype in types_of.items()},
+        "TENSOR_TYPE_TO_STORAGE_TENSOR_TYPE": {k: helper.tensor_dtype_to_storage_tensor_dtype(k) for k in kinds},
+        "STORAGE_TENSOR_TYPE_TO_FIELD": {
+            k: helper.tensor_dtype_to_field(k) for k in kinds if helper.tensor_dtype_to_storage_tensor_dtype(k) == k
+        },
+    }
+
+
 _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "six": _six,
     "six.moves": _moves,
@@ -294,6 +312,7 @@ _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "md5": _hash("md5"),
     "sha": _hash("sha1"),
     "imp": _imp,
+    "onnx.mapping": _onnx_mapping,
     "pipes": lambda: {"quote": shlex.quote},
     "cgi": _cgi,
     "exceptions": lambda: {n: v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)},

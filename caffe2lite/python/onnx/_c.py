@@ -37,8 +37,8 @@ def export_to_onnx(dummies, definition, shapes):
 class Caffe2Backend:
     """Conversions of ONNX nodes and models."""
 
-    def __init__(self):
-        self._dummies = DummyName()
+    def __init__(self, dummies=None):
+        self._dummies = DummyName() if dummies is None else dummies
 
     def support_onnx_import(self, op_type):
         """Whether nodes of that type are converted by a rule or under another name."""
