@@ -40,14 +40,13 @@ def limit(title: str, declared: Mapping[str, Arg], limits: str) -> None:
         declared[name].limits += (bound,)
 
 
-def declare(title: str, parameter: inspect.Parameter) -> Arg:
+def declare(title: str, name: str, kind: Any, default: Any) -> Arg:
     """The Arg of a keyword-only parameter, whose annotation names the kind."""
-    kind = parameter.annotation
     if not isinstance(kind, str):
         kind = getattr(kind, "__name__", str(kind)) if "[" not in str(kind) else str(kind)
     kind = kind.replace(" | None", "").removeprefix("caffe2_pb2.")
     try:
-        return Arg(parameter.name, kind, parameter.default)
+        return Arg(name, kind, default)
     except TypeError as e:
         raise TypeError(f"operator {title}: {e}") from None
 
