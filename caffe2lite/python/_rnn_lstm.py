@@ -48,9 +48,11 @@ class _GatedCell(RNNCell):
         )
 
     def get_input_params(self):
+        """{"weights", "biases"}: the names of the parameters that the input meets."""
         return {"weights": self.scope("i2h") + "_w", "biases": self.scope("i2h") + "_b"}
 
     def get_recurrent_params(self):
+        """{"weights", "biases"}: the names of the parameters that the state meets."""
         return {"weights": self.scope("gates_t") + "_w", "biases": self.scope("gates_t") + "_b"}
 
     def get_output_dim(self):
