@@ -50,6 +50,8 @@ def _with_numbers(make: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     def make_argument(key: str, value: Any) -> Any:
         if isinstance(value, (bool, np.bool_)):
             value = int(value)
+        elif isinstance(value, np.ndarray) and value.dtype == bool:
+            value = value.astype(np.int64)
         elif isinstance(value, (list, tuple)):
             value = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in value]
         return make(key, value)

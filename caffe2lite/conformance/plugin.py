@@ -5,6 +5,7 @@ CAFFE2LITE_GENUINE names the folder of Caffe2's own Python files where these are
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -23,5 +24,6 @@ def pytest_configure(config: Any) -> None:
         from hypothesis import HealthCheck, settings
     except ImportError:
         return
-    settings.register_profile("upstream", deadline=None, suppress_health_check=list(HealthCheck))
+    importlib.import_module("caffe2.python.hypothesis_test_util")  # it loads a profile, of which the rest is kept
+    settings.register_profile("upstream", settings(), deadline=None, suppress_health_check=list(HealthCheck))
     settings.load_profile("upstream")

@@ -72,7 +72,13 @@ def SigmoidGradient(xp, Y, dY, *, out):
     return xp.multiply(dY, Y * (1 - Y), out=out(Y.shape, Y.dtype))
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SoftsignGradient", "I0 GO0 -> GI0"))
+def _softsign_gradient(g):
+    if g.I(0) == g.O(0):
+        raise ValueError("Softsign has no gradient in place: it is computed from the input")
+    return g.single("SoftsignGradient", [g.I(0), g.GO(0)], [g.GI(0)])
+
+
+@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=_softsign_gradient)
 def Softsign(xp, X, *, out):
     """Y = X / (1 + |X|)."""
     return xp.divide(X, 1 + abs(X), out=out(X.shape, X.dtype))

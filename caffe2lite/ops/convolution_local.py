@@ -189,9 +189,10 @@ def _deform(X, offset, filter, args):
     wanted = (batch, 2 * place.kernel[0] * place.kernel[1] * groups, *place.out)
     if offset.shape != wanted:
         raise ValueError(f"the offsets have the shape {list(offset.shape)}; expected {list(wanted)}")
-    if channels % groups or filter.ndim != 4 or filter.shape[1] * window.group != channels:
+    if channels % groups or filter.ndim != 4 or filter.shape[1] * window.group != channels or filter.shape[0] % groups:
         raise ValueError(
-            f"{channels} channels do not fit {groups} deformable groups and a filter of {list(filter.shape)}"
+            f"{channels} channels do not fit {groups} deformable groups and a filter of {list(filter.shape)}, "
+            f"whose outputs the groups divide too"
         )
     return window, place, groups
 

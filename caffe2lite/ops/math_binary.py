@@ -159,6 +159,8 @@ def _pow_gradient(g: Any) -> Any:
             g.new("Scale", [dX], [dX], scale=exponent),
         )
     E, dE = g.I(1), g.GI(1)
+    if Y in (X, E):
+        raise ValueError("Pow of two tensors has no gradient in place: it is computed from both")
     product = E + "_grad_autogen_pre_red"
     layout = {"axis": g.arg("axis", -1), "axis_str": g.arg("axis_str", b""), "order": g.arg("order", b"NCHW")}
     legacy_rules = bool(g.arg("broadcast", 0))
@@ -225,7 +227,13 @@ def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
     return (xp.remainder if sign_follow_divisor else xp.fmod)(X, X.dtype.type(divisor), out(X.shape, X.dtype))
 
 
-@operator("C", types={"A": "float32 float64", "B": "=A"}, infer=lambda args, inputs: [inputs[1]], gradient=None)
+@operator(
+    "C",
+    types={"A": "float32 float64", "B": "=A"},
+    cuda_types={"A": "float32 float64 float16", "B": "=A"},
+    infer=lambda args, inputs: [inputs[1]],
+    gradient=None,
+)
 def SumReduceLike(xp, A, B, *, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
     """C = A, summed to the shape of B as the older broadcasting rules would repeat B."""
     C = out(B.shape, A.dtype)

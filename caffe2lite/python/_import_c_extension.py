@@ -27,6 +27,9 @@ _GRAPHS = (
     "NeuralNetOperator",
     "NodeRef",
     "matchSubgraph",
+    "replaceAllUsesWith",
+    "replaceAsConsumer",
+    "replaceProducer",
 )
 _c_api.above.update(
     {

@@ -190,6 +190,38 @@ def _dot(nodes, edges):
     return "\n".join([*lines, "}"])
 
 
+def _connect(a, b):
+    a._to.append(b)
+    b._from.append(a)
+
+
+def _disconnect(a, b):
+    _take(a._to, b)
+    _take(b._from, a)
+
+
+def replaceProducer(tensor, producer):
+    """Let another operator write a tensor."""
+    for old in list(tensor._from):
+        _disconnect(old, tensor)
+    _connect(producer, tensor)
+
+
+def replaceAllUsesWith(old, new):
+    """Let those who read one tensor read another, at the same place among their inputs."""
+    for reader in _unique(old._to):
+        reader._from = [new if t is old else t for t in reader._from]
+    new._to.extend(old._to)
+    old._to = []
+
+
+def replaceAsConsumer(old, new):
+    """Let another operator read what this one reads."""
+    for tensor in list(old._from):
+        _disconnect(tensor, old)
+        _connect(tensor, new)
+
+
 class NNGraph:
     """Nodes and edges."""
 
@@ -214,15 +246,13 @@ class NNGraph:
         """Let operator `b` read tensor `a`, or operator `a` write tensor `b`."""
         if a.isOperator() == b.isOperator():
             raise RuntimeError(f"an edge joins an operator and a tensor, not {a.name!r} and {b.name!r}")
-        a._to.append(b)
-        b._from.append(a)
+        _connect(a, b)
 
     def deleteEdge(self, a, b=None):
         """Take the edge from `a` to `b` away."""
         if all(node is not b for node in a._to):
             raise RuntimeError(f"there is no edge from {a.name!r} to {b.name!r}")
-        _take(a._to, b)
-        _take(b._from, a)
+        _disconnect(a, b)
 
     def deleteNode(self, node):
         """Take a node and its edges away."""

@@ -92,22 +92,15 @@ class NNModule:
 
     def replaceProducer(self, tensor, new_producer):
         """Let another operator write a tensor."""
-        for old in list(tensor._from):
-            self.deleteEdge(old, tensor)
-        self.createEdge(new_producer, tensor)
+        _nomnigraph.replaceProducer(tensor, new_producer)
 
     def replaceAllUsesWith(self, old_tensor, new_tensor):
         """Let those who read one tensor read another, at the same place among their inputs."""
-        for reader in {id(r): r for r in old_tensor.consumers}.values():
-            reader._from = [new_tensor if t is old_tensor else t for t in reader._from]
-        new_tensor._to.extend(old_tensor._to)
-        old_tensor._to = []
+        _nomnigraph.replaceAllUsesWith(old_tensor, new_tensor)
 
     def replaceAsConsumer(self, old_consumer, new_consumer):
         """Let another operator read what this one reads."""
-        for tensor in old_consumer.inputs:
-            self.deleteEdge(tensor, old_consumer)
-            self.createEdge(tensor, new_consumer)
+        _nomnigraph.replaceAsConsumer(old_consumer, new_consumer)
 
     def createUniqueDataNode(self, prefix="_unique"):
         """A tensor with a name that no other has."""
