@@ -140,6 +140,43 @@ def test_two_thousand_operators_in_five_seconds():
     assert [f.label for f in drawing.frames] == [f"tower{i}" for i in range(4)]
 
 
+def inside(a, b):
+    """Whether frame (or box) a lies within frame b."""
+    return b.x <= a.x and b.y <= a.y and a.x + a.width <= b.x + b.width and a.y + a.height <= b.y + b.height
+
+
+def apart(a, b):
+    return a.x + a.width <= b.x or b.x + b.width <= a.x or a.y + a.height <= b.y or b.y + b.height <= a.y
+
+
+def test_a_scope_within_a_scope_is_a_frame_within_a_frame():
+    net = core.Net("scopes")
+    for before, name in itertools.pairwise(["data", "a/data", "a/b/c/d/x", "a/b/c/d/y", "a/b/e/z", "top"]):
+        net.Relu(before, name)
+    drawing, _ = draw.drawing_of(net.Proto())
+    frames = {f.label: f for f in drawing.frames}
+    assert list(frames) == ["a", "b", "c/d", "e"]  # outer ones are drawn first
+    assert inside(frames["b"], frames["a"]) and inside(frames["c/d"], frames["b"]) and inside(frames["e"], frames["b"])
+    assert apart(frames["c/d"], frames["e"])
+    held = {label: {drawing.boxes[i].detail for i in range(5) if inside(drawing.boxes[i], f)} for label, f in frames.items()}
+    assert held["c/d"] == {"a/b/c/d/x", "a/b/c/d/y"} and held["e"] == {"a/b/e/z"} and "top" not in held["a"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.lists(st.sampled_from("abc"), max_size=6), st.integers(0, 3)), min_size=1, max_size=20))
+def test_frames_lie_in_each_other_or_apart(made):
+    net = caffe2_pb2.NetDef(name="scopes")
+    names = ["/".join([*scope, f"blob{i}"]) for i, (scope, _) in enumerate(made)]
+    for i, (name, (_, back)) in enumerate(zip(names, made)):
+        net.op.add(type="Relu", input=[names[max(0, i - back)]], output=[name])
+    drawing, _ = draw.drawing_of(net)
+    no_overlap(drawing)
+    for a, b in itertools.combinations(drawing.frames, 2):
+        assert apart(a, b) or inside(a, b) or inside(b, a)
+    for box in drawing.boxes:
+        assert all(apart(box, f) or inside(box, f) for f in drawing.frames)
+
+
 def test_a_file_with_several_nets(tmp_path):
     plan = core.Plan("plan")
     nets = [core.Net("first"), core.Net("second")]

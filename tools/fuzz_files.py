@@ -91,7 +91,7 @@ def main():
     ask.add_argument("--count", type=int, default=1000)
     ask.add_argument("--from", dest="first", type=int, default=0)
     ask.add_argument("--seed", type=int, default=1)
-    ask.add_argument("--most", type=int, default=100_000, help="leave out files of more bytes")
+    ask.add_argument("--most", type=int, default=4_000_000, help="leave out files of more bytes")
     ask.add_argument("--log", help="write failures there, a JSON object a line")
     ask.add_argument("--keep", help="a folder for the files that failed")
     asked = ask.parse_args()

@@ -86,7 +86,7 @@ def _is_gradient(op: Any) -> bool:
 
 def _node(op: Any, place: str, backward: bool) -> Node:
     named = [str(b) for b in [*op.output, *op.input]]
-    scopes = named[0].split("/")[:-1] if named else []
+    scopes = named[0].lstrip("_").split("/")[:-1] if named else []  # parts of a gradient are _SCOPE/BLOB_grad_…
     if scopes and _DEVICE_SCOPE.fullmatch(scopes[0]):
         device = scopes.pop(0)
         if place == "cpu" and device.startswith("cpu"):  # replicas on one CPU differ by their scope alone

@@ -1,23 +1,25 @@
 """The layered layout: devices side by side, in each the forward part down and the backward part up beside it.
 
 An operator stands in the row after the last of those that it takes something from.  Within a device and direction each
-name scope is a block; blocks that share rows stand side by side.  Lines over many rows are left out but for their ends.
+name scope is a block; blocks that share rows stand side by side, in the frames of their scopes.  Lines over many rows are
+left out but for their ends.
 """
 
 from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from caffe2lite.draw.drawing import NODE_HEIGHT, NODE_WIDTH, Box, Drawing, Frame, Lane, Line, Stub, natural
 from caffe2lite.draw.graph import Edge, Graph
+from caffe2lite.draw.scopes import Group, Placed, blocks_of, nested, side_by_side
 
 _PITCH = 70.0  # from row to row
 _GAP = 22.0  # between nodes of a row
 _BEND = 18.0  # the width that a line passing through a row takes
-_BLOCK_GAP, _LEG_GAP, _LANE_GAP, _MARGIN, _HEAD = 34.0, 52.0, 40.0, 36.0, 64.0
+_LEG_GAP, _LANE_GAP, _MARGIN, _HEAD = 52.0, 40.0, 36.0, 64.0
 _FAR = 8  # rows; longer lines are drawn as stubs
 _SWEEPS = 8
 
@@ -198,20 +200,16 @@ def layered(graph: Graph, title: str) -> Drawing:
             if not here:
                 continue
             x += _LEG_GAP if x > left + _LANE_GAP / 2 else 0
-            for column in _columns(here):
-                for block in column:
-                    place.update((n, _Place(x + block.x[n], row[n])) for n in block.nodes)
-                    bends.update(
-                        (edge, [(x + block.x[b], y_of(block.row[b], backward) + NODE_HEIGHT / 2) for b in chain])
-                        for edge, chain in block.bends.items()
-                    )
-                    if block.scope and len(here) > 1:
-                        top, bottom = sorted((y_of(block.first, backward), y_of(block.last, backward)))
-                        frames.append(
-                            Frame(x - 10, top - 20, block.width + 20, bottom - top + NODE_HEIGHT + 30, block.scope)
-                        )
-                x += max(block.width for block in column) + _BLOCK_GAP
-            x -= _BLOCK_GAP
+            placed, width = side_by_side(nested([(block.scope.split("/") if block.scope else [], block) for block in here]))
+            for at, block in blocks_of(placed, x):
+                place.update((n, _Place(at + block.x[n], row[n])) for n in block.nodes)
+                bends.update(
+                    (edge, [(at + block.x[b], y_of(block.row[b], backward) + NODE_HEIGHT / 2) for b in chain])
+                    for edge, chain in block.bends.items()
+                )
+            if len(here) > 1:
+                frames += _frames(placed, x, lambda r, backward=backward: y_of(r, backward))
+            x += width
         count = sum(node.device == device and node.kind != "input" for node in nodes)
         lanes.append(
             Lane(left, x + _LANE_GAP / 2 - left, device, f"{count:,} operator{'s' if count != 1 else ''}", colour)
@@ -263,17 +261,22 @@ def _blocks(graph: Graph, row: Sequence[int]) -> dict[tuple[str, bool], list[_Bl
     return blocks
 
 
-def _columns(blocks: Sequence[_Block]) -> list[list[_Block]]:
-    """Blocks in columns, so that those of one column share no row."""
-    columns: list[list[_Block]] = []
-    for block in sorted(blocks, key=lambda b: (b.first, b.last)):
-        for column in columns:
-            if column[-1].last < block.first:
-                column.append(block)
-                break
-        else:
-            columns.append([block])
-    return columns
+def _frames(placed: Sequence[Placed], x: float, y_of: Callable[[int], float]) -> list[Frame]:
+    """The frames of all scopes, outer ones first."""
+    frames: list[Frame] = []
+    for at, label, item in placed:
+        left, right = x + at, x + at + item.width
+        top, bottom = sorted((y_of(item.first), y_of(item.last)))
+        inner: list[Frame] = []
+        if isinstance(item, Group):
+            inner = _frames(item.items, left, y_of)
+            own = [(y_of(i.first), y_of(i.last)) for _, _, i in item.items]
+            top = min([*(f.y + 4 for f in inner), *(min(ys) for ys in own)])
+            bottom = max([*(f.y + f.height - NODE_HEIGHT - 4 for f in inner), *(max(ys) for ys in own)])
+        if label:
+            frames.append(Frame(left - 10, top - 20, right - left + 20, bottom - top + NODE_HEIGHT + 30, label))
+        frames += inner
+    return frames
 
 
 def _lines(

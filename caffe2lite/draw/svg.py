@@ -52,15 +52,16 @@ def _parts(d: Drawing, sheet: bool) -> Iterator[str]:
         c = lane.colour % COLOURS
         yield f'<rect class="lane c{c}" x="{lane.x:.0f}" y="0" width="{lane.width:.0f}" height="{d.height:.0f}"/>'
     for f in d.frames:
-        place = f'x="{f.x:.0f}" y="{f.y:.0f}" width="{f.width:.0f}" height="{f.height:.0f}"'
-        yield f'<rect class="frame" rx="8" {place}/><text class="scope" x="{f.x + 8:.0f}" y="{f.y + 13:.0f}">'
-        yield f"{words(f.label, f.width - 12)}</text>"
+        yield f'<rect class="frame" rx="8" x="{f.x:.0f}" y="{f.y:.0f}" width="{f.width:.0f}" height="{f.height:.0f}"/>'
     yield '<g class="lines">'
     yield from map(_line, d.lines)
     yield from map(_stub, d.stubs)
     yield '</g><g class="boxes">'
     yield from map(_box, d.boxes)
     yield "</g>"
+    for f in d.frames:
+        place = f'x="{f.x + 8:.0f}" y="{f.y + 13:.0f}"'
+        yield f'<text class="scope" {place}>{words(f.label, f.width - 12)}</text>'
     for label in d.labels:
         yield f'<text class="label" x="{label.x:.0f}" y="{label.y:.0f}" text-anchor="{label.anchor}">'
         yield f"{words(label.text, 200, _SMALL)}</text>"

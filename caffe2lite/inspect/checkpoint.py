@@ -63,8 +63,8 @@ class _Sum:
                 forget()
 
     def _add(self, array: np.ndarray) -> None:
-        values = array.astype(np.float64) if array.dtype.itemsize < 8 else array
         with np.errstate(all="ignore"):
+            values = array.astype(np.float64) if array.dtype.itemsize < 8 else array
             good = values[np.isfinite(values)]
         self.nan += int(np.isnan(values).sum())
         self.inf += int(np.isinf(values).sum())
