@@ -40,11 +40,19 @@ def types(part):
 
 def cases(part, kind):
     """(name, {file: bytes}) of every case of a type."""
-    with zipfile.ZipFile(GOLDEN / part / f"{kind}.zip") as z:
-        names = sorted({n.split("/")[0] for n in z.namelist() if "/" in n})
-        for name in names:
-            if f"{kind}/{name}" not in exceptions():
-                yield name, {n[len(name) + 1 :]: z.read(n) for n in z.namelist() if n.startswith(name + "/")}
+    for name, files in cases_of(GOLDEN / part / f"{kind}.zip"):
+        if f"{kind}/{name}" not in exceptions():
+            yield name, files
+
+
+def cases_of(path):
+    """(name, {file: bytes}) of every case in a zip."""
+    with zipfile.ZipFile(path) as z:
+        files = {}
+        for entry in z.namelist():
+            name, _, file = entry.partition("/")
+            files.setdefault(name, {})[file] = z.read(entry)
+    yield from sorted(files.items())
 
 
 def load(files, gpu=False):

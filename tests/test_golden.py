@@ -11,7 +11,7 @@ def _report(kind, wrong):
     assert not wrong, f"{len(wrong)} cases of {kind} differ:\n" + "\n".join(f"  {n}: {w}" for n, w in wrong[:5])
 
 
-PARTS = ("operators", "detectron/operators")
+PARTS = ("operators", "changed", "detectron/operators")  # changed: by tools/differential.py
 OPERATORS = [(part, kind) for part in PARTS for kind in golden_cases.types(part)]
 MAKERS = [(part, kind) for part in ("gradients", "detectron/gradients") for kind in golden_cases.types(part)]
 

@@ -40,7 +40,7 @@ def gradient_rows(param: Any, indices: Any, grad: Any) -> Any:
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")
     width = param.size // param.shape[0] if param.shape[0] else grad.size // max(indices.size, 1)
-    if grad.size != indices.size * width or math.prod(grad.shape[indices.ndim :]) not in (width, grad.size):
+    if grad.size != indices.size * width or math.prod(grad.shape[indices.ndim :]) != width:
         raise ValueError(
             f"the gradient {list(grad.shape)} must have a row of {width} values for each of {indices.size} indices "
             f"into {list(param.shape)}"

@@ -77,9 +77,9 @@ def _parse(items: tuple[tuple[str, Any], ...]) -> Window:
     legacy_pad = args.get("legacy_pad", NOTSET)
     pads = tuple(args.get("pads", ()))
     if "pad" in args:
-        pads = (args["pad"],) * 4
+        pads = (*pads[:4], *(args["pad"],) * (4 - len(pads)))
     elif all(f"pad_{s}" in args for s in "tlbr"):
-        pads = tuple(args[f"pad_{s}"] for s in "tlbr")
+        pads += tuple(args[f"pad_{s}"] for s in "tlbr")
     if legacy_pad in (VALID, SAME) and any(k in args for k in ("pad", "pads", "pad_t", "pad_l", "pad_b", "pad_r")):
         raise ValueError("with legacy_pad VALID or SAME the padding follows from the sizes: do not give pad or pads")
     whole = bool(args.get("global_pooling", 0))
@@ -108,11 +108,13 @@ def _parse(items: tuple[tuple[str, Any], ...]) -> Window:
 
 
 def _sides(args: dict[str, Any], many: str, one: str) -> tuple[int, ...]:
+    """Where an argument is given in more than one way, the list comes first, as in Caffe2."""
+    sides = tuple(args.get(many, ()))
     if one in args:
-        return (args[one],) * 2
+        return (*sides[:2], *(args[one],) * (2 - len(sides)))
     if f"{one}_h" in args and f"{one}_w" in args:
-        return (args[f"{one}_h"], args[f"{one}_w"])
-    return tuple(args.get(many, ()))
+        return (*sides, args[f"{one}_h"], args[f"{one}_w"])
+    return sides
 
 
 @functools.lru_cache(maxsize=4096)

@@ -192,6 +192,8 @@ def SpatialBNGradient(
     xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
 ):
     """dX, dscale and dbias; the last two inputs are the sums over all batches, where several were normalized as one."""
+    if num_batches > 1 and all_dbias is None:
+        raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
     sums = all_dscale, all_dbias
     return normalize_gradient(xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
 
@@ -308,8 +310,8 @@ def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool
 )
 def AffineChannelGradient(xp, dY, X, scale=None, *, order: str = "NCHW", is_learnable: bool = False, out):
     """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without X the inputs are dY and scale."""
-    if scale is None:
-        X, scale = None, X
+    if scale is None or not is_learnable:
+        X, scale = None if scale is None else X, X if scale is None or not is_learnable else scale
     layout = Channels(dY, order)
     layout.check(scale=scale)
     results: list[Any] = []

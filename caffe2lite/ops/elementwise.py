@@ -117,7 +117,9 @@ def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
 def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False, out):
     """dX = dY * mask / (1 - ratio); for a test dX = dY."""
     scale = _checked_ratio(ratio)
-    if is_test or mask is None:
+    if not is_test and mask is None:
+        raise ValueError("the second input, the mask, is missing: without it there is no gradient but for a test")
+    if is_test:
         in_place = out.replaces(dY)
         dX = out(dY.shape, dY.dtype)
         if not in_place:

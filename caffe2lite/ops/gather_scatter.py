@@ -132,7 +132,8 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     if match_outer and (indices.ndim < at + 1 or indices.shape[:at] != X.shape[:at]):
         raise ValueError(f"with match_outer the indices {list(indices.shape)} must begin with {list(X.shape[:at])}")
     each = indices.reshape(outer if match_outer else 1, -1) if indices.size else indices.reshape(1, 0)
-    if dY.size != outer * each.shape[1] * width:
+    inner = indices.shape[at:] if match_outer else indices.shape
+    if dY.shape != (*X.shape[:at], *inner, *X.shape[at + 1 :]):
         raise ValueError(f"dY {list(dY.shape)} does not fit X {list(X.shape)} and indices {list(indices.shape)}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0

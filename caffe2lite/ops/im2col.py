@@ -10,6 +10,17 @@ from caffe2lite.ops.registry import operator
 
 
 def _window(args):
+    for what in ("kernel", "stride", "dilation"):  # here one side may be given alone
+        if what in args:
+            args = {**{f"{what}_h": args[what], f"{what}_w": args[what]}, **args}
+            del args[what]
+        elif f"{what}_h" in args or f"{what}_w" in args:
+            args = {f"{what}_h": 1, f"{what}_w": 1, **args}
+    if "pad" in args:
+        args = {**{f"pad_{side}": args["pad"] for side in "tlbr"}, **args}
+        del args["pad"]
+    elif any(f"pad_{side}" in args for side in "tlbr"):
+        args = {**{f"pad_{side}": 0 for side in "tlbr"}, **args}
     window = _windows.parse(args)
     if len(window.kernel) != 2:
         raise ValueError("kernel sizes must be positive: give kernel, or kernel_h and kernel_w")

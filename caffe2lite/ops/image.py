@@ -134,6 +134,8 @@ def ResizeNearest3D(
         raise ValueError("ResizeNearest3D takes the order NCHW only")
     if temporal_scale not in (1, 2):
         raise ValueError(f"temporal_scale must be 1 or 2, found {temporal_scale}")
+    if (height_scale, width_scale) != (2, 2):
+        raise ValueError(f"height_scale and width_scale must be 2, found {height_scale} and {width_scale}")
     _volume(X)
     t, h, w = (_nearest(xp, n, s) for n, s in zip(X.shape[2:], (temporal_scale, height_scale, width_scale)))
     Y = out((*X.shape[:2], t.shape[0], h.shape[0], w.shape[0]), X.dtype)

@@ -194,6 +194,8 @@ def _split_op(
 ):
     at = _axis(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
+    if lengths is not None and split:
+        raise ValueError(f"the sizes come as argument split ({list(split)}) or as second input, not as both")
     if lengths is not None:
         sizes = lengths.tolist()
     elif split:

@@ -52,7 +52,7 @@ def LengthsToRanges(xp, lengths, *, out):
 
 @operator(
     "offsets",
-    types={"lengths": _INT},
+    types={"lengths": "int32"},
     infer=lambda args, inputs: [Spec((inputs[0].shape[0] + args["include_last_offset"],), inputs[0].dtype)],
 )
 def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):

@@ -402,7 +402,7 @@ def LRNGradient(
         s = _scale(xp, x, axis, size, alpha, bias)
         ratio = xp.multiply(dy, y, scratch(xp, x.shape, x.dtype))
         xp.divide(ratio, s, ratio)
-        around = _neighbours(xp, ratio, axis, behind, before, scratch(xp, x.shape, x.dtype, 3))
+        around = _neighbours(xp, ratio, axis, before, behind, scratch(xp, x.shape, x.dtype, 3))
         xp.multiply(around, x, around)
         xp.multiply(around, x.dtype.type(2 * alpha * beta / size), around)
         _power(xp, s, beta, dx)

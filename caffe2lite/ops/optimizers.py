@@ -365,6 +365,15 @@ def check_ftrl(param: Any, nz: Any, grad: Any) -> None:
 _FTRL_TYPES = {"param": "float32", "n_z": "=param", "grad": "=param", "alpha_in": "float32"}
 
 
+def ftrl_alpha(param: Any, alpha: float | None, alpha_in: Any) -> Any:
+    """The step size, by argument or by input."""
+    if alpha_in is None:
+        return param.dtype.type(0.005 if alpha is None else alpha)
+    if alpha is not None:
+        raise ValueError(f"alpha comes as argument ({alpha}) or as input, not as both")
+    return one(alpha_in, "alpha")
+
+
 @operator("param_out n_z_out", inplace={0: 0, 1: 1}, types=_FTRL_TYPES, infer=like(0, 1), gradient=FORBID_GRADIENT)
 def Ftrl(
     xp,
@@ -373,7 +382,7 @@ def Ftrl(
     grad,
     alpha_in=None,
     *,
-    alpha: float = 0.005,
+    alpha: float | None = None,
     beta: float = 1.0,
     lambda1: float = 0.001,
     lambda2: float = 0.001,
@@ -381,7 +390,7 @@ def Ftrl(
 ):
     """Follow the regularised leader; the step size alpha may come as fourth input."""
     check_ftrl(param, n_z, grad)
-    a = param.dtype.type(alpha) if alpha_in is None else one(alpha_in, "alpha")
+    a = ftrl_alpha(param, alpha, alpha_in)
     nz = n_z.reshape(*param.shape, 2)
     new, new_nz = ftrl_step(xp, param, nz, grad.reshape(param.shape), a, beta, lambda1, lambda2)
     outs = out[0](param.shape, param.dtype), out[1](n_z.shape, n_z.dtype)

@@ -69,6 +69,7 @@ def _norm(xp: Any, X: Any) -> Any:
     types={"X": "float32", "dX": "=X", "wd": "=X", "trust": "=X", "lr_max": "=X"},
     infer=lambda args, inputs: [Spec((1,), inputs[0].dtype)],
     gradient=FORBID_GRADIENT,
+    limits="offset >= 0, lr_min >= 0",
 )
 def Lars(xp, X, dX, wd, trust, lr_max, *, offset: float = 0.5, lr_min: float = 0.02, out):
     """Layer-wise step size: trust / (|dX| / |X| + wd + offset), limited to [lr_min, lr_max]."""

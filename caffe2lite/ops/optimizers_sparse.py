@@ -11,7 +11,7 @@ from typing import Any
 from caffe2lite.ops._sparse import check_indices, gradient_rows, sweeps
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.infer import like
-from caffe2lite.ops.optimizers import adadelta_step, adam_correction, ftrl_step, one
+from caffe2lite.ops.optimizers import adadelta_step, adam_correction, ftrl_alpha, ftrl_step, one
 from caffe2lite.ops.optimizers_adaptive import storm_rates
 from caffe2lite.ops.registry import operator
 
@@ -88,7 +88,7 @@ def _sparse_adam(row_wise: bool) -> Any:
             ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
         kind = grad.dtype.type
         correction, adapt = adam_correction(iter, beta1, beta2), True
-        if enableRAdam:
+        if enableRAdam and not row_wise:  # the row-wise form has none
             correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
         c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
         steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
@@ -275,7 +275,7 @@ def SparseFtrl(
     grad,
     alpha_in=None,
     *,
-    alpha: float = 0.005,
+    alpha: float | None = None,
     beta: float = 1.0,
     lambda1: float = 0.001,
     lambda2: float = 0.001,
@@ -285,7 +285,7 @@ def SparseFtrl(
         raise ValueError(f"n_z {list(n_z.shape)} must hold two values for each of the parameter {list(param.shape)}")
     ids, g, p = _rows(param, indices, grad)
     nz = n_z.reshape(*p.shape, 2)
-    a = param.dtype.type(alpha) if alpha_in is None else one(alpha_in, "alpha")
+    a = ftrl_alpha(param, alpha, alpha_in)
     for at in sweeps(xp, ids):
         rows = ids[at]
         p[rows], nz[rows] = ftrl_step(xp, p[rows], nz[rows], g[at], a, beta, lambda1, lambda2)

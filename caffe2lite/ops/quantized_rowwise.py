@@ -165,7 +165,7 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     check_indices(INDICES, MAPPING.shape[0])
     _check_weights(WEIGHTS, INDICES)
     rows = MAPPING[INDICES]
-    there = rows >= 0
+    there = rows != -1
     check_indices(rows[there], DATA.shape[0])
     width = (DATA.shape[1] - form.tail) * form.per_byte
 

@@ -33,10 +33,12 @@ def _split(rest, sequence_lengths, count):
     return lengths, others
 
 
-def _valid(xp, lengths, timestep):
+def _valid(xp, lengths, timestep, N):
     """Which sequences are not at their end, as a column; None where all are."""
     if lengths is None:
         return None
+    if lengths.size != N:
+        raise ValueError(f"one length for each of {N} sequences is needed, found {list(lengths.shape)}")
     now = int(timestep.reshape(-1)[0])
     valid = lengths > now
     return None if bool(valid.all()) else valid.reshape(1, -1, 1)
@@ -83,7 +85,7 @@ def LSTMUnit(
     c += i * g
     h = xp.tanh(c)
     h *= o
-    valid = _valid(xp, lengths, timestep)
+    valid = _valid(xp, lengths, timestep, X.shape[1])
     if valid is not None:
         h = xp.where(valid, h, 0 if drop_states else H_prev)
         c = xp.where(valid, c, 0 if drop_states else C_prev)
@@ -118,7 +120,7 @@ def LSTMUnitGradient(
     t = xp.tanh(C)
     c = dC + dH * o * (1 - t * t)
     parts = (c * g * i * (1 - i), c * C_prev * f * (1 - f), dH * t * o * (1 - o), c * i * (1 - g * g))
-    valid = _valid(xp, lengths, timestep)
+    valid = _valid(xp, lengths, timestep, X.shape[1])
     for k, part in enumerate(parts):
         dX[..., k * D : (k + 1) * D] = part if valid is None else xp.where(valid, part, 0)
     before = c * f
@@ -150,7 +152,7 @@ def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True,
     u, o = _sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     H = out(H_prev.shape, X.dtype)
     h = o + u * (H_prev - o)
-    valid = _valid(xp, lengths, timestep)
+    valid = _valid(xp, lengths, timestep, X.shape[1])
     H[...] = h if valid is None else xp.where(valid, h, 0 if drop_states else H_prev)
     return H
 
@@ -165,7 +167,7 @@ def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_st
     D = H_prev.shape[2]
     u, o = _sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     dH_prev, dX = out[0](H_prev.shape, X.dtype), out[1](X.shape, X.dtype)
-    valid = _valid(xp, lengths, timestep)
+    valid = _valid(xp, lengths, timestep, X.shape[1])
     by_u, by_o = dH * (H_prev - o) * u * (1 - u), dH * (1 - u) * (1 - o * o)
     dX[..., :D] = 0
     dX[..., D : 2 * D] = by_u if valid is None else xp.where(valid, by_u, 0)

@@ -235,6 +235,7 @@ def _infer_pool(args, inputs):
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
+    limits="pooled_h > 0, pooled_w > 0, spatial_scale > 0",
 )
 def RoIPool(
     xp, X, rois, *, is_test: int = 0, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1,

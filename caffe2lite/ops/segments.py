@@ -16,7 +16,7 @@ from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
 
 _INT = "int32 int64"
-_FLOAT = "float32 float64"
+_FLOAT = "float32"
 
 
 def _result(out, count, data):

@@ -296,8 +296,10 @@ def AddPadding(
     before, after = _widths(padding_width, end_padding_width)
     counts = _ranges(xp, data, lengths)
     for padding in (start_padding, end_padding):
-        if padding is not None and padding.shape != data.shape[1:]:
-            raise ValueError(f"the padding has the shape {list(padding.shape)}; a row has {list(data.shape[1:])}")
+        if padding is not None and (padding.shape != data.shape[1:] or padding.dtype != data.dtype):
+            raise ValueError(
+                f"the padding is {padding.dtype}{list(padding.shape)}; a row is {data.dtype}{list(data.shape[1:])}"
+            )
     longer = counts + (before + after)
     Y = out[0]((int(longer.sum()), *data.shape[1:]), data.dtype)
     _fill(xp, Y, False)

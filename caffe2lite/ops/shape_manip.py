@@ -85,6 +85,8 @@ def Reshape(xp, X, new_shape=None, *, shape: list[int] = (), out):
     if new_shape is not None:
         if new_shape.ndim != 1:
             raise ValueError(f"the new shape must be a vector, found {list(new_shape.shape)}")
+        if shape:
+            raise ValueError(f"the new shape comes as argument ({list(shape)}) or as second input, not as both")
         shape = new_shape.tolist()
     old = out[1]((X.ndim,), "int64")
     dims = _wanted(shape, X)

@@ -197,7 +197,10 @@ def _spatial_gradient(g: Any) -> Any:
     limits="scale >= 0",
 )
 def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, out):
-    """softmax over the channels of X, and the weighted mean of -log of the label's probability; label -1: ignored."""
+    """softmax over the channels of X, and the weighted mean of -log of the label's probability; label -1: ignored.
+
+    As in Caffe2, `scale` is for the gradient; the loss itself is not scaled.
+    """
     known = _spatial(X, labels, weights)
     P = out[0](X.shape, X.dtype)
     xp.subtract(X, X.max(axis=1, keepdims=True), P)
@@ -208,7 +211,7 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
     total = w.sum()
     loss = out[1]((), X.dtype)
     each = -xp.log(xp.maximum(picked, _TINY)) * w
-    loss[...] = each.sum() / xp.where(total > 0, total, 1) * X.dtype.type(scale)
+    loss[...] = each.sum() / xp.where(total > 0, total, 1)
     return P, loss
 
 

@@ -128,6 +128,8 @@ def _gather_by_key_gradient(g: Any) -> Any:
 def GatherByKey(xp, keys, *parts, out):
     """Y = the rows that Partition has put into the parts, by key modulo their number, in the order of the keys."""
     first = parts[0]
+    if keys.ndim != 1:
+        raise ValueError(f"the keys must be a vector, found {list(keys.shape)}")
     shard = xp.remainder(keys.reshape(-1), len(parts))
     shape = (*keys.shape, *first.shape[1:])
     for k, part in enumerate(parts):

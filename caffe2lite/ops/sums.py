@@ -120,7 +120,7 @@ def WeightedSum(xp, *operands, out):
     "dX*",
     num_inputs=(3, MANY),
     num_outputs=(1, MANY),
-    types="float32",
+    types={"dY": "float32", "operands": "float32"},
     cuda_types="float32 float16",
     infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],
 )

@@ -1,0 +1,168 @@
+"""Compare operators with genuine Caffe2 on recorded cases that are changed at random.
+
+    python tools/differential.py --genuine PYTHON [--seed 1] [--trials 12] [--keep FOLDER] [TYPE ...]
+
+The recorded cases of tests/golden are changed a little: types, shapes and values of operands, arguments, numbers of
+operands.  PYTHON, an interpreter that imports genuine Caffe2, runs each in a process of its own, since some end it.
+What differs is printed: results, and refusals of one side only.  Results that genuine takes from memory that the
+operator does not own differ by nature; a person has to judge.  --keep writes the cases on which both agree as zips for
+tests/golden/changed.
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import fuzz_operators as fuzz  # noqa: E402
+import golden_cases  # noqa: E402
+import numpy as np  # noqa: E402
+
+from caffe2lite.engine import serialize  # noqa: E402
+from caffe2lite.ops import registry  # noqa: E402
+
+LEFT_OUT = fuzz.MEANT | {"FreeBlobs"}
+# Mild values: with the wild ones of the fuzz test nearly all cases are refused.
+fuzz.NUMBERS = (-2, -1, 0, 1, 2, 3, 4, 5)
+fuzz.FLOATS = (-1.0, 0.0, 0.25, 0.5, 1.5, 2.0)
+
+# Run by genuine Caffe2's interpreter (Python 3.9): cases of one zip in, the same with results and meta.json out.
+RECORDER = r"""
+import json, os, pickle, resource, signal, sys, zipfile
+from caffe2.proto import caffe2_pb2
+from caffe2.python import workspace
+
+def run(files):
+    op = caffe2_pb2.OperatorDef()
+    op.ParseFromString(files["op.pb"])
+    for i, name in enumerate(op.input):
+        content = files.get("in_%d.blob" % i)
+        if content is not None and not workspace.HasBlob(name):
+            workspace.DeserializeBlob(name, content)
+    made, error = {}, None
+    try:
+        workspace.RunOperatorOnce(op)
+        for i, name in enumerate(op.output):
+            try:
+                made["out_%d.blob" % i] = workspace.SerializeBlob(name)
+            except RuntimeError:
+                pass  # a blob that cannot be written: not compared
+    except Exception as e:
+        made, error = {}, str(e)[:200] or "error"
+    made["meta.json"] = json.dumps({"engine_error": error, "random": False}).encode()
+    return made
+
+for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
+    cases = {}
+    with zipfile.ZipFile(source) as z:
+        for name in z.namelist():
+            case, file = name.split("/")
+            cases.setdefault(case, {})[file] = z.read(name)
+    with zipfile.ZipFile(target, "w") as z:
+        for case, files in sorted(cases.items()):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+                with os.fdopen(writer, "wb") as f:
+                    pickle.dump(run(files), f)
+                os._exit(0)
+            os.close(writer)
+            with os.fdopen(reader, "rb") as f:
+                content = f.read()
+            if os.waitpid(child, 0)[1] == 0 and content:
+                for name, value in {**files, **pickle.loads(content)}.items():
+                    z.writestr(case + "/" + name, value)
+"""
+
+
+def changed(rng, record, recorded):
+    """{file: bytes} of one changed case, or None."""
+    workspace, op = golden_cases.load(recorded[rng.integers(len(recorded))])
+    for _ in range(int(rng.integers(1, 3))):
+        kind = rng.random()
+        if kind < 0.6 and op.input:
+            name = op.input[rng.integers(len(op.input))]
+            if workspace.get_blob(name) is not None:
+                fuzz.change_operand(rng, workspace, name)
+        elif kind < 0.96:
+            fuzz.change_argument(rng, op, record)
+        else:
+            fuzz.change_count(rng, op, workspace)
+    files = {"op.pb": op.SerializeToString()}
+    for i, name in enumerate(op.input):
+        blob = workspace.get_blob(name)
+        if blob is not None and blob.value is not None:
+            files[f"in_{i}.blob"] = serialize.blob_bytes(name, blob)
+    return files
+
+
+def generate(kind, seed, trials, path):
+    """A zip of changed cases of one type; whether there is one."""
+    record = registry.find(kind)
+    if record.stateful or kind in LEFT_OUT or record.module.rpartition(".")[2] in fuzz.FOREIGN:
+        return False
+    recorded = [files for _, files in itertools.islice(golden_cases.cases("operators", kind), 30)]
+    rng = np.random.default_rng([seed, *kind.encode()])
+    made = []
+    for _ in range(trials if recorded else 0):
+        try:
+            made.append(changed(rng, record, recorded))
+        except (RuntimeError, ValueError, TypeError):
+            continue  # the change itself does not work, such as a blob that cannot be written
+    if made:
+        write(path, {f"case_{seed}{i:03d}": files for i, files in enumerate(made)})
+    return bool(made)
+
+
+def write(path, cases):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as z:
+        for case, files in cases.items():
+            for name, content in files.items():
+                z.writestr(zipfile.ZipInfo(f"{case}/{name}"), content, zipfile.ZIP_DEFLATED)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--genuine", required=True, help="an interpreter that imports genuine Caffe2")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--trials", type=int, default=12, help="changed cases a type")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for the cases on which both agree")
+    parser.add_argument("types", nargs="*")
+    args = parser.parse_args()
+    same = different = 0
+    with tempfile.TemporaryDirectory() as folder:
+        given, answered = pathlib.Path(folder, "given"), pathlib.Path(folder, "answered")
+        given.mkdir()
+        answered.mkdir()
+        kinds = args.types or golden_cases.types("operators")
+        kinds = [k for k in kinds if generate(k, args.seed, args.trials, given / f"{k}.zip")]
+        pairs = [str(place / f"{k}.zip") for k in kinds for place in (given, answered)]
+        subprocess.run([args.genuine, "-c", RECORDER, *pairs], check=True, stderr=subprocess.DEVNULL, cwd=folder)
+        for kind in kinds:
+            agreed = {}
+            for case, files in golden_cases.cases_of(answered / f"{kind}.zip"):
+                wrong = golden_cases.replay(files)
+                if wrong:
+                    different += 1
+                    print(f"{kind} {case}: {wrong}")
+                else:
+                    same += 1
+                    agreed[case] = files
+            if args.keep and agreed:
+                args.keep.mkdir(parents=True, exist_ok=True)
+                write(args.keep / f"{kind}.zip", agreed)
+    print(json.dumps({"same": same, "different": different}))
+
+
+if __name__ == "__main__":
+    main()
