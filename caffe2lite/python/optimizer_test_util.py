@@ -27,13 +27,12 @@ class OptimizerTestBase:
         half = dtype == core.DataType.FLOAT16
         initializer = PseudoFP16Initializer if half else Initializer
         model = ModelHelper(name="test", arg_scope={"order": "NCHW"})
-        features = model.net.FloatToHalf("data") if half else "data"
         out = brew.fc(
-            model, features, "fc", size, 1, ("ConstantFill", {}), ("ConstantFill", {}), axis=0,
+            model, "data", "fc", size, 1, ("ConstantFill", {}), ("ConstantFill", {}), axis=0,
             WeightInitializer=initializer, BiasInitializer=initializer,
         )  # fmt: skip
         if half:
-            out = model.HalfToFloat(out)
+            out = model.HalfToFloat(out, f"{out}_fp32")
         loss = model.AveragedLoss(model.SquaredL2Distance([out, "label"]), "avg_loss")
         grads = model.AddGradientOperators([loss])
         self.assertIsInstance(grads["fc_w"], core.BlobReference)
@@ -52,7 +51,7 @@ class OptimizerTestBase:
         built = self.build_optimizer(model)
 
         def feed(i):
-            workspace.FeedBlob("data", data[i])
+            workspace.FeedBlob("data", data[i].astype(np.float16 if dtype == core.DataType.FLOAT16 else np.float32))
             workspace.FeedBlob("label", label[i])
 
         feed(0)
