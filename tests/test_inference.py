@@ -108,6 +108,29 @@ def test_padding_of_each_range(args, expected):
     assert infer(op("AddPadding", ["rows", "lengths"], ["y", "z"], **args))["y"] == expected
 
 
+def test_int8_net_has_the_shapes_that_it_makes():
+    image = {"order": "NHWC", "Y_scale": 0.1}
+    ops = [
+        op("Int8GivenTensorFill", [], ["w"], shape=[6, 3, 3, 4], values=b"\2" * 216, Y_scale=0.1),
+        op("Int8GivenIntTensorFill", [], ["b"], shape=[6], values=[1] * 6, Y_scale=0.01),
+        op("Int8Quantize", ["pixels"], ["q"], Y_scale=0.1),
+        op("Int8Conv", ["q", "w", "b"], ["c"], kernel=3, stride=2, pad=1, **image),
+        op("Int8Relu", ["c"], ["r"], Y_scale=0.1),
+        op("Int8MaxPool", ["r"], ["p"], kernel=2, stride=1, **image),
+        op("Int8ResizeNearest", ["p"], ["n"], width_scale=2.0, height_scale=3.0, Y_scale=0.1),
+        op("Int8Concat", ["n", "n"], ["cc"], axis=3, Y_scale=0.1),
+        op("Int8Flatten", ["cc"], ["f"], Y_scale=0.1),
+        op("Int8Dequantize", ["f"], ["real"]),
+    ]
+    workspace.FeedBlob("pixels", np.random.rand(2, 9, 7, 4).astype("f"))
+    shapes = infer(*ops)
+    for one in ops:
+        workspace.RunOperatorOnce(one)
+    for name in ("w", "b", "q", "c", "r", "p", "n", "cc", "f"):
+        assert shapes[name] == list(workspace.FetchInt8Blob(name).data.shape), name
+    assert shapes["real"] == list(workspace.FetchBlob("real").shape)
+
+
 def test_gather_of_no_entries():
     workspace.FeedBlob("rows", np.zeros((0, 3), "f"))
     workspace.FeedBlob("indices", np.array([5], "i"))

@@ -6,10 +6,13 @@ A stored byte q stands for the number scale * (q - zero_point).  Rounding is tha
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops import registry
+from caffe2lite.ops.infer import Infer, Spec
 from caffe2lite.ops.objects import Object
 from caffe2lite.proto import caffe2_pb2
 
@@ -113,3 +116,14 @@ def requantize(sums: np.ndarray, scale: np.float32) -> np.ndarray:
     fraction, exponent = np.frexp(np.float64(scale))
     product = (sums.astype(np.int64) * np.int64(fraction * 2**31) + (1 << 30)) >> 31
     return shift_right(product, -int(exponent))
+
+
+def bytes_as(plain: str, **fixed: Any) -> Infer:
+    """The shapes that the plain operator has, of bytes; `fixed` are arguments that the Int8 form does not have."""
+
+    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec | None]:
+        record = registry.find(plain)
+        made = record.infer({**{a.name: a.default for a in record.args.values()}, **args, **fixed}, inputs)
+        return [s and Spec(s.shape, "uint8") for s in made[:1]]
+
+    return infer

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops._int8 import Int8Tensor, need, ratio, same_scale, saturate, shift_right
+from caffe2lite.ops._int8 import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
+from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.layout import _axis, _bounds, _order, _window
 from caffe2lite.ops.registry import MANY, operator
 from caffe2lite.ops.shape_manip import _wanted
@@ -20,13 +22,13 @@ def _filled(values, shape, Y_scale, Y_zero_point):
     return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")])
 def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """A tensor of the bytes `values`."""
     return _filled(np.frombuffer(values, np.uint8).copy(), shape, Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "int32")])
 def Int8GivenIntTensorFill(
     xp, *, values: list[int] = (), shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0
 ):
@@ -34,7 +36,7 @@ def Int8GivenIntTensorFill(
     return _filled(np.array(values, np.int64).astype(np.int32), shape, Y_scale, Y_zero_point)
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", infer=like(0, dtype="uint8"))
 def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """The byte nearest to X / Y_scale + Y_zero_point, 0 or 255 where that is beyond; 0 for what no int32 can hold."""
     steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
@@ -42,7 +44,7 @@ def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=like(0, dtype="float32"))
 def Int8Dequantize(xp, X):
     """The numbers that the bytes stand for, float32."""
     need(X)
@@ -68,7 +70,7 @@ def _sum_op(name, num_inputs, relu):
         return Int8Tensor(saturate(shift_right(total, bits), Y_zero_point, relu), Y_scale, Y_zero_point)
 
     doc = "C = A + B of one shape, each with its own scale" + (", and none below 0." if relu else ".")
-    operator("C", name=name, num_inputs=num_inputs, inplace={0: 0, 1: 0}, doc=doc)(kernel)
+    operator("C", name=name, num_inputs=num_inputs, inplace={0: 0, 1: 0}, infer=like(0), doc=doc)(kernel)
 
 
 _sum_op("Int8Add", (2, 2), relu=False)
@@ -77,7 +79,7 @@ _sum_op("Int8Sum", (1, MANY), relu=False)
 _sum_op("Int8SumRelu", (1, MANY), relu=True)
 
 
-@operator("Y", inplace={0: 0})
+@operator("Y", inplace={0: 0}, infer=like(0))
 def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Y = max(X, 0); scale and zero point must be those of X."""
     need(X)
@@ -85,7 +87,7 @@ def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     return Int8Tensor(np.maximum(X.data, np.uint8(X.zero_point)), Y_scale, Y_zero_point)
 
 
-@operator("Y", inplace={0: 0}, limits="alpha > 0, alpha < 1")
+@operator("Y", inplace={0: 0}, infer=like(0), limits="alpha > 0, alpha < 1")
 def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Y = X where X >= 0, alpha * X elsewhere."""
     need(X)
@@ -100,7 +102,7 @@ def _unit_scale(Y_scale, Y_zero_point):
         raise ValueError(f"Y_scale must be 1/256 and Y_zero_point 0, got {Y_scale:.6g} and {Y_zero_point}")
 
 
-@operator("Y")
+@operator("Y", infer=like(0))
 def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Y = 1 / (1 + exp(-X)), in steps of 1/256."""
     need(X)
@@ -110,7 +112,7 @@ def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=like(0))
 def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Softmax over all dimensions but the first, in steps of 1/256; as in Caffe2 `axis` has no effect."""
     need(X)
@@ -129,7 +131,7 @@ def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
 # ---- shape: scale and zero point stay ------------------------------------------------------------------------------
 
 
-@operator("concat_result split_info?", num_inputs=(1, 2**31 - 1))
+@operator("concat_result split_info?", num_inputs=(1, MANY), infer=bytes_as("Concat", order=None))
 def Int8Concat(xp, *Xs, axis: int = 0, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """The inputs behind each other along an axis; their bytes stay, and the scale must be the first one's."""
     need(*Xs)
@@ -139,7 +141,7 @@ def Int8Concat(xp, *Xs, axis: int = 0, Y_scale: float = 1.0, Y_zero_point: int =
     return Int8Tensor(np.concatenate([X.data for X in Xs], axis=axis), Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=bytes_as("Flatten"))
 def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X as a matrix: dimensions before `axis` are its rows, the others its columns."""
     need(X)
@@ -150,7 +152,7 @@ def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
     return Int8Tensor(X.data.reshape(shape).copy(), Y_scale, Y_zero_point)
 
 
-@operator("Y old_shape", inplace={0: 0}, types={"new_shape": "int32 int64"})
+@operator("Y old_shape", inplace={0: 0}, types={"new_shape": "int32 int64"}, infer=bytes_as("Reshape"))
 def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had."""
     need(X)
@@ -176,7 +178,7 @@ def Int8Slice(
     return Int8Tensor(part.copy(), Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=bytes_as("Transpose"))
 def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X with its dimensions in the order `axes` (default: the last first)."""
     need(X)
@@ -184,7 +186,7 @@ def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_p
     return Int8Tensor(np.ascontiguousarray(X.data.transpose(_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
 
 
-@operator("Y")
+@operator("Y", infer=like(0))
 def Int8ChannelShuffle(
     xp, X, *, group: int = 1, order: str = "NCHW", Y_scale: float = 1.0, Y_zero_point: int = 0
 ):  # fmt: skip
@@ -200,7 +202,12 @@ def Int8ChannelShuffle(
     return Int8Tensor(parts.swapaxes(-1, -2).reshape(X.shape), Y_scale, Y_zero_point)
 
 
-@operator("Y", limits="width_scale > 0, height_scale > 0")
+def _infer_resized(args: Any, inputs: Any) -> list[Spec | None]:
+    n, height, width, channels = inputs[0].shape
+    return [Spec((n, int(height * args["height_scale"]), int(width * args["width_scale"]), channels), "uint8")]
+
+
+@operator("Y", infer=_infer_resized, limits="width_scale > 0, height_scale > 0")
 def Int8ResizeNearest(
     xp, X, *, width_scale: float = 1.0, height_scale: float = 1.0, Y_scale: float = 1.0, Y_zero_point: int = 0
 ):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from caffe2lite.ops import _windows
-from caffe2lite.ops._int8 import Int8Tensor, need, ratio, requantize, same_scale, saturate, shift_right
+from caffe2lite.ops._int8 import Int8Tensor, bytes_as, need, ratio, requantize, same_scale, saturate, shift_right
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.convolution_transpose import TRANSPOSE_ARGS, prepare
 from caffe2lite.ops.int8_packed import PackedWeights, above_zero
@@ -54,7 +54,7 @@ def _pool_op(name, pool, relu, doc):
         need(X)
         return Int8Tensor(pool(X, args, Y_scale, Y_zero_point, relu), Y_scale, Y_zero_point)
 
-    operator("Y", name=name, args=WINDOW_ARGS, doc=doc)(kernel)
+    operator("Y", name=name, args=WINDOW_ARGS, infer=bytes_as("MaxPool"), doc=doc)(kernel)
 
 
 _pool_op("Int8AveragePool", _average, False, "The mean under each window; what is beyond the image counts as 0.")
@@ -103,7 +103,7 @@ def _fc_op(name, relu):
         return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu, packed)
 
     doc = "Y = X W' + b, where X is seen as a matrix from `axis` on" + (", and none below 0." if relu else ".")
-    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), doc=doc)(kernel)
+    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(kernel)
 
 
 _fc_op("Int8FC", relu=False)
@@ -136,14 +136,14 @@ def _conv_op(name, relu):
     doc = "The convolution of X (N, H, W, C) with a filter (M, KH, KW, C / group), plus bias" + (
         ", and none below 0." if relu else "."
     )
-    operator("Y", name=name, args=WINDOW_ARGS, doc=doc)(kernel)
+    operator("Y", name=name, args=WINDOW_ARGS, infer=bytes_as("Conv"), doc=doc)(kernel)
 
 
 _conv_op("Int8Conv", relu=False)
 _conv_op("Int8ConvRelu", relu=True)
 
 
-@operator("Y", args=TRANSPOSE_ARGS)
+@operator("Y", args=TRANSPOSE_ARGS, infer=bytes_as("ConvTranspose"))
 def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, **args):
     """Y spreads each pixel of X (N, H, W, M) by the filter (M, KH, KW, C)."""
     if bias is None:
@@ -177,7 +177,7 @@ def _samples(start, length, bins, size, sampling_ratio):
     return grid, (low, np.minimum(low + 1, size - 1)), ((1 - part) * inside, part * inside)
 
 
-@operator("Y", types={"RoIs": "float32"})
+@operator("Y", types={"RoIs": "float32"}, infer=bytes_as("RoIAlign"))
 def Int8RoIAlign(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops._int8 import Int8Tensor, need
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.objects import Object
 from caffe2lite.ops.registry import operator
 
@@ -50,13 +51,13 @@ def by_range(values: np.ndarray) -> Int8Tensor:
     return quantize(values, np.float32(scale), int(np.rint(np.clip(-low / scale, 0, 255))))
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", infer=like(0, dtype="uint8"))
 def Quantize(xp, X, *, Y_scale: float = 0.0, Y_zero_point: int = 0):
     """X as an Int8 tensor with the given scale, or (without one) by the range of its values."""
     return quantize(X, np.float32(Y_scale), Y_zero_point) if Y_scale else by_range(X)
 
 
-@operator("Y")
+@operator("Y", infer=like(0, dtype="float32"))
 def Dequantize(xp, X):
     """The numbers that the bytes stand for, float32."""
     need(X)

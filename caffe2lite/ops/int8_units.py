@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops._int8 import Int8Tensor, need
+from caffe2lite.ops.infer import like
 from caffe2lite.ops.int8_packed import by_range, quantize
 from caffe2lite.ops.normalization import GroupNorm
 from caffe2lite.ops.objects import Object
@@ -19,14 +20,14 @@ def _quantized(values: np.ndarray, scale: float, zero_point: int) -> Int8Tensor:
     return quantize(values, np.float32(scale), zero_point) if scale else by_range(values)
 
 
-@operator("Y")
+@operator("Y", infer=like(0, dtype="float32"))
 def Int8DequantizeRowWise(xp, X):
     """The numbers that the bytes stand for, float32."""
     need(X)
     return X.real()
 
 
-@operator("Y")
+@operator("Y", infer=like(0))
 def Int8Tanh(xp, X):
     """Y = tanh(X) in steps of 1/127; Y_scale and Y_zero_point have no effect, as in Caffe2."""
     need(X)
