@@ -135,7 +135,7 @@ def test_a_net_is_not_run_to_be_exported(op, tmp_path):
     net = caffe2_pb2.NetDef(name="init", op=[caffe2_pb2.OperatorDef(type=op[0], input=op[1], output=["y"])])
     (tmp_path / "init.pb").write_bytes(net.SerializeToString())
     said = run("export", tmp_path / "init.pb", "-o", tmp_path / "y.npz")
-    assert said.exit_code == 1 and f"operator 0 of net 'init' is {op[0]}" in said.output
+    assert said.exit_code == 2 and f"operator 0 of net 'init' is {op[0]}" in said.output
     assert not (tmp_path / "y.npz").exists()
 
 
@@ -143,7 +143,7 @@ def test_what_a_format_cannot_hold(tmp_path):
     save(tmp_path / "strings", {**STRINGS, "w": np.ones(2, np.float32)})
     said = run("export", tmp_path / "strings", "-o", tmp_path / "s.safetensors")
     assert (
-        said.exit_code == 1
+        said.exit_code == 2
         and "'names' holds strings, which safetensors cannot hold: leave it out (--leave names)" in said.output
     )
     assert run("export", tmp_path / "strings", "-o", tmp_path / "s.safetensors", "--leave", "names").exit_code == 0
@@ -199,7 +199,7 @@ def test_a_truncated_checkpoint(tmp_path):
     (tmp_path / "half").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(RuntimeError, match=r"of blob 'w' of .* only 4 of 8 elements are there"):
         list(each_tensor(str(tmp_path / "half")))
-    assert run("export", tmp_path / "half", "-o", tmp_path / "m.npz").exit_code == 1
+    assert run("export", tmp_path / "half", "-o", tmp_path / "m.npz").exit_code == 2
     assert not (tmp_path / "m.npz").exists()
 
 
@@ -240,7 +240,7 @@ def test_a_model_to_onnx_and_back(model, tmp_path):
     (tmp_path / "net.pb").write_bytes(model.net.Proto().SerializeToString())
     save(tmp_path / "params", params)
     said = run("draw", tmp_path / "params", "-o", tmp_path / "params.svg")
-    assert said.exit_code == 1 and "is a minidb: it holds no net to draw" in said.output
+    assert said.exit_code == 2 and "is a minidb: it holds no net to draw" in said.output
     shape = "data:2x3x8x8"
     assert (
         run(

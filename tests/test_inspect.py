@@ -232,7 +232,7 @@ def test_blobs_that_are_saved_whole_and_a_cut_checkpoint(tmp_path):
     assert inspect.diff_files(inspect.read(tmp_path / "a"), inspect.read(tmp_path / "b")) == ["~ s: 1 of 2 strings differ"]
     (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:-3])
     result = run("inspect", tmp_path / "c")
-    assert result.exit_code == 1 and "truncated" in result.output
+    assert result.exit_code == 2 and "truncated" in result.output
 
 
 @pytest.mark.parametrize("kind, ordered, found", [("dag", False, ["C011"]), ("dag", True, []), ("simple", False, [])])
@@ -317,6 +317,12 @@ def test_a_predictor_export_shows_its_nets(tmp_path):
     (facts,) = json.loads(run("inspect", "--json", tmp_path / "export").output)
     assert [n["operators"] for n in facts["nets"]][-1] == 3 and facts["roles"]["INPUTS_BLOB_TYPE"] == ["x"]
     assert facts["nets"][-1]["blobs"]["p"]["spec"] == [[5, 3], "float32"]
+
+
+    (tmp_path / "x").write_bytes(small_net().SerializeToString())
+    assert run("lint", tmp_path / "export").exit_code == 0
+    problem = run("lint", tmp_path / "export", "--input", "x:5x9").output
+    assert "C008" in problem and "W must be" in problem  # the shapes of the parameters are in the export
 
 
 def test_what_people_see_of_a_net(tmp_path):
@@ -435,6 +441,41 @@ def test_options_that_do_not_fit(args, words, tmp_path):
     assert result.exit_code == 2 and words in result.output
 
 
+def test_trouble_is_no_finding(tmp_path):
+    """A script can tell by the exit status: 1 is what was found, 2 what could not be done."""
+    (tmp_path / "net").write_bytes(small_net().SerializeToString())
+    checkpoint(tmp_path / "checkpoint", w=np.ones(2))
+    for args, words in (
+        (["diff", tmp_path / "net", tmp_path / "checkpoint"], "cannot be compared"),
+        (["lint", tmp_path / "checkpoint"], "holds no nets"),
+        (["lint", tmp_path / "net", "--silence", "C099"], "there is no code 'C099'"),
+        (["inspect", tmp_path / "nowhere"], "does not exist"),
+    ):
+        result = run(*args)
+        assert result.exit_code == 2 and words in result.output
+
+
+def test_blobs_and_tensors_alone(tmp_path):
+    tensor = caffe2_pb2.TensorProto(name="t", data_type=caffe2_pb2.TensorProto.FLOAT, dims=[3], float_data=[1, 2, np.inf])
+    quantized = caffe2_pb2.QTensorProto(dims=[2], precision=8, scale=0.5, bias=10, is_signed=False, data=[8, 12])
+    blob = caffe2_pb2.BlobProto(name="q", type="Int8TensorCPU", qtensor=quantized)
+    (tmp_path / "tensors").write_bytes(caffe2_pb2.TensorProtos(protos=[tensor, tensor]).SerializeToString())
+    (tmp_path / "blob").write_bytes(caffe2_pb2.BlobProto(name="t", type="Tensor", tensor=tensor).SerializeToString())
+    seen = [
+        [(b["name"], b["kind"], b["shape"], b["least"], b["most"], b["inf"]) for b in facts["blobs"]]
+        for facts in json.loads(run("inspect", "--json", tmp_path / "tensors", tmp_path / "blob").output)
+    ]
+    assert seen == [[("t", "float32", [3], 1, 2, 1)] * 2, [("t", "float32", [3], 1, 2, 1)]]
+    (tmp_path / "q").write_bytes(blob.SerializeToString())
+    (found,) = inspect.stored_in(inspect.read(tmp_path / "q").message)
+    assert (found.kind, found.shape, found.bytes, found.least, found.most) == ("Int8TensorCPU", (2,), 2, -1, 1)
+
+
+def test_json_has_no_numbers_that_are_none(capsys):
+    text.say_json({"a": [float("nan"), {"b": (float("-inf"), 1.5)}]})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"a": ["nan", {"b": ["-inf", 1.5]}]}
+
+
 def test_doctor_says_what_to_do():
     found = {f["what"]: f for f in json.loads(run("doctor", "--json").output)}
     assert found["import caffe2"]["found"] == "is caffe2lite"
@@ -446,7 +487,7 @@ def test_what_is_no_file_of_caffe2(content, tmp_path):
     (tmp_path / "f").write_bytes(content)
     with pytest.raises(inspect.Unrecognised, match="f"):
         inspect.read(tmp_path / "f")
-    assert run("inspect", tmp_path / "f").exit_code == 1
+    assert run("inspect", tmp_path / "f").exit_code == 2
 
 
 GOOD = small_net().SerializeToString()
@@ -465,7 +506,7 @@ def test_any_bytes_are_inspected_or_refused(cut, edits, tmp_path_factory):
     path.write_bytes(content[:cut])
     for command in ("inspect", "lint"):
         result = run(command, path)
-        assert result.exit_code in (0, 1)
+        assert result.exit_code in (0, 1, 2)
 
 
 def test_names_that_are_no_text(tmp_path):

@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from caffe2lite.commands.text import count, say
+from caffe2lite.commands.text import Trouble, count, say
 
 
 @click.command()
@@ -46,7 +46,7 @@ def conformance(
     try:
         tree = tests.fetch()
     except RuntimeError as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None
     kept = upstream.cache() / (f"results-{frontend}-gpus" if gpus else f"results-{frontend}")
     before = running.kept_outcomes(kept)
     files = [f for f in tests.test_files(tree, only) if not (resume and f in before)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from caffe2lite.commands.text import table
+from caffe2lite.commands.text import say_json, table
 from caffe2lite.doctor import examine
 
 
@@ -16,6 +14,6 @@ def doctor(as_json: bool) -> None:
     """Say what is installed, what works, and what to install for what is missing."""
     found = examine()
     if as_json:
-        click.echo(json.dumps([f._asdict() for f in found], indent=1))
+        say_json([f._asdict() for f in found])
         return
     table(("what", "found", "what to do"), found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from caffe2lite.commands.looking import read, shapes, specs_of
-from caffe2lite.commands.text import say
+from caffe2lite.commands.text import Trouble, say
 
 
 @click.command()
@@ -26,5 +26,5 @@ def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> No
     try:
         drawing.draw(file, output, known, net)
     except (ValueError, RuntimeError, OSError) as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None
     say(f"written: {output}")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from caffe2lite.commands.looking import shapes, specs_of
-from caffe2lite.commands.text import amount, count, say
+from caffe2lite.commands.text import Trouble, amount, count, say
 
 _EXPORTS = click.Choice(["onnx", "npz", "safetensors", "torch-state-dict"])
 _IMPORTS = click.Choice(["minidb", "lmdb", "init-net"])
@@ -70,4 +70,4 @@ def _tried(function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except (ValueError, RuntimeError, OSError) as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None

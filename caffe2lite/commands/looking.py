@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
-from caffe2lite.commands.text import amount, count, say, table
+from caffe2lite.commands.text import Trouble, amount, count, say, say_json, table
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 shapes = click.option(
@@ -41,7 +40,7 @@ def read(path: str) -> Any:
     try:
         return inspect.read(path)
     except (inspect.Unrecognised, OSError) as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None
 
 
 # ---- inspect -----------------------------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ def inspect(
     for path in paths:
         file = read(path)
         if against is not None and file.kind not in _DATABASES:
-            raise click.UsageError(f"--against is for checkpoints, and {path} is a {file.kind}")
+            raise click.UsageError(f"--against is for checkpoints, and {path} is of kind {file.kind}")
         facts = _facts(file, specs, against, bandwidth)
         specs |= given
         asked -= {blob for net in facts.get("nets", ()) for blob in net["blobs"]}
@@ -84,7 +83,7 @@ def inspect(
         takes = ", ".join(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
         raise click.UsageError(f"--input {min(asked)}: there is no such blob in {nets[-1]['name']!r}; it takes {takes}")
     if as_json:
-        click.echo(json.dumps(results, indent=1, default=str))
+        say_json(results)
 
 
 _DATABASES = ("minidb", "lmdb")
@@ -98,7 +97,7 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: flo
         try:
             held = look.stored(file.path, file.kind)
         except RuntimeError as e:
-            raise click.ClickException(str(e)) from None
+            raise Trouble(str(e)) from None
         facts["blobs"] = [b._asdict() for b in held]
         specs |= {b.name: look.Spec(b.shape, b.kind) for b in held if b.is_tensor}
         export = look.predictor_of(file.path, file.kind, held)
@@ -116,17 +115,14 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: flo
         if file.kind == "predictor net":
             facts["roles"] = _roles(file.message)
     else:
-        tensors = {"blob": lambda m: [m.tensor], "tensor": lambda m: [m], "tensors": lambda m: list(m.protos)}
-        facts["tensors"] = [
-            {"name": t.name, "type": _type_name(t), "shape": list(t.dims)} for t in tensors[file.kind](file.message)
-        ]
+        facts["blobs"] = [b._asdict() for b in look.stored_in(file.message)]
     return facts
 
 
 def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
     other = read(against)
     if other.kind != "net":
-        raise click.UsageError(f"--against takes a net, and {against} is a {other.kind}")
+        raise click.UsageError(f"--against takes a net, and {against} is of kind {other.kind}")
     wanted = list(other.message.external_input)
     return {"missing": [n for n in wanted if n not in held], "extra": sorted(held.difference(wanted))}
 
@@ -135,15 +131,6 @@ def _roles(meta: Any) -> dict[str, list[str]]:
     """What a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
     roles = {**{n.key: [n.value.name] for n in meta.nets}, **{b.key: list(b.value) for b in meta.blobs}}
     return {str(key): [str(name) for name in names] for key, names in roles.items()}  # what is no UTF-8 comes as bytes
-
-
-def _type_name(tensor: Any) -> str:
-    from caffe2lite.proto import caffe2_pb2
-
-    try:
-        return caffe2_pb2.TensorProto.DataType.Name(tensor.data_type)
-    except ValueError:
-        return str(tensor.data_type)
 
 
 def _net_facts(net: Any, specs: dict[str, Any], bandwidth: float | None) -> dict[str, Any]:
@@ -185,9 +172,7 @@ def _show(facts: dict[str, Any], blobs: bool) -> None:
         say(line)
     for net in facts.get("nets", ()):
         _show_net(net, blobs)
-    if "tensors" in facts:
-        table(("tensor", "type", "shape"), [(t["name"], t["type"], t["shape"]) for t in facts["tensors"]])
-    if facts["kind"] in _DATABASES:
+    if "blobs" in facts:
         rows = []
         for b in facts["blobs"]:
             flag = " ".join(f"{b[k]:,} {k}" for k in ("nan", "inf", "missing") if b[k])
@@ -202,7 +187,7 @@ def _show(facts: dict[str, Any], blobs: bool) -> None:
 
 
 def _show_net(net: dict[str, Any], blobs: bool) -> None:
-    say(f"net {net['name']} ({net['type']}): {count(net['operators'], 'operator')}", bold=True)
+    say(f"net {net['name'] or 'without a name'} ({net['type']}): {count(net['operators'], 'operator')}", bold=True)
     if net["words"]:
         say(net["words"])
         rows = [
@@ -273,15 +258,19 @@ def lint(
     """
     from caffe2lite import inspect as look
 
+    for code in silence:
+        if code not in look.CODES:
+            raise click.BadParameter(
+                f"there is no code {code!r}; they go from {min(look.CODES)} to {max(look.CODES)}", param_hint="--silence"
+            )
     given = specs_of(inputs)
     specs, nets, found = given, [], []
     for path in paths:
         file = read(path)
-        held = look.nets_of(file)
-        if held is None:
-            raise click.ClickException(f"{path} is a {file.kind}; lint takes nets")
         if file.kind == "plan":
             found += [(path, p) for p in look.lint_plan(file.message) if p.code not in silence]
+        held, known = _nets_in(file)
+        specs = known | specs
         for net in held:
             nets.append(net)
             found += [(path, p) for p in look.lint(net, specs, silence)]
@@ -290,13 +279,31 @@ def lint(
     if shards:
         found += [("shards", p) for p in look.lint_shards(nets) if p.code not in silence]
     if as_json:
-        click.echo(json.dumps([{"path": path, **p._asdict()} for path, p in found], indent=1))
+        say_json([{"path": path, **p._asdict()} for path, p in found])
     else:
         for path, p in found:
             place = "" if p.operator is None else f" operator {p.operator}"
             say(f"{path}:{place} {p.code} {p.message}; {p.remedy}")
         say(count(len(found), "problem"))
     sys.exit(1 if found else 0)
+
+
+def _nets_in(file: Any) -> tuple[list[Any], dict[str, Any]]:
+    """(nets, shapes of blobs) of a file of nets, or of a predictor export in a database."""
+    from caffe2lite import inspect as look
+
+    held, known = look.nets_of(file), {}
+    if file.kind in _DATABASES:
+        try:
+            blobs = look.stored(file.path, file.kind)
+            export = look.predictor_of(file.path, file.kind, blobs)
+        except RuntimeError as e:
+            raise Trouble(str(e)) from None
+        known = {b.name: look.Spec(b.shape, b.kind) for b in blobs if b.is_tensor}
+        held = None if export is None else [n.value for n in export.nets]
+    if held is None:
+        raise Trouble(f"{file.path} ({file.kind}) holds no nets; lint is for nets")
+    return held, known
 
 
 # ---- diff --------------------------------------------------------------------------------------------------------
@@ -312,13 +319,13 @@ def diff(a: str, b: str, as_json: bool) -> None:
 
     one, two = read(a), read(b)
     if one.kind != two.kind:
-        raise click.ClickException(f"{a} is a {one.kind} and {b} a {two.kind}")
+        raise Trouble(f"they cannot be compared: {a} is of kind {one.kind}, {b} of kind {two.kind}")
     try:
         lines = look.diff_files(one, two)
     except RuntimeError as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None
     if as_json:
-        click.echo(json.dumps(lines, indent=1))
+        say_json(lines)
     else:
         for line in lines:
             say(line)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import collections
 import difflib
-import json
 import os
 import sys
 from typing import Any
 
 import click
 
-from caffe2lite.commands.text import count, say, table
+from caffe2lite.commands.text import Trouble, count, say, say_json, table
 
 
 @click.command()
@@ -34,7 +33,7 @@ def port(
     named = [(root, path) for root in paths for path in scan.files(root)]
     reports = [scan.examine(path) for _, path in named]
     if as_json:
-        click.echo(json.dumps([_facts(report) for report in reports], indent=1))
+        say_json([_facts(report) for report in reports])
     elif not show_diff:
         for report in reports:
             _show(report)
@@ -96,7 +95,7 @@ def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: st
     try:
         from caffe2lite.port import mending, python2
     except ImportError as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None
     for root, path in files:
         try:
             source, mended = mending.mend_file(path)

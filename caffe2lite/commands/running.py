@@ -8,7 +8,7 @@ import time
 
 import click
 
-from caffe2lite.commands.text import count, say, table
+from caffe2lite.commands.text import Trouble, count, say, table
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -43,7 +43,7 @@ def run(
         try:
             command = running.shards_command(shards, [*line, script, *args])
         except RuntimeError as e:
-            raise click.ClickException(str(e)) from None
+            raise Trouble(str(e)) from None
         sys.stdout.flush()
         os.execv(command[0], command)
     watch = watching.Profile() if profile or trace else None
@@ -55,7 +55,7 @@ def run(
     try:
         running.run_script(script, args)
     except python2.Unreadable as e:
-        raise click.ClickException(str(e)) from None
+        raise Trouble(str(e)) from None
     finally:
         if watch is not None:
             _report(watch, profile, trace, time.perf_counter() - begin, running.rank())

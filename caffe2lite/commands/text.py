@@ -1,19 +1,54 @@
-"""Tables and lines for people: aligned and folded to a terminal, one row a line where the output is piped."""
+"""Tables and lines for people: aligned and folded to a terminal, one row a line where the output is piped; JSON; trouble."""
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import click
 
 _GAP = "  "
 
 
-def say(line: str = "", **style: object) -> None:
-    """Print a line; the style (`bold=True`, `fg="red"`) is for terminals only."""
-    click.secho(shown(line), **style)  # type: ignore[arg-type]
+class Trouble(click.ClickException):
+    """What a command cannot do, in a sentence; its exit status differs from that of a finding."""
+
+    exit_code = 2
+
+
+def say(line: str = "", bold: bool = False) -> None:
+    """Print a line; on a terminal it is folded between words, and may be bold."""
+    text = shown(line)
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        if len(text) > width and "\n" not in text:
+            indent = " " * (len(text) - len(text.lstrip()) + 2)
+            text = "\n".join(
+                textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            )
+    click.echo(click.style(text, bold=True) if bold else text)
+
+
+def say_json(value: Any) -> None:
+    """Print JSON; numbers that JSON has no words for become strings."""
+    try:
+        text = json.dumps(value, indent=1, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), indent=1, default=str)
+    click.echo(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def shown(text: object) -> str:
@@ -30,7 +65,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     widths = [max(len(name), *(len(row[i]) for row in cells), 0) for i, name in enumerate(columns)]
     if sys.stdout.isatty():
         widths = fitted(widths, shutil.get_terminal_size().columns - len(_GAP) * (len(columns) - 1))
-    say(_line(columns, widths), bold=True)
+    click.echo(click.style("\n".join(_folded(columns, widths)), bold=True))
     lines: list[str] = []
     for row in cells:
         lines += _folded(row, widths)
@@ -39,15 +74,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into `room`: the widest columns give way, none below 12."""
+    """Widths that fit into `room`: the widest columns give way, none below 12 unless there is no other way, and then 6."""
     fit = list(widths)
     excess = sum(fit) - room
-    while excess > 0 and max(fit) > 12:
-        widest = fit.index(max(fit))
-        second = max((w for i, w in enumerate(fit) if i != widest), default=0)
-        step = max(1, min(excess, fit[widest] - max(second, 12)))
-        fit[widest] -= step
-        excess -= step
+    for least in (12, 6):
+        while excess > 0 and max(fit) > least:
+            widest = fit.index(max(fit))
+            second = max((w for i, w in enumerate(fit) if i != widest), default=0)
+            step = max(1, min(excess, fit[widest] - max(second, least)))
+            fit[widest] -= step
+            excess -= step
     return fit
 
 
@@ -64,11 +100,11 @@ def _folded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _fold(cell: str, width: int) -> list[str]:
-    """The cell in pieces of at most `width`, broken after a space or comma where there is one."""
+    """The cell in pieces of at most `width`, broken after a space or comma where there is one, or else within a name."""
     pieces = []
     while len(cell) > width:
-        cut = max(cell.rfind(mark, 0, width) for mark in (" ", ",")) + 1
-        cut = cut if cut > width // 2 else width
+        cuts = (max(cell.rfind(mark, 0, width) for mark in marks) + 1 for marks in (" ,", "/_"))
+        cut = next((cut for cut in cuts if cut > width // 2), width)
         pieces.append(cell[:cut].rstrip())
         cell = cell[cut:]
     return [*pieces, cell]

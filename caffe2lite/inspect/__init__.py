@@ -5,15 +5,16 @@ file = inspect.read("checkpoint_sync_net.pb")
 inspect.summarize(file.message)
 """
 
-from caffe2lite.inspect.checkpoint import Stored, predictor_of, stored
+from caffe2lite.inspect.checkpoint import Stored, predictor_of, stored, stored_in
 from caffe2lite.inspect.diff import diff_blobs, diff_files, diff_nets, value_of
 from caffe2lite.inspect.files import File, Unrecognised, nets_of, outline, read
-from caffe2lite.inspect.lint import Problem, lint, lint_plan, lint_shards, shapes_after
+from caffe2lite.inspect.lint import CODES, Problem, lint, lint_plan, lint_shards, shapes_after
 from caffe2lite.inspect.summary import Summary, places, summarize
 from caffe2lite.inspect.sync import Sync, sync_of
 from caffe2lite.ops.infer import Spec
 
 __all__ = [
+    "CODES",
     "File",
     "Problem",
     "Spec",
@@ -34,6 +35,7 @@ __all__ = [
     "read",
     "shapes_after",
     "stored",
+    "stored_in",
     "summarize",
     "sync_of",
     "value_of",

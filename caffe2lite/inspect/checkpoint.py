@@ -54,6 +54,7 @@ class _Sum:
     def add(self, piece: Piece, forget: Callable[[], None]) -> None:
         array = piece.array
         if array is None:
+            self._add_other(piece.proto)
             return
         self.held += array.size
         self.bytes += array.nbytes
@@ -61,6 +62,13 @@ class _Sum:
             for start in range(0, array.size, _BLOCK):
                 self._add(array[start : start + _BLOCK])
                 forget()
+
+    def _add_other(self, proto: Any) -> None:
+        """A blob that is no tensor; one of int8 numbers is told in the numbers that they stand for."""
+        self.bytes += len(proto.content) or len(proto.qtensor.data)
+        if proto.HasField("qtensor"):
+            self.shape = tuple(proto.qtensor.dims)
+            self._add((np.array(proto.qtensor.data, np.float64) - proto.qtensor.bias) * proto.qtensor.scale)
 
     def _add(self, array: np.ndarray) -> None:
         with np.errstate(all="ignore"):
@@ -87,6 +95,24 @@ class _Sum:
             inf=self.inf,
             missing=self.count - self.held,
         )
+
+
+def stored_in(message: Any) -> list[Stored]:
+    """The tensors of a BlobProto, TensorProto or TensorProtos, as those of a database."""
+    protos = [message] if isinstance(message, caffe2_pb2.BlobProto) else []
+    for tensor in message.protos if isinstance(message, caffe2_pb2.TensorProtos) else [message] if not protos else []:
+        protos.append(caffe2_pb2.BlobProto(name=tensor.name, type="Tensor", tensor=tensor))
+    found = []
+    for proto in protos:
+        try:
+            piece = Piece(proto.SerializeToString())
+        except RuntimeError:
+            found.append(Stored(proto.name, "(broken)", (), proto.ByteSize(), None, None, None, 0, 0, 0))
+            continue
+        sums = _Sum(piece)
+        sums.add(piece, lambda: None)
+        found.append(sums.stored(proto.name))
+    return found
 
 
 _EXPORT = "!!META_NET_DEF"  # the blob of a predictor export that holds its nets

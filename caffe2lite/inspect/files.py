@@ -102,7 +102,7 @@ def outline(step: Any, depth: int = 0) -> list[str]:
     if step.network:
         said.append(f"nets {', '.join(map(str, step.network))}")  # bytes, where they are no UTF-8
     if step.num_iter:
-        said.append(f"{step.num_iter} times")
+        said.append(f"{step.num_iter} times" if step.num_iter != 1 else "once")
     if step.should_stop_blob:
         said.append(f"until {step.should_stop_blob}")
     for field in ("concurrent_substeps", "only_once", "create_workspace"):
@@ -144,7 +144,7 @@ def _fits(kind: str, made: Any) -> bool:
             isinstance(made.type, str)
             and made.type.isprintable()
             and bool(made.type)
-            and (made.HasField("tensor") or made.HasField("content"))
+            and any(map(made.HasField, ("tensor", "qtensor", "content")))
         )
     if kind == "tensor":
         return bool(made.dims) and made.data_type != caffe2_pb2.TensorProto.UNDEFINED
