@@ -188,7 +188,7 @@ def test_a_file_with_several_nets(tmp_path):
     file = inspect.read(tmp_path / "plan.pb")
     draw.draw(file, tmp_path / "all.html")
     assert (tmp_path / "all.html").read_text().count("<template") == 2
-    draw.draw(file, tmp_path / "largest.svg")
+    assert draw.draw(file, tmp_path / "largest.svg") == ["first"]
     assert "Tanh" in (tmp_path / "largest.svg").read_text()
     draw.draw(file, tmp_path / "first.dot", net="first")
     assert "Tanh" not in (tmp_path / "first.dot").read_text()

@@ -108,7 +108,7 @@ def test_a_checkpoint_with_statistics_and_what_is_missing(tmp_path):
     assert (other.kind, other.least, other.most, other.missing) == ("int64", 0, 2, 0)
     (tmp_path / "net").write_bytes(small_net().SerializeToString())
     facts = json.loads(run("inspect", "--json", tmp_path / "c", "--against", tmp_path / "net").output)[0]
-    assert set(facts["missing"]) == {"x", "b"} and facts["extra"] == ["other"]
+    assert set(facts["missing"]) == {"x", "b"} and facts["missing_parameters"] == ["b"] and facts["extra"] == ["other"]
 
 
 PLANTED = {

@@ -24,7 +24,9 @@ def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> No
 
     file, known = read(path), specs_of(inputs)
     try:
-        drawing.draw(file, output, known, net)
+        left = drawing.draw(file, output, known, net)
     except (ValueError, RuntimeError, OSError) as e:
         raise Trouble(str(e)) from None
     say(f"written: {output}")
+    if left:
+        say(f"not drawn: {', '.join(left)} (--net NAME draws another; .html has them all)")

@@ -120,11 +120,19 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: flo
 
 
 def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
+    from caffe2lite.inspect import summarize
+
     other = read(against)
     if other.kind != "net":
         raise click.UsageError(f"--against takes a net, and {against} is of kind {other.kind}")
     wanted = list(other.message.external_input)
-    return {"missing": [n for n in wanted if n not in held], "extra": sorted(held.difference(wanted))}
+    missing = [n for n in wanted if n not in held]
+    weights = summarize(other.message).parameters
+    return {
+        "missing": missing,
+        "missing_parameters": [n for n in missing if n in weights],
+        "extra": sorted(held.difference(wanted)),
+    }
 
 
 def _roles(meta: Any) -> dict[str, list[str]]:
@@ -181,9 +189,11 @@ def _show(facts: dict[str, Any], blobs: bool) -> None:
             rows.append((b["name"], b["kind"], list(b["shape"]), f"{b['bytes']:,}", span, mean, flag))
         table(("blob", "type", "shape", "bytes", "values", "mean", "attention"), rows)
         say(f"{count(len(rows), 'blob')}, {amount(sum(b['bytes'] for b in facts['blobs']))}")
-    for word in ("missing", "extra"):
-        if word in facts:
-            say(f"{word}: {', '.join(facts[word]) or 'none'}")
+    if "missing" in facts:
+        lost = facts["missing_parameters"]
+        say(f"missing parameters: {', '.join(lost) or 'none'}", bold=bool(lost))
+        say(f"missing inputs: {', '.join(n for n in facts['missing'] if n not in lost) or 'none'}")
+        say(f"extra: {', '.join(facts['extra']) or 'none'}")
 
 
 def _show_net(net: dict[str, Any], blobs: bool) -> None:

@@ -31,10 +31,11 @@ FORMATS = ("html", "svg", "png", "dot")
 
 def draw(
     file: File, out: str | os.PathLike[str], shapes: Mapping[str, Spec] | None = None, net: str | None = None
-) -> None:
+) -> list[str]:
     """Draw the nets of a file into another, whose ending says how: .html, .svg, .png or .dot.
 
     HTML shows all nets of a file; the others the one named `net`, or the largest.  `shapes` of inputs let others be inferred.
+    The names of the nets that are not drawn come back.
     """
     form = pathlib.Path(out).suffix.lstrip(".").lower()
     if form not in FORMATS:
@@ -50,9 +51,13 @@ def draw(
     title = pathlib.Path(file.path).name
     if form == "html":
         content = to_html(nets, title, shapes).encode()
+        left = []
     else:
-        content = picture(max(nets, key=lambda n: len(n.op)), form, shapes)
+        largest = max(nets, key=lambda n: len(n.op))
+        content = picture(largest, form, shapes)
+        left = [str(n.name) for n in nets if n is not largest]
     pathlib.Path(out).write_bytes(content)
+    return left
 
 
 def _nets(file: File) -> list[Any]:

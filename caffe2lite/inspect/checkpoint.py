@@ -57,8 +57,10 @@ class _Sum:
             self._add_other(piece.proto)
             return
         self.held += array.size
-        self.bytes += array.nbytes
-        if array.dtype != object:
+        if array.dtype == object:
+            self.bytes += sum(len(text) for text in array.flat if text is not None)
+        else:
+            self.bytes += array.nbytes
             for start in range(0, array.size, _BLOCK):
                 self._add(array[start : start + _BLOCK])
                 forget()
