@@ -59,7 +59,7 @@ def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
 
 
 def _same(X: Any, labels: Any) -> None:
-    if X.shape != labels.shape:
+    if X.size != labels.size or X.shape[:1] != labels.shape[:1]:
         raise ValueError(f"X and the labels must have one shape, found {list(X.shape)} and {list(labels.shape)}")
 
 
