@@ -396,6 +396,8 @@ def LRNGradient(
     """dX = dY * scale^-beta - 2 alpha beta / size * X * the sum of dY * Y / scale over neighbouring channels."""
     axis = _lrn_axis(X, order)
     before, behind = _window(size)
+    if order == "NCHW":  # for channels last Caffe2 takes the window of the forward pass, which tells for an even size
+        before, behind = behind, before
     dX = out(X.shape, X.dtype)
     for n in range(len(X)):
         x, y, dy, dx = (A[n : n + 1] for A in (X, Y, dY, dX))

@@ -119,11 +119,10 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     loss = out[1]((), X.dtype)
     if label_prob:
         each = (labels * -xp.log(xp.maximum(p, _TINY))).sum(axis=1)
+    elif d:  # the largest score has the probability 1 / sum, from which -log p follows without rounding p to 0
+        each = rows.max(axis=1) - rows.reshape(-1)[xp.arange(n) * d + labels] - xp.log(p.max(axis=1))
     else:
-        picked = scratch(xp, (n,), X.dtype, 1)
-        xp.take(p.reshape(-1), xp.arange(n) * d + labels, out=picked)
-        xp.maximum(picked, X.dtype.type(_TINY), out=picked)
-        each = xp.negative(xp.log(picked, picked), picked)
+        each = xp.zeros(n, X.dtype)
     total: Any = n
     if weights is not None:
         w = weights.reshape(-1)
