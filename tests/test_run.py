@@ -131,6 +131,26 @@ def test_neither_python_2_nor_3(tmp_path):
         run_script(str(tmp_path / "s.py"))
 
 
+def test_a_failing_script_is_told_as_by_python(tmp_path):
+    """The traceback begins in the script, and so does the place where a failed operator was added."""
+    (tmp_path / "s.py").write_text(
+        "from caffe2.python import core, workspace\n"
+        "net = core.Net('n')\nnet.Relu('nowhere', 'y')\n"
+        "workspace.RunNetOnce(net)\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "caffe2lite", "run", tmp_path / "s.py"], capture_output=True, text=True)
+    said = done.stderr.split("\n")
+    first = next(i for i, line in enumerate(said) if line.startswith("Traceback"))
+    assert done.returncode == 1 and f'"{tmp_path}/s.py", line 4' in said[first + 1]
+    added = next(i for i, line in enumerate(said) if "was added here" in line)
+    assert f'"{tmp_path}/s.py", line 3' in said[added + 1] and not said[added + 2].startswith("  File")
+    done = subprocess.run(
+        [sys.executable, "-m", "caffe2lite", "run", "--trace", tmp_path / "no" / "t.json", tmp_path / "s.py"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and "there is no folder" in done.stderr
+
+
 def test_profile_and_traces(tmp_path, script):
     from caffe2lite.commands import cli
 

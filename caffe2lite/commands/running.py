@@ -33,6 +33,8 @@ def run(
     While it runs, the names that NumPy and Python have dropped are there, `six`, `future` and `past` import, and Python 2
     is converted in memory: the script, and modules beside it.
     """
+    if trace and not os.path.isdir(os.path.dirname(trace) or "."):
+        raise click.BadParameter(f"there is no folder {os.path.dirname(trace)}", param_hint="--trace")
     if gpus is not None:
         os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
     from caffe2lite.engine import instance
@@ -56,6 +58,10 @@ def run(
         running.run_script(script, args)
     except python2.Unreadable as e:
         raise Trouble(str(e)) from None
+    except Exception as e:
+        shown = e.with_traceback(running.of_script(e.__traceback__))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
+        sys.exit(1)
     finally:
         if watch is not None:
             _report(watch, profile, trace, time.perf_counter() - begin, running.rank())

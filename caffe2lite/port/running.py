@@ -28,6 +28,16 @@ def run_script(path: str, args: Sequence[str] = ()) -> dict[str, Any]:
     return vars(main)
 
 
+def of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """The part of a traceback that begins in the script that run_script runs, as `python script` would show it."""
+    found = traceback
+    while found is not None:
+        if found.tb_frame.f_code is run_script.__code__:
+            return found.tb_next or traceback
+        found = found.tb_next
+    return traceback
+
+
 @contextlib.contextmanager
 def _as_main(main: types.ModuleType, arguments: list[str], folder: str) -> Iterator[None]:
     """The process looks as if the script had been started: arguments, search path, `__main__`."""

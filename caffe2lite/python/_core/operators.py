@@ -314,5 +314,7 @@ def _extract_stacktrace():
     while frame is not None:
         code = frame.f_code
         frames.append((code.co_filename, frame.f_lineno, code.co_name))
+        if code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            break  # what is further out only runs the script
         frame = frame.f_back
     return frames
