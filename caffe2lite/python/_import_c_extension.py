@@ -35,6 +35,7 @@ _c_api.above.update(
     {
         **dict.fromkeys(_ONNX, "caffe2lite.python.onnx._c"),
         **dict.fromkeys(_GRAPHS, "caffe2lite.python._nomnigraph"),
+        "fakeFp16FuseOps": "caffe2lite.python._fakefp16",
     }
 )
 _sys.modules[__name__] = _c_api
