@@ -55,9 +55,13 @@ class Sync(NamedTuple):
         if self.bytes_each:
             total = sum(self.bytes_each.values())
             others = len(self.devices) - 1
-            text.append(f"Each device receives {total:,} bytes, {total * others:,} in all within a process.")
+            unknown = len(self.parameters) - len(self.bytes_each)
+            least = "at least " if unknown else ""
+            text.append(f"Each device receives {least}{total:,} bytes, {total * others:,} in all within a process.")
             if bandwidth is not None:
-                text.append(f"At {bandwidth:g} GB/s a device takes about {total / bandwidth / 1e6:,.2f} ms.")
+                text.append(f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms.")
+            if unknown:
+                text.append(f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them.")
         return " ".join(text)
 
 
