@@ -162,11 +162,20 @@ def test_a_mended_notebook_changes_where_it_must(tmp_path):
     assert run("port", "--write", path).exit_code == 0
 
 
+def test_a_notebook_of_format_3(tmp_path):
+    content = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1\n", "print x"]}]}], "nbformat": 3}
+    (tmp_path / "n.ipynb").write_text(json.dumps(content, indent=1))
+    run("port", "--write", tmp_path / "n.ipynb")
+    content["worksheets"][0]["cells"][0]["input"][1] = "print(x)"
+    assert (tmp_path / "n.ipynb").read_text() == json.dumps(content, indent=1)
+
+
 @pytest.mark.parametrize("name, text, line, reason", [
     ("s.py", "x = 1\ndef (:\n", 2, "invalid syntax"),
     ("s.py", 'print "a"\nx = 1 +\n', 2, "unexpected"),
     ("s.ipynb", '{"cells": [\n }', 2, "no notebook"),
     ("s.ipynb", "[]", 1, "no notebook"),
+    ("s.ipynb", notebook("x <- 1").replace('"language": "python"', '"language": "R"'), 1, "a notebook of r"),
     ("s.ipynb", notebook("x = 1", "print 1\ndef (:"), 2, "unexpected '('"),
 ])  # fmt: skip
 def test_what_is_no_python(name, text, line, reason, tmp_path):

@@ -34,6 +34,9 @@ class Notebook:
             cells = [(number, cell, key, _joined(cell[key])) for number, cell, key in _code(self.content)]
         except (AttributeError, KeyError, TypeError):
             raise python2.Unreadable(path, "it is no notebook: its cells are not where they should be") from None
+        language = str(self._kernel.get("language", "python")).lower()
+        if not language.startswith("python"):
+            raise python2.Unreadable(path, f"it is a notebook of {language}")
         self.cells = [(number, cell, key, *_without_magics(source)) for number, cell, key, source in cells]
 
     @property
