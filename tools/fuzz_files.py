@@ -4,7 +4,7 @@
 
 Each case is a file of the given ones (binary, and nets also as text), cut, with bits flipped, bytes replaced, parts
 doubled, or nothing but random bytes.  Case k of seed s is always the same: `--from k --count 1` repeats it.
-Limits: 2 seconds of the processor a file (and 30 of the clock), 500 MB for the whole process.
+Limits: 2 seconds of the processor a command (and 30 of the clock), 500 MB for the whole process.
 """
 
 import argparse
@@ -76,10 +76,15 @@ def look(path, case):
     """What the commands do with a file, one of them with --json, by turns; what they say of it goes nowhere."""
     with contextlib.redirect_stdout(NOWHERE):
         for turn, command in enumerate((looking.inspect, looking.lint)):
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, 15 * SECONDS)
             try:
                 command.main(["--json"] * (case % 2 == turn) + [str(path)], standalone_mode=False)
             except (click.ClickException, SystemExit):
                 pass
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
             NOWHERE.seek(0)
             NOWHERE.truncate()
 
@@ -112,15 +117,10 @@ def main():
             name, content = rng.choice(good)
             path.write_bytes(damaged(content, rng))
             started, wrong = time.process_time(), ""
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            signal.setitimer(signal.ITIMER_REAL, 15 * SECONDS)
             try:
                 look(path, case)
             except Exception:
                 wrong = traceback.format_exc()
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
-                signal.setitimer(signal.ITIMER_REAL, 0)
             took = time.process_time() - started
             slowest = max(slowest, (took, case))
             most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

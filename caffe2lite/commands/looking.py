@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import click
@@ -222,8 +222,8 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
     )
     say("by type: " + ", ".join(f"{n} {t}" for t, n in net["by_type"].items()))
     say("by device: " + ", ".join(f"{n} on {d}" for d, n in net["by_device"].items()))
-    say(f"inputs: {', '.join(net['inputs']) or 'none'}")
-    say(f"outputs: {', '.join(net['outputs']) or 'none'}")
+    say(f"inputs: {_some(net['inputs'], last=set(net['parameters']))}")
+    say(f"outputs: {_some(net['outputs'])}")
     sizes = {n: b["bytes"] or 0 for n, b in net["blobs"].items()}
     if net["parameters"]:
         held = sum(sizes[n] for n in net["parameters"])
@@ -238,6 +238,13 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
             f"{amount(sum(sizes.values()) - fed)} made")  # fmt: skip
     if net["flops"]:
         say(f"{net['flops']:,} FLOPs")
+
+
+def _some(names: list[str], last: Container[str] = ()) -> str:
+    """The first of many names, those in `last` behind the others; --json has all."""
+    if len(names) <= 20:
+        return ", ".join(names) or "none"
+    return ", ".join(sorted(names, key=lambda name: name in last)[:20]) + f" and {len(names) - 20:,} more"
 
 
 def _use(blob: dict[str, Any]) -> Sequence[Any]:
