@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from google.protobuf import descriptor
 
 from caffe2lite.engine import python_op
+from caffe2lite.python import utils as ours
 
 
 def install(folder: str) -> None:
@@ -33,6 +35,8 @@ def install(folder: str) -> None:
     top.python._import_c_extension = sys.modules[engine] = _import_c_extension
     utils = importlib.import_module("caffe2.python.utils")
     utils.MakeArgument = _with_numbers(utils.MakeArgument)  # type: ignore[attr-defined]
+    if not hasattr(descriptor.FieldDescriptor, "label"):  # protobuf 7 dropped it, and ArgsToDict asks for it
+        utils.ArgsToDict = ours.ArgsToDict  # type: ignore[attr-defined]
     core = importlib.import_module("caffe2.python.core")
     core.pickle = types.SimpleNamespace(**{**vars(pickle), "dumps": _dumps})  # type: ignore[attr-defined]
 
