@@ -27,7 +27,6 @@ _ABSENT = {
     "python.embedding_generation_benchmark": _BENCHMARK,
     "python.fakelowp": "it holds tests of an accelerator's rounding; the transform is caffe2.python.fakefp16_transform_lib",
     "python.ideep": _PLAIN_CPU,
-    "python.lstm_benchmark": _BENCHMARK,
     "python.mint": "it drew blobs on a web page; caffe2.contrib.tensorboard writes them for TensorBoard",
     "python.mkl": _PLAIN_CPU,
     "python.models.__sym_init__": "it fetched models from a site that is gone; load the files of a model by caffe2.python.workspace",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
-from caffe2.python import attention, brew, core, gru_cell, model_helper, recurrent, rnn_cell, workspace
+from caffe2.python import attention, brew, core, gru_cell, lstm_benchmark, model_helper, recurrent, rnn_cell, workspace
 
 T, N, D, H = 4, 3, 2, 5
 LENGTHS = np.array([4, 1, 3], "i")
@@ -487,3 +487,12 @@ def test_observers_count_the_operators_of_each_step():
         assert int(observer.debug_info().split()[3]) == counts[-1]
     step = next(a.n for op in model.net.Proto().op for a in op.arg if a.name == "step_net")
     assert np.diff(counts).tolist() == [len(step.op)] * 2
+
+
+@pytest.mark.parametrize("implementation", ["own", "static_dag"])
+def test_the_lstm_benchmark_learns_from_all_its_batches(implementation):
+    workspace.ResetWorkspace()
+    sizes = "--seq_length 5 --batch_size 2 --hidden_dim 4 --input_dim 3 --data_size 60 --num_layers 2 --fixed_shape"
+    args = lstm_benchmark.GetArgumentParser().parse_args([*sizes.split(), "--implementation", implementation])
+    assert lstm_benchmark.Benchmark(args) > 0
+    assert np.isfinite(workspace.FetchBlob("loss")) and workspace.FetchBlob("input_data").shape == (5, 2, 3)
