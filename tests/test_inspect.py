@@ -354,6 +354,16 @@ p     [5, 3]  float32  60     2
 """
 
 
+def test_many_inputs_are_told_with_the_data_first(tmp_path):
+    net = core.Net("many")
+    for i in range(8):
+        net.SpatialBN([f"x{i}", f"scale{i}", f"bias{i}", f"mean{i}", f"var{i}"], [f"y{i}", f"mean{i}", f"var{i}", f"m{i}", f"v{i}"])
+    assert inspect.summarize(net.Proto()).parameters == [f"{name}{i}" for i in range(8) for name in ("scale", "bias")]
+    (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
+    said = run("inspect", tmp_path / "net").output
+    assert f"inputs: {', '.join(f'x{i}' for i in range(8))}, scale0" in said and " and 20 more\n" in said
+
+
 def test_bytes_and_time_of_a_sync_net(sync_net, tmp_path):
     (tmp_path / "sync.pb").write_bytes(sync_net.SerializeToString())
     said = run("inspect", tmp_path / "sync.pb", "--input", "gpu_0/fc1_w:1000x1000", "--bandwidth", "8").output

@@ -222,7 +222,8 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
     )
     say("by type: " + ", ".join(f"{n} {t}" for t, n in net["by_type"].items()))
     say("by device: " + ", ".join(f"{n} on {d}" for d, n in net["by_device"].items()))
-    say(f"inputs: {_some(net['inputs'], last=set(net['parameters']))}")
+    trained = {n for n in net["inputs"] if net["blobs"][n]["producers"]}.union(net["parameters"])
+    say(f"inputs: {_some(net['inputs'], last=trained)}")
     say(f"outputs: {_some(net['outputs'])}")
     sizes = {n: b["bytes"] or 0 for n, b in net["blobs"].items()}
     if net["parameters"]:

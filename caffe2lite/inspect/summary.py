@@ -97,7 +97,7 @@ def weights(net: Any) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for position, op in enumerate(net.op):
         record = registry.get(op.type)
-        if record is None or op.is_gradient_op or record.gradient is None or record.enforced:
+        if record is None or op.is_gradient_op or record.gradient is None or (0, 0) in record.enforced:
             continue
         for operand, name in zip(record.inputs, op.input):
             if operand in _WEIGHTS:
