@@ -267,7 +267,10 @@ NETS = {
 }
 
 
-def train(name, device=core.DeviceOption(caffe2_pb2.CPU)):
+CPU = core.DeviceOption(caffe2_pb2.CPU)
+
+
+def train(name, device=CPU):
     """{blob: array}: the losses of each step, and the parameters after the last."""
     build, optimize, steps = NETS[name]
     workspace.ResetWorkspace()
