@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -139,6 +140,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the cases on which both agree")
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # lengths of billions are refused, not granted
     same = different = 0
     with tempfile.TemporaryDirectory() as folder:
         given, answered = pathlib.Path(folder, "given"), pathlib.Path(folder, "answered")

@@ -227,8 +227,14 @@ def LengthsRangeFill(xp, lengths, *, out):
     """Y = for each length n the range 0 .. n-1, one behind the other."""
     if lengths.ndim != 1:
         raise ValueError(f"lengths must be a vector, found the shape {list(lengths.shape)}")
-    ends = xp.cumsum(lengths)
-    total = int(ends[-1]) if lengths.size else 0
-    Y = out((total,), "int32")
-    Y[...] = xp.arange(total) - xp.repeat(ends - lengths, lengths.tolist())
+    counts = lengths[lengths != 0].astype("int64")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError(f"lengths must not be negative, found {int(counts.min())}")
+    ends = xp.cumsum(counts)
+    Y = out((int(ends[-1]) if counts.size else 0,), "int32")
+    if Y.size:  # steps of 1, and back to 0 where a range begins; their sums are the ranges
+        Y[...] = 1
+        Y[0] = 0
+        Y[ends[:-1]] = 1 - counts[:-1]
+        xp.cumsum(Y, dtype="int32", out=Y)
     return Y

@@ -34,9 +34,17 @@ def _owners(xp, lengths):
 def LengthsToSegmentIds(xp, lengths, *, out):
     """[1, 3, 0, 2] becomes [0, 1, 1, 1, 3, 3]."""
     _vector(lengths)
-    owners = _owners(xp, lengths)
-    ids = out(owners.shape, "int32")
-    ids[...] = owners
+    filled = xp.nonzero(lengths)[0]
+    counts = lengths[filled].astype("int64")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError(f"lengths must not be negative, found {int(counts.min())}")
+    ends = xp.cumsum(counts)
+    ids = out((int(ends[-1]) if counts.size else 0,), "int32")
+    if ids.size:  # how much the id rises where a segment begins; the sums of that are the ids
+        ids[...] = 0
+        ids[0] = filled[0]
+        ids[ends[:-1]] = filled[1:] - filled[:-1]
+        xp.cumsum(ids, dtype="int32", out=ids)
     return ids
 
 
