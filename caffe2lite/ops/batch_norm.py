@@ -117,6 +117,7 @@ def _infer_bn(args: Any, inputs: Any) -> list[Spec | None]:
     cuda_types={"X": "float32 float16", "scale": "float32", "bias": "float32", "mean": "float32", "var": "float32"},
     infer=_infer_bn,
     gradient=_bn_gradient,
+    limits="epsilon > 0, momentum >= 0, momentum <= 1",
 )
 def SpatialBN(
     xp,

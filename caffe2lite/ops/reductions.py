@@ -231,7 +231,7 @@ def _one_sided(
         target = dX.reshape(matrix.shape)
         slope = _broadside(dY, axis)
         if mean:
-            slope = slope / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(X.dtype)
+            slope = slope / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(dY.dtype)
         if Y is not None:
             slope = slope * (matrix == _broadside(Y, axis))
         inside = _inside(xp, matrix, axis, lengths, 0)
@@ -326,6 +326,8 @@ def _power(p: int) -> int:
 @operator("Z", types="float32", infer=scalar(shape=(1,)), gradient=single("LpNormGradient", "I0 GO0 -> GI0"))
 def LpNorm(xp, X, *, p: int = 2, average: bool = False, out):
     """Z = sum of |X|^p (no root), or its mean."""
+    if not X.size:
+        raise ValueError(f"the input has no elements: {list(X.shape)}")
     Z = out((1,), X.dtype)
     Z[...] = abs(X).sum() if _power(p) == 1 else xp.vdot(X, X)
     if average and X.size:

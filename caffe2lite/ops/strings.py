@@ -27,7 +27,7 @@ def StringPrefix(xp, strings, *, length: int = 3, out):
     return _each(lambda s: s[:length], strings, out, object)
 
 
-@operator("suffixes", types="string", infer=like(0), gradient=FORBID_GRADIENT)
+@operator("suffixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
 def StringSuffix(xp, strings, *, length: int = 3, out):
     """The last `length` bytes of each string."""
     return _each(lambda s: s[max(len(s) - length, 0) :], strings, out, object)
