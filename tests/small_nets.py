@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 from caffe2.proto import caffe2_pb2
-from caffe2.python import brew, core, gru_cell, model_helper, optimizer, rnn_cell, workspace
+from caffe2.python import brew, core, crf, gru_cell, model_helper, optimizer, rnn_cell, workspace
 
 rng = np.random.RandomState(1)
 BATCH = rng.randn(6, 8).astype("f")
@@ -38,6 +38,9 @@ FEEDS = {
     "steps": np.array([5, 3, 4], "i"),
     "h0": np.zeros((1, 3, 6), "f"),
     "c0": np.zeros((1, 3, 6), "f"),
+    "context0": np.zeros((1, 3, 6), "f"),
+    "encoded": rng.randn(7, 3, 6).astype("f"),
+    "encoded_steps": np.array([7, 5, 6], "i"),
     "channel": np.array([0.1, 0.2, 0.3, 0.4], "f"),
 }
 
@@ -243,6 +246,22 @@ def _lstm(kind, **options):
     return lambda m: kind(m, "sequence", "steps", ("h0", "c0"), 4, 6, "cell", **options)[0]
 
 
+def _attention(kind):
+    def layer(model):
+        made = rnn_cell.LSTMWithAttention(
+            model, "sequence", "steps", "h0", "c0", "context0", encoder_output_dim=6, encoder_outputs="encoded",
+            encoder_lengths="encoded_steps", decoder_input_dim=4, decoder_state_dim=6, scope="cell", attention_type=kind,
+        )  # fmt: skip
+        return model.net.Sum([made[0], made[4]], "both")
+
+    return layer
+
+
+def conditional_field(model):
+    field = crf.CRFWithLoss(model, 5)
+    return model.net.AveragedLoss(field.crf_loss(brew.fc(model, "x", "f1", 8, 5), "label"), "loss")
+
+
 RECURRENT = {
     "lstm": _lstm(rnn_cell.LSTM),
     "lstm_memory": _lstm(rnn_cell.LSTM, memory_optimization=True, forget_bias=0.5),
@@ -250,6 +269,10 @@ RECURRENT = {
     "mi_lstm": _lstm(rnn_cell.MILSTM),
     "layer_norm_lstm": _lstm(rnn_cell.LayerNormLSTM),
     "two_layers": lambda m: rnn_cell.LSTM(m, "sequence", "steps", None, 4, [6, 6], "cell")[0],
+    "attention": _attention(rnn_cell.AttentionType.Regular),
+    "attention_recurrent": _attention(rnn_cell.AttentionType.Recurrent),
+    "attention_dot": _attention(rnn_cell.AttentionType.Dot),
+    "attention_coverage": _attention(rnn_cell.AttentionType.SoftCoverage),
     "gru": lambda m: gru_cell.GRU(m, "sequence", "steps", ("h0",), 4, 6, "cell")[0],
 }
 
@@ -264,6 +287,7 @@ NETS = {
     },
     **{f"lookup/{name}": (lookup(pool), OPTIMIZERS["adagrad"], 3) for name, pool in LOOKUPS.items()},
     **{f"recurrent/{name}": (recurrent(layer), sgd, 4) for name, layer in RECURRENT.items()},
+    "field": (conditional_field, sgd, 3),
 }
 
 

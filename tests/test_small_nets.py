@@ -36,6 +36,6 @@ def test_a_net_trains_as_genuine_does(name, recorded):
     compare(name, small_nets.train(name), recorded)
 
 
-@pytest.mark.parametrize("name", small_nets.NETS)
+@pytest.mark.parametrize("name", [n for n in small_nets.NETS if n != "field"])  # Caffe2 has that for the CPU only
 def test_a_net_trains_on_an_emulated_gpu(name, recorded, gpu):
     compare(name, small_nets.train(name, core.DeviceOption(caffe2_pb2.CUDA, 0)), recorded)

@@ -25,6 +25,7 @@ class CRFWithLoss:
             transitions_blob = model.param_init_net.UniformFill(
                 [], [core.ScopedBlobReference("crf_transitions")], shape=[size, size], min=-1.0, max=1.0
             )
+            model.params.append(transitions_blob)
         self.transitions = transitions_blob
 
     def crf_loss(self, predictions, labels, seq_lengths=None):
