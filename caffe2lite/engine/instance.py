@@ -14,7 +14,7 @@ from caffe2lite import devices
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, describe, operator_line
-from caffe2lite.ops import _compiled, arguments, registry
+from caffe2lite.ops import _compiled, _recycled, arguments, registry
 
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
@@ -96,7 +96,7 @@ class Output:
 
     def replaces(self, array: Any) -> bool:
         """Whether the output will stand in the place of this input: the operator works in place on it."""
-        return self.blob.value is array
+        return self.blob.value is array or getattr(array, "base", None) is self.blob.value is not None
 
     def overlaps(self) -> bool:
         """Whether the output is, under another name, the memory of an input: then it is written by a copy."""
@@ -121,6 +121,7 @@ class Instance:
         "kwargs",
         "made",
         "op",
+        "operands",
         "outputs",
         "outs",
         "plain",
@@ -153,6 +154,7 @@ class Instance:
         if record.takes_out:
             self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
         self.known: list[Any] | None = None  # the arrays that the last checks were made for
+        self.operands: list[Any] = []  # what the kernel gets: these arrays, or views of them
         self.kinds: list[Any] | None = None  # their types, where all are in host memory
         self.made: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
@@ -178,7 +180,7 @@ class Instance:
         known = self.known
         if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
-        self.store(self.kernel(self.head, *ins, **self.kwargs))
+        self.store(self.kernel(self.head, *self.operands, **self.kwargs))
 
     def _run_on_device(self) -> None:
         with self.device.context():
@@ -197,6 +199,8 @@ class Instance:
             out.safe = None
         if self.compiled is not None:
             self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
+        recycles = self.head is np and self.kernel is self.plain and _recycled.worthwhile(ins)
+        self.operands = [_recycled.recycled(v) for v in ins] if recycles else ins
         self.known = ins
 
     def _check_each(self, ins: list[Any]) -> None:
@@ -265,6 +269,10 @@ class Instance:
         for blob, out, value in zip(self.outputs, self.outs, result):
             if value is blob.value or value is None:
                 continue
+            if type(value) is _recycled.Recycled:
+                if value.base is blob.value:
+                    continue
+                value = value.view(np.ndarray)  # a copy goes into the blob: the pool keeps the memory
             if not hasattr(value, "dtype"):
                 blob.hold(value)
                 continue
@@ -305,12 +313,11 @@ class Instance:
         """
         if self.record.stateful or self.device is not HOST or watchers:
             return self._checked(token)
-        ins, kernel, head, kwargs, store = self.known, self.kernel, self.head, self.kwargs, self.store
-        made = self.made
-        assert ins is not None
+        kernel, head, kwargs, store = self.kernel, self.head, self.kwargs, self.store
+        ins, made = self.operands, self.made
         binder = self.record.binders.get(kernel)
         if binder is not None and not any(o.overlaps() for o in self.outs):
-            call = binder(head, ins, made, self.args)
+            call = binder(head, self.known, made, self.args)
             if call is not None:
                 return call
         if len(made) == 1:
