@@ -26,25 +26,26 @@ class _Handler(ctypes.Structure):
     )
 
 
-def _table():
+def _functions():
+    """(the function that exchanges handlers, the usual handler)."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     table = ctypes.cast(pointer(_ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-    present = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET])()
+    usual = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET])()
     exchange = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET])
-    return exchange, _Handler.from_address(pointer(present, b"mem_handler"))
+    return exchange, _Handler.from_address(pointer(usual, b"mem_handler"))
 
 
-_exchange, _usual = _table()
+_exchange, _usual = _functions()
 _seen = []
 
 
 def _note(size):
     frame = sys._getframe(2)
-    while frame is not None and "caffe2lite" not in frame.f_code.co_filename:
+    while frame is not None and "caffe2lite" not in frame.f_globals.get("__name__", ""):
         frame = frame.f_back
-    where = f"{frame.f_code.co_filename.rpartition('caffe2lite/')[2]}:{frame.f_lineno}" if frame else ""
-    _seen.append((size, where))
+    code = frame.f_code if frame else None
+    _seen.append((size, f"{frame.f_globals['__name__']}.{code.co_name}, line {frame.f_lineno}" if frame else ""))
 
 
 @_MALLOC
@@ -73,10 +74,20 @@ _own = _make()
 
 @contextlib.contextmanager
 def allocations():
-    """Within it, the list that it yields gets (bytes, the line of caffe2lite) for each array that is allocated."""
+    """Within it, the list that it yields gets (bytes, where in caffe2lite) for each array that is allocated."""
     _seen.clear()
     before = _exchange(_own)
     try:
         yield _seen
     finally:
         _exchange(before)
+
+
+@contextlib.contextmanager
+def unseen():
+    """Within `allocations`: what is allocated in here does not count."""
+    count = len(_seen)
+    try:
+        yield
+    finally:
+        del _seen[count:]

@@ -78,13 +78,14 @@ class Context:
 class Output:
     """Allocator of one output: `out(shape, dtype)` is the array to write into."""
 
-    __slots__ = ("blob", "device", "inputs", "safe")
+    __slots__ = ("blob", "device", "inputs", "recycles", "safe")
 
     def __init__(self, blob: Blob, device: Device, inputs: Sequence[Blob]) -> None:
         self.blob = blob
         self.device = device
         self.inputs = inputs
         self.safe: Any = None  # the array that is known to overlap no input
+        self.recycles = False
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         view = self.blob.resize(shape, dtype, self.device)
@@ -92,7 +93,7 @@ class Output:
             if self.overlaps():
                 return self.device.empty(view.size, dtype).reshape(shape)
             self.safe = view
-        return view
+        return _recycled.recycled(view) if self.recycles else view
 
     def replaces(self, array: Any) -> bool:
         """Whether the output will stand in the place of this input: the operator works in place on it."""
@@ -127,6 +128,7 @@ class Instance:
         "plain",
         "record",
         "run",
+        "tries",
     )  # fmt: skip
 
     def __init__(self, op: Any, workspace: Workspace, engines: Sequence[str] = ()) -> None:
@@ -154,6 +156,7 @@ class Instance:
         if record.takes_out:
             self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
         self.known: list[Any] | None = None  # the arrays that the last checks were made for
+        self.tries = False  # whether it is not known yet if the kernel recycles
         self.operands: list[Any] = []  # what the kernel gets: these arrays, or views of them
         self.kinds: list[Any] | None = None  # their types, where all are in host memory
         self.made: list[Any] = []
@@ -180,7 +183,25 @@ class Instance:
         known = self.known
         if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
+        if self.tries:
+            self._try()
+        else:
+            self.store(self.kernel(self.head, *self.operands, **self.kwargs))
+
+    def _try(self) -> None:
+        """The first run on recycled operands: a kernel that makes nothing of them is quicker on plain ones."""
+        self.tries = False
+        before = _recycled.taken()
         self.store(self.kernel(self.head, *self.operands, **self.kwargs))
+        if _recycled.taken() == before:
+            assert self.known is not None
+            self._recycle(self.known, False)
+
+    def _recycle(self, ins: list[Any], recycles: bool) -> None:
+        self.tries = recycles
+        self.operands = [_recycled.recycled(v) for v in ins] if recycles else ins
+        for out in self.outs:
+            out.safe, out.recycles = None, recycles
 
     def _run_on_device(self) -> None:
         with self.device.context():
@@ -195,12 +216,10 @@ class Instance:
             self.kinds = kinds
         if self.record.alike:
             self._check_alike(ins)
-        for out in self.outs:
-            out.safe = None
         if self.compiled is not None:
             self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
         recycles = self.head is np and self.kernel is self.plain and _recycled.worthwhile(ins)
-        self.operands = [_recycled.recycled(v) for v in ins] if recycles else ins
+        self._recycle(ins, recycles)
         self.known = ins
 
     def _check_each(self, ins: list[Any]) -> None:

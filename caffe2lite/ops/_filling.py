@@ -1,9 +1,11 @@
-"""What all fills share: the shape to fill."""
+"""What all fills share: the shape to fill, and random values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from caffe2lite.ops.dtypes import NAMES
 from caffe2lite.ops.infer import Spec
@@ -43,3 +45,11 @@ def infer_fill(default: str | None) -> Any:
         return [Spec((*front, *(args.get("extra_shape") or ())), kind)]
 
     return infer
+
+
+def draw(distribution: Any, Y: Any) -> None:
+    """Fill Y with float32 of a generator's, without another array where that can be."""
+    if isinstance(Y, np.ndarray) and Y.dtype == np.float32:
+        distribution(out=Y, dtype=np.float32)
+    else:
+        Y[...] = distribution(Y.shape, dtype=np.float32)

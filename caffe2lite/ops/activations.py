@@ -51,7 +51,7 @@ def ReluGradient(xp, Y, dY, *, out):
     dX = out(Y.shape, Y.dtype)
     y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
     for part in blocks(xp, y.size):
-        mask = xp.greater(y[part], 0, out=scratch(xp, (part.stop - part.start,), "bool"))
+        mask = xp.greater(y[part], 0, out=scratch(xp, (part.stop - part.start,), Y.dtype))  # in place, bool would be copied
         xp.multiply(dy[part], mask, out=dx[part])
     return dX
 
@@ -69,7 +69,14 @@ def Sigmoid(xp, X, *, out):
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def SigmoidGradient(xp, Y, dY, *, out):
     """dX = dY * Y * (1 - Y)."""
-    return xp.multiply(dY, Y * (1 - Y), out=out(Y.shape, Y.dtype))
+    dX = out(Y.shape, Y.dtype)
+    y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
+    for part in blocks(xp, y.size):
+        slope = scratch(xp, (part.stop - part.start,), Y.dtype)
+        xp.subtract(1, y[part], slope)
+        xp.multiply(slope, y[part], slope)
+        xp.multiply(slope, dy[part], dx[part])
+    return dX
 
 
 def _softsign_gradient(g):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from caffe2lite.ops._filling import infer_fill, shape_to_fill
+from caffe2lite.ops._filling import draw, infer_fill, shape_to_fill
 from caffe2lite.ops.dtypes import dtype_of
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.registry import operator
@@ -18,7 +18,7 @@ from caffe2lite.ops.registry import operator
 def _uniform(ctx: Any, Y: Any, low: float, high: float) -> Any:
     """Fill Y with values of [low, high)."""
     if Y.size:
-        Y[...] = ctx.rng.random(Y.shape, dtype=ctx.xp.float32)
+        draw(ctx.rng.random, Y)
         Y *= Y.dtype.type(high - low)
         Y += Y.dtype.type(low)
     return Y
@@ -26,7 +26,7 @@ def _uniform(ctx: Any, Y: Any, low: float, high: float) -> Any:
 
 def _gaussian(ctx: Any, Y: Any, mean: float, std: float) -> Any:
     if Y.size:
-        Y[...] = ctx.rng.standard_normal(Y.shape, dtype=ctx.xp.float32)
+        draw(ctx.rng.standard_normal, Y)
         Y *= Y.dtype.type(std)
         Y += Y.dtype.type(mean)
     return Y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _columns, _windows
+from caffe2lite.ops._recycled import contiguous
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, given, like
@@ -51,9 +52,9 @@ def Im2Col(xp, X, *, out, **args):
     for block in _blocks(X.shape, place):
         view = _columns._windows(xp, _columns._padded(xp, x, place, block), place, block)  # C, kh, kw, 1, oh, ow
         if window.channels_last:
-            Y[block.first] = view[:, :, :, 0].transpose(3, 4, 1, 2, 0).reshape(*place.out, depth)
+            Y[block.first].reshape(*place.out, *place.kernel, channels)[...] = view[:, :, :, 0].transpose(3, 4, 1, 2, 0)
         else:
-            Y[block.first] = view[:, :, :, 0].reshape(depth, *place.out)
+            Y[block.first].reshape(channels, *place.kernel, *place.out)[...] = view[:, :, :, 0]
     return Y
 
 
@@ -70,5 +71,5 @@ def Col2Im(xp, X, Z, *, out, **args):
         col = X[block.first]
         if window.channels_last:
             col = col.reshape(*place.out, *place.kernel, channels).transpose(4, 2, 3, 0, 1)
-        _columns.fold(xp, xp.ascontiguousarray(col), y, place, block)
+        _columns.fold(xp, contiguous(xp, col), y, place, block)
     return Y

@@ -10,6 +10,7 @@ import functools
 import math
 from typing import Any
 
+from caffe2lite.ops._recycled import recycled
 from caffe2lite.ops._special import erf
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT_YET, single
 from caffe2lite.ops.infer import like
@@ -25,7 +26,7 @@ def _sqrt_gradient(g: Any) -> Any:
 
 
 def _cube(xp: Any, X: Any, Y: Any) -> None:
-    xp.multiply(X * X, X, Y)
+    xp.multiply(recycled(X) * X, X, Y)
 
 
 def _rsqrt(xp: Any, X: Any, Y: Any) -> None:
@@ -39,6 +40,7 @@ def _erf(xp: Any, X: Any, Y: Any) -> None:
 
 def _sign(xp: Any, X: Any, Y: Any) -> None:
     """0 for NaN, where NumPy says NaN."""
+    X = recycled(X)
     Y[...] = (X > 0).astype(Y.dtype) - (X < 0).astype(Y.dtype)
 
 
@@ -98,6 +100,11 @@ for _name, _compute, _inplace, _types, _gradient, _doc in (
     unary(_name, _compute, _doc, inplace=_inplace, types=_types, gradient=_gradient)
 
 
+def _abs_slope(xp: Any, X: Any) -> Any:
+    one = X.dtype.type(1)
+    return xp.where(X == 0, 1 - one, xp.where(X > 0, one, -one))
+
+
 def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: str = "float32") -> None:
     """Register dX = dY * slope(xp, V), with the operands in the given order: "V dY" or "dY V"."""
     first = order.split()[0]
@@ -129,7 +136,7 @@ def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: 
 _FIRST, _SECOND = {0: 0}, {1: 0}
 
 for _name, _order, _slope, _inplace in (
-    ("AbsGradient", "X dY", lambda xp, X: xp.where(X == 0, 0, xp.where(X > 0, 1, -1)), ()),
+    ("AbsGradient", "X dY", _abs_slope, ()),
     ("AcosGradient", "X dY", lambda xp, X: -1 / xp.sqrt(1 - X * X), ()),
     ("AsinGradient", "X dY", lambda xp, X: 1 / xp.sqrt(1 - X * X), ()),
     ("AtanGradient", "X dY", lambda xp, X: 1 / (1 + X * X), ()),

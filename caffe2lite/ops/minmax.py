@@ -41,7 +41,7 @@ def _select(xp, Y, dY, *Xs, out):
     if len(out) != len(Xs):
         raise ValueError(f"{len(Xs)} outputs are expected, one for each input of the forward operator")
     check_alike((Y, dY, *Xs), "the gradient")
-    return tuple(xp.multiply(dY, X == Y, out=o(X.shape, X.dtype)) for X, o in zip(Xs, out))
+    return tuple(xp.multiply(dY, (X == Y).astype(X.dtype), out=o(X.shape, X.dtype)) for X, o in zip(Xs, out))
 
 
 for _name in ("MaxGradient", "MinGradient"):

@@ -199,7 +199,10 @@ def LayerNorm(
         x, y = rows[part], Y.reshape(rows.shape)[part]
         x.mean(axis=1, keepdims=True, out=m[part])
         xp.subtract(x, m[part], y)
-        s[part] = xp.sqrt(xp.square(y).mean(axis=1, keepdims=True) + eps)
+        squares = xp.square(y, out=scratch(xp, y.shape, y.dtype))
+        squares.mean(axis=1, keepdims=True, out=s[part])
+        xp.add(s[part], eps, s[part])
+        xp.sqrt(s[part], s[part])
         xp.divide(y, s[part], y)
         if elementwise_affine:
             xp.multiply(y, gamma, y)

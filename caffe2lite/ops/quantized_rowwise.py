@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _rowwise, _segments
+from caffe2lite.ops._recycled import contiguous, recycled, zeros
 from caffe2lite.ops._rowwise import EIGHT, EIGHT_HALF, FOUR, FOUR_FAKE, TWO, TWO_FAKE
 from caffe2lite.ops._segments import check_indices, column, lengths_to_starts, reduce_rows
 from caffe2lite.ops.infer import Spec, like
@@ -170,7 +171,7 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     width = (DATA.shape[1] - form.tail) * form.per_byte
 
     def decode(indices):
-        values = xp.zeros((rows.shape[0], width), "float32")
+        values = zeros(xp, (rows.shape[0], width), "float32")
         values[there] = _rowwise.dequantise(xp, DATA[rows[there]], form)
         return values
 
@@ -292,7 +293,7 @@ def _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, mean):
     check_indices(INDICES, DATA.shape[0])
     _check_weights(SCALARS, INDICES)
     flat = DATA.reshape(DATA.shape[0], -1) if DATA.size else DATA.reshape(DATA.shape[0], 0)
-    decode = lambda rows: flat[rows] * scale_bias[rows, :1] + scale_bias[rows, 1:]
+    decode = lambda rows: flat[rows] * scale_bias[rows][:, :1] + scale_bias[rows][:, 1:]
     shaped = lambda shape, dtype: out((shape[0], *DATA.shape[1:]), dtype)
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
     Y = shaped((LENGTHS.shape[0],), "float32")
@@ -359,12 +360,12 @@ def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: b
         return Y
     low, high = input.min(axis=1, keepdims=True), input.max(axis=1, keepdims=True)
     gap = (high - low) / xp.float32((1 << bitwidth) - 1) + xp.float32(1e-8)
-    exact = (input - low) / gap
-    values = xp.floor(exact + (ctx.rng.random(input.shape) if random else 0.5)).astype("uint8")
-    places = xp.zeros((n, size * per), "uint8")
+    exact = (recycled(input) - low) / gap
+    values = xp.floor(exact + (recycled(ctx.rng.random(input.shape)) if random else 0.5)).astype("uint8")
+    places = zeros(xp, (n, size * per), "uint8")
     places[:, :width] = xp.minimum(values, (1 << bitwidth) - 1)
     Y[:, 0], Y[:, 1] = bitwidth, size * per - width
-    Y[:, 2:_RAND_HEAD] = xp.ascontiguousarray(xp.concatenate([low, high], axis=1)).view("uint8")
+    Y[:, 2:_RAND_HEAD] = contiguous(xp, xp.concatenate([low, high], axis=1)).view("uint8")
     data = Y[:, _RAND_HEAD:]
     data[...] = 0
     for k in range(per):  # the k-th part of the row is in the k-th bits of the bytes
@@ -386,7 +387,7 @@ def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
     width = size * per - tail
     if width < 0:
         raise ValueError(f"the rows say {tail} unused places and have {size * per}")
-    bounds = xp.ascontiguousarray(input[:, 2:_RAND_HEAD]).view("float32")
+    bounds = contiguous(xp, input[:, 2:_RAND_HEAD]).view("float32")
     low, high = bounds[:, :1], bounds[:, 1:]
     gap = (high - low) / xp.float32((1 << bits) - 1) + xp.float32(1e-8)
     data = input[:, _RAND_HEAD:]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like, scalar
 from caffe2lite.ops.registry import MANY, operator
@@ -167,7 +168,7 @@ def _inside(xp: Any, matrix: Any, axis: int, lengths: Any, least: int) -> Any:
     if lengths.size and not (int(lengths.min()) >= 0 and int(lengths.max()) <= most):
         raise ValueError(f"lengths must be from 0 to {most}")
     lengths = xp.maximum(lengths, least)
-    place = xp.arange(most)
+    place = arange(xp, most)
     return place[:, None] < lengths if axis == 0 else place < lengths[:, None]
 
 
@@ -186,7 +187,7 @@ def _plain_mean(xp: Any, matrix: Any, axis: int, lengths: Any) -> Any:
     if lengths is None:
         counts = max(counts, 1)
     if matrix.dtype.kind == "f":
-        return total / xp.asarray(counts, dtype=matrix.dtype)
+        return total / (counts.astype(matrix.dtype) if lengths is not None else matrix.dtype.type(counts))
     return xp.trunc(total / counts)
 
 
