@@ -118,6 +118,7 @@ def _write(path: pathlib.Path, section: str) -> None:
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     sections = {s.split("\n", 1)[0]: s for s in ("## " + part for part in old.split("\n## ")[1:])}
     sections[head] = section
-    body = "\n".join(s.rstrip("\n") + "\n" for _, s in sorted(sections.items(), reverse=True))
+    ours_first = sorted(sections, key=lambda head: (not head.startswith("## caffe2lite"), head))
+    body = "\n".join(sections[head].rstrip("\n") + "\n" for head in ours_first)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{_TITLE}\n{body}", encoding="utf-8")
