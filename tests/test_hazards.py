@@ -147,6 +147,17 @@ def test_an_operator_without_its_gradient(gone):
     assert problem.message.startswith(f"{gone.removesuffix('Gradient')} is on the way to a loss, and there is no {gone} of it")
 
 
+def test_labels_that_a_net_makes_itself():
+    """StopGradient in place: what made its blob before needs no gradient, though the blob of that name has one."""
+    net = core.Net("regression")
+    net.FC(["x", "w_true", "b_true"], "y")
+    net.StopGradient("y", "y")
+    net.FC(["x", "w", "b"], "guess")
+    loss = net.AveragedLoss(net.SquaredL2Distance(["y", "guess"], "distance"), "loss")
+    net.AddGradientOperators([loss])
+    assert codes(net) == []
+
+
 def test_a_gradient_that_nothing_makes():
     net = trained()
     update = next(op for op in net.Proto().op if "fc1_w_grad" in op.input)

@@ -354,6 +354,15 @@ p     [5, 3]  float32  60     2
 """
 
 
+def test_the_device_of_a_net_is_that_of_its_operators():
+    """Field by field: an operator whose own option names no type keeps the net's."""
+    net = small_net()
+    net.device_option.device_type, net.device_option.device_id = caffe2_pb2.CUDA, 1
+    net.op[0].device_option.extra_info.append("is_auto_gen_sum_ops:1")
+    net.op[1].device_option.device_type = caffe2_pb2.CPU
+    assert inspect.places(net) == ["gpu_1", "cpu", "gpu_1"]
+
+
 def test_many_inputs_are_told_with_the_data_first(tmp_path):
     net = core.Net("many")
     for i in range(8):

@@ -39,30 +39,31 @@ def holes(net: Any) -> Iterator[Hole]:
             by_input.setdefault((op.type, name), []).append(op)
     heavy = weights(net)
     taken: set[str] = set()  # blobs whose gradient the operators that take them should give
+    live = set(graded)  # blobs, as they are at this point of the net, with a gradient
     for position in reversed(forward):
         op = net.op[position]
-        if graded.isdisjoint(op.output):
-            continue
+        outputs = [f"{name}_grad" if name in live else None for name in op.output]
+        live.difference_update(op.output)
         record = registry.get(op.type)
-        if record is None:
+        if record is None or not any(outputs):
             continue
         if record.gradient is NO_GRADIENT:
             if op.type == "StopGradient" or op.type.endswith("Fill"):
                 continue  # that is meant
             lost = sorted(_before(net, forward, position) & heavy.keys() - graded)
             if lost:
-                message = f"{op.type} passes no gradient on: before it, {_some(lost)} get{'s' * (len(lost) == 1)} none"
+                message = f"{op.type} passes no gradient on: before it, {_some(lost, 'get')} none"
                 yield Hole(position, op.output[0], message, "use an operator that has a gradient, or StopGradient if it is meant")
             continue
         try:
-            needed, given = gradient_defs(op, [f"{name}_grad" if name in graded else None for name in op.output])
+            needed, given = gradient_defs(op, outputs)
         except OperatorError:
             continue  # it could not have been differentiated like this
         reached = {name for name, gradient in zip(op.input, given) if gradient is not None}
-        graded.update(name for name, gradient in zip(op.input, given) if gradient in map("{}_grad".format, op.output))
+        live.update(name for name, gradient in zip(op.input, given) if gradient is not None and (gradient in outputs or name in graded))
         if needed and not _present(needed[0], op, by_input):
             lost = [name for name in op.input if name in reached & heavy.keys()] or sorted(reached)
-            message = f"{op.type} is on the way to a loss, and there is no {needed[0].type} of it: {_some(lost)} gets no gradient"
+            message = f"{op.type} is on the way to a loss, and there is no {needed[0].type} of it: {_some(lost, 'get')} no gradient"
             yield Hole(position, lost[0], message, "add the gradient operators anew, after the forward part is complete")
         else:
             taken |= reached
@@ -117,6 +118,7 @@ def _before(net: Any, forward: list[int], position: int) -> set[str]:
     return found
 
 
-def _some(names: list[str]) -> str:
-    """The first few names."""
-    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _some(names: list[str], verb: str) -> str:
+    """The first few names, with a verb."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(map(repr, names[:3]))}{more} {verb}{'s' if len(names) == 1 else ''}"

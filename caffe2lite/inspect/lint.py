@@ -211,10 +211,13 @@ def _coverage(net: Any) -> Iterator[Problem]:
 
 def _training(net: Any) -> Iterator[Problem]:
     """Weights that nothing updates, in a net that updates others by their gradients."""
-    made = {name for op in net.op for name in op.output}
-    if not any(op.is_gradient_op for op in net.op) or made.isdisjoint(net.external_input):
+    if not any(op.is_gradient_op for op in net.op):
         return
-    for name, (position, operand) in weights(net).items():
+    made = {name for op in net.op for name in op.output}
+    held = weights(net)
+    if made.isdisjoint(held):
+        return
+    for name, (position, operand) in held.items():
         if name not in made:
             message = f"{net.op[position].type} takes {name!r} for {operand}, and this net updates other weights, not this one"
             yield Problem("C013", position, name, message, "give it to the optimizer, or silence this if it is frozen")

@@ -86,7 +86,15 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
 
 def places(net: Any) -> list[str]:
     """Where each operator of a net runs, as device_name says it."""
-    return [device_name(op.device_option if op.HasField("device_option") else net.device_option) for op in net.op]
+    if not net.HasField("device_option"):
+        return [device_name(op.device_option) for op in net.op]
+    found = []
+    for op in net.op:
+        merged = caffe2_pb2.DeviceOption()
+        merged.CopyFrom(net.device_option)
+        merged.MergeFrom(op.device_option)  # as running does, field by field
+        found.append(device_name(merged))
+    return found
 
 
 _WEIGHTS = {"W", "w", "b", "bias", "filter", "scale", "weight", "weights"}  # operands of the operators
