@@ -215,8 +215,6 @@ def Pow(
         if exponent == 0.5:
             Y[below] = xp.inf
         return Y
-    if not broadcast and X.shape != E.shape:
-        raise ValueError(f"without broadcast=1 both must have one shape, found {list(X.shape)} and {list(E.shape)}")
     aligned, shape = align(X, E, broadcast, axis, axis_str, order)
     return xp.power(X, aligned, out(shape, X.dtype))
 
