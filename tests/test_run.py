@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 
@@ -85,6 +86,8 @@ def test_stand_ins_for_modules_that_are_not_installed(name, monkeypatch):
     """Each is made by our finder alone, whatever is installed here."""
     if name == "onnx.mapping":
         pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    if name == "six.moves.tkinter":
+        pytest.importorskip("tkinter", reason="this Python was made without tkinter")
     finder = stand_ins.Finder()
     for loaded in [n for n in sys.modules if n.split(".")[0] in ("six", "future", "past")]:
         monkeypatch.delitem(sys.modules, loaded)
@@ -178,8 +181,8 @@ def test_emulated_gpus_and_errors_of_the_script(tmp_path):
 @pytest.mark.mpi
 def test_shards(tmp_path):
     pytest.importorskip("mpi4py", reason="the extra mpi is not installed")
-    (tmp_path / "s.py").write_text("from mpi4py import MPI\nprint(f'{MPI.COMM_WORLD.allreduce(1)} ', end='', flush=True)\n")
+    (tmp_path / "s.py").write_text("from mpi4py import MPI\nprint(f'<{MPI.COMM_WORLD.allreduce(1)}>', flush=True)\n")
     done = subprocess.run(
         [sys.executable, "-m", "caffe2lite", "run", "--shards", "2", tmp_path / "s.py"], capture_output=True, text=True
     )
-    assert done.stdout.split() == ["2", "2"], done.stderr
+    assert re.findall("<.>", done.stdout) == ["<2>", "<2>"], done.stdout + done.stderr  # MPI may write there too
