@@ -97,6 +97,12 @@ def test_broadcasts_of_shards_go_to_the_other_shards():
     assert {b.kind for b in drawing.boxes} == {"collective"} and len(drawing.lines) == 2
 
 
+def test_a_broadcast_over_a_world_without_a_name():
+    net = caffe2_pb2.NetDef()
+    net.op.add(type="Broadcast", input=["", "gpu_0/w"])
+    assert [b.title for b in draw.drawing_of(net)[0].boxes] == ["Broadcast"]
+
+
 def test_collectives_are_marked():
     net = core.Net("net")
     net.Relu("x", "y")

@@ -39,7 +39,7 @@ def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
             home = scope_of(move.source)
             targets = [scope_of(t) for t in move.targets] + ([OTHER_SHARDS] if move.world else [])
             collective = bool(move.world) or move.by.startswith("NCCL")
-            lane = home if collective else targets[0]
+            lane = home if collective or not targets else targets[0]
             op = net.op[move.position]
             detail = f"on {move.world}" if move.world else "" if size is None else said(size)
             boxes.append(
