@@ -176,17 +176,11 @@ class AttentionCell(RNNCell):
         return self._with_context(model, output, state_outputs[decoder_outputs])
 
 
-def _decoder(cell_class, name, input_dim, state_dim, forget_bias, memory_optimization):
-    return cell_class(
-        name=f"{name}/decoder",
-        input_size=input_dim,
-        hidden_size=state_dim,
-        forget_bias=forget_bias,
-        memory_optimization=memory_optimization,
-    )
-
-
 class LSTMWithAttentionCell(AttentionCell):
+    """An LSTM whose output attends to an encoder's outputs (encoder steps, batch, encoder_output_dim)."""
+
+    _inner = LSTMCell
+
     def __init__(
         self,
         encoder_output_dim,
@@ -206,8 +200,12 @@ class LSTMWithAttentionCell(AttentionCell):
             encoder_output_dim=encoder_output_dim,
             encoder_outputs=encoder_outputs,
             encoder_lengths=encoder_lengths,
-            decoder_cell=_decoder(
-                LSTMCell, name, decoder_input_dim, decoder_state_dim, forget_bias, lstm_memory_optimization
+            decoder_cell=self._inner(
+                name=f"{name}/decoder",
+                input_size=decoder_input_dim,
+                hidden_size=decoder_state_dim,
+                forget_bias=forget_bias,
+                memory_optimization=lstm_memory_optimization,
             ),
             decoder_state_dim=decoder_state_dim,
             name=name,
@@ -218,8 +216,10 @@ class LSTMWithAttentionCell(AttentionCell):
         )
 
 
-class MILSTMWithAttentionCell(AttentionCell):
+class MILSTMWithAttentionCell(LSTMWithAttentionCell):
     """As LSTMWithAttentionCell, of a multiplicative LSTM and encoder outputs of one length."""
+
+    _inner = MILSTMCell
 
     def __init__(
         self,
@@ -236,16 +236,6 @@ class MILSTMWithAttentionCell(AttentionCell):
         forward_only=False,
     ):
         super().__init__(
-            encoder_output_dim=encoder_output_dim,
-            encoder_outputs=encoder_outputs,
-            encoder_lengths=None,
-            decoder_cell=_decoder(
-                MILSTMCell, name, decoder_input_dim, decoder_state_dim, forget_bias, lstm_memory_optimization
-            ),
-            decoder_state_dim=decoder_state_dim,
-            name=name,
-            attention_type=attention_type,
-            weighted_encoder_outputs=weighted_encoder_outputs,
-            attention_memory_optimization=attention_memory_optimization,
-            forward_only=forward_only,
-        )
+            encoder_output_dim, encoder_outputs, None, decoder_input_dim, decoder_state_dim, name, attention_type,
+            weighted_encoder_outputs, forget_bias, lstm_memory_optimization, attention_memory_optimization, forward_only,
+        )  # fmt: skip

@@ -217,25 +217,28 @@ expanded_device_options = device_options + [
 ]
 
 
+def one_and_all(options):
+    """Strategies of a test's `gc`, one of the devices, and `dc`, all of them."""
+    return {"gc": st.sampled_from(options), "dc": st.just(options)}
+
+
+gcs = one_and_all(device_options)
+
+
 def device_checker_device_options():
     """All devices, as a list."""
-    return st.just(device_options)
+    return gcs["dc"]
 
 
 def gradient_checker_device_option():
     """One of the devices."""
-    return st.sampled_from(device_options)
+    return gcs["gc"]
 
 
-def _one_and_all(options):
-    return {"gc": st.sampled_from(options), "dc": st.just(options)}
-
-
-gcs = {"gc": gradient_checker_device_option(), "dc": device_checker_device_options()}
-gcs_cpu_only = _one_and_all([cpu_do])
-gcs_cuda_only = _one_and_all(_cuda_do_list)
-gcs_gpu_only = _one_and_all(_gpu_do_list)
-gcs_no_hip = _one_and_all(_device_options_no_hip)
+gcs_cpu_only = one_and_all([cpu_do])
+gcs_cuda_only = one_and_all(_cuda_do_list)
+gcs_gpu_only = one_and_all(_gpu_do_list)
+gcs_no_hip = one_and_all(_device_options_no_hip)
 
 
 # --- running operators -----------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Devices for tests that run on MKLDNN too, whose operators run on the CPU here."""
 
-import hypothesis.strategies as st
-
 import caffe2lite.python.hypothesis_test_util as hu
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import workspace
@@ -14,20 +12,16 @@ device_options = [cpu_do, *([gpu_do] if workspace.has_gpu_support else [])]
 
 def device_checker_device_options():
     """All devices, as a list."""
-    return st.just(device_options)
+    return gcs["dc"]
 
 
 def gradient_checker_device_option():
     """One of the devices."""
-    return st.sampled_from(device_options)
+    return gcs["gc"]
 
 
-def _one_and_all(options):
-    return {"gc": st.sampled_from(options), "dc": st.just(options)}
-
-
-gcs = {"gc": gradient_checker_device_option(), "dc": device_checker_device_options()}
-gcs_cpu_only = _one_and_all([cpu_do])
-gcs_gpu_only = _one_and_all([gpu_do])
-gcs_mkl_only = _one_and_all([mkl_do])
-gcs_cpu_mkl = _one_and_all([cpu_do, mkl_do])
+gcs = hu.one_and_all(device_options)
+gcs_cpu_only = hu.one_and_all([cpu_do])
+gcs_gpu_only = hu.one_and_all([gpu_do])
+gcs_mkl_only = hu.one_and_all([mkl_do])
+gcs_cpu_mkl = hu.one_and_all([cpu_do, mkl_do])
