@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import _compiled, registry
+from caffe2lite.ops import _compiled, compiled_rows, registry
 from caffe2lite.proto import caffe2_pb2
 
 COMPILED = [n for n in registry.names() if ("NUMBA", registry.CPU) in registry.find(n).kernels]
@@ -63,6 +63,10 @@ CASES = [
     ("SoftmaxGradient", [np.abs(floats(20, 30)), floats(20, 30, seed=1)], {}),
     *(("SparseMomentumSGDUpdate", [floats(5, 4), floats(6, 4), LR, floats(6, 4, seed=2), IDS],
        {"momentum": 0.9, "nesterov": n}) for n in (0, 1)),
+    *(("MomentumSGDUpdate", [floats(9, 4), floats(9, 4, seed=1), LR, floats(9, 4, seed=2)],
+       {"momentum": 0.9, "nesterov": n}) for n in (0, 1)),
+    ("Adam", [floats(6, 4), floats(6, 4, seed=1), SQUARES, floats(6, 4, seed=2), LR, ITER], {}),
+    ("Adagrad", [floats(6, 4), SQUARES, floats(6, 4, seed=2), LR], {"decay": 0.9, "weight_decay": 0.1}),
     ("SparseAdam", [floats(6, 4), floats(6, 4, seed=1), SQUARES, IDS, floats(5, 4, seed=2), LR, ITER], {}),
     ("RowWiseSparseAdam", [floats(6, 4), floats(6, 4, seed=1), SQUARES[:, 0].copy(), IDS, floats(5, 4), LR, ITER], {}),
     ("SparseAdagrad", [floats(6, 4), SQUARES, IDS, floats(5, 4), LR], {"weight_decay": 0.1}),
@@ -85,8 +89,7 @@ def run(kind, arrays, args):
     op.output[:] = [f"in{enforced[o]}" if o in enforced else f"out{o}" for o in range(len(record.outputs))]
     if kind == "SpatialBN" and args["is_test"]:
         del op.output[1:]
-    if kind in ("SparseAdam", "RowWiseSparseAdam"):
-        del op.output[3:]
+    del op.output[{"Adam": 3, "SparseAdam": 3, "RowWiseSparseAdam": 3, "Adagrad": 2}.get(kind, 9) :]
     for name, value in args.items():
         arg = op.arg.add(name=name)
         if isinstance(value, str):
@@ -115,6 +118,17 @@ def test_as_plain(kind, arrays, args, always, monkeypatch):
     for name, inputs, given, have in gradient:
         for a, b in zip(have, run(name, inputs, given)):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["SparseLengthsSum", "SparseLengthsWeightedSum", "SparseLengthsPositionalWeightedSum"])
+def test_several_threads(kind, always, monkeypatch):
+    lengths = np.array([3, 0, 2, 4, 0, 1, 5], "int32")
+    ids = np.random.RandomState(0).randint(0, 6, 15)
+    arrays = [floats(6, 20), *([floats(15, seed=3)] if "Weighted" in kind else []), ids, lengths]
+    alone = run(kind, arrays, {})
+    monkeypatch.setattr(compiled_rows, "_SHARED", 0)
+    monkeypatch.setattr(compiled_rows, "cores", lambda: 3)
+    np.testing.assert_array_equal(run(kind, arrays, {}), alone)
 
 
 def test_numba_is_imported_for_large_operands_only():

@@ -7,6 +7,7 @@ CAFFE2LITE_NUMBA=0 in the environment switches them off.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import os
 import types
@@ -105,6 +106,32 @@ def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -
     if function is None:
         return lambda f: Loop(f, reorder)
     return Loop(function, reorder)
+
+
+# ---- several cores -----------------------------------------------------------------------------------------------
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def together(parts: Sequence[Callable[[], Any]]) -> None:
+    """Run the parts of one loop at once, each on a thread; the first on the caller's."""
+    first, *others = parts
+    waiting = [_workers().submit(part) for part in others]
+    first()
+    for part in waiting:
+        part.result()
+
+
+@functools.cache
+def _workers() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(max(1, cores() - 1), "caffe2lite-loop")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive a fork
 
 
 def compiled(*operators: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,7 +1,4 @@
-"""Sparse optimizers in compiled loops, row by row as Caffe2 does.
-
-Dense ones gain nothing by it: NumPy goes over them as fast as memory can be read.
-"""
+"""Sparse optimizers in compiled loops, row by row as Caffe2 does."""
 
 from __future__ import annotations
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from caffe2lite.ops import lengths as plain_lengths
-from caffe2lite.ops._compiled import compiled, loop, prefetch
+from caffe2lite.ops._compiled import compiled, cores, loop, prefetch, together
 
 _NOTHING = np.zeros(0, np.float32)
-_AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
+_SHARED = 1 << 20  # elements to be read from which on several threads pay
+_U = np.uint64
+_AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
 
 
 def _counts(lengths: Any, size: int) -> None:
@@ -24,6 +27,14 @@ def _counts(lengths: Any, size: int) -> None:
         raise ValueError(f"the lengths sum to {total}, and there are {size} rows")
 
 
+def _parts(lengths: Any, work: int) -> list[tuple[int, int, int, int]]:
+    """(first segment, last, first index, last) of the part of each thread."""
+    count = min(cores(), lengths.size) if work >= _SHARED else 1
+    cuts = [lengths.size * k // count for k in range(count + 1)]
+    places = [int(lengths[:cut].sum(dtype=np.int64)) for cut in cuts]
+    return list(zip(cuts, cuts[1:], places, places[1:]))
+
+
 def _sum(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False) -> Any:
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
@@ -31,37 +42,44 @@ def _sum(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bo
     _counts(lengths, indices.shape[0])
     Y = plain_lengths._result(out, lengths, data)
     if Y.size:
-        rows = data.reshape(data.shape[0], Y.size // Y.shape[0])
-        _sum_rows(rows, weights, indices, lengths, Y.reshape(Y.shape[0], -1), mean, positional)
+        rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
+        together([
+            functools.partial(
+                _sum_rows, rows, weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
+                sums[first:last].reshape(-1), mean, positional,
+            )
+            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+        ])
     return Y
 
 
 @loop
 def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
-    width = Y.shape[1]
-    flat = data.reshape(-1)
-    at = 0
-    for k in range(lengths.size):
-        y = Y[k]
-        y[:] = 0
-        for i in range(lengths[k]):
-            soon = indices[min(at + i + _AHEAD, indices.size - 1)] * width
-            for j in range(0, width, _LINE):
-                prefetch(flat, soon + j)
-            begin = indices[at + i] * width
-            row = flat[begin : begin + width]
+    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end."""
+    width, last = _U(Y.size // lengths.size), _U(indices.size - 1)
+    begin = _U(0)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for j in range(width):
+            Y[y + j] = 0
+        end = begin + _U(lengths[k])
+        for i in range(begin, end):
+            soon = _U(indices[min(i + _AHEAD, last)]) * width
+            for j in range(_U(0), width, _LINE):
+                prefetch(data, soon + j)
+            row = _U(indices[i]) * width
             if weights.size:
-                w = weights[i] if positional else weights[at + i]
+                w = weights[i - begin] if positional else weights[i]
                 for j in range(width):
-                    y[j] += w * row[j]
+                    Y[y + j] += w * data[row + j]
             else:
                 for j in range(width):
-                    y[j] += row[j]
-        if mean and lengths[k]:
+                    Y[y + j] += data[row + j]
+        if mean and end > begin:
             share = np.float32(1) / np.float32(lengths[k])
             for j in range(width):
-                y[j] *= share
-        at += lengths[k]
+                Y[y + j] *= share
+        begin = end
 
 
 @compiled("SparseLengthsSum")
