@@ -8,6 +8,7 @@ import numpy as np
 
 from caffe2lite.devices.base import Device
 
+_ALIGNED, _LINE = 1 << 14, 64  # bytes of arrays that are worth it, and of a cache line
 _LARGE = 1 << 28  # elements from which on it is worth asking how much memory there is
 
 
@@ -22,6 +23,17 @@ def _ensure_memory(size: int) -> None:
         raise MemoryError(f"{size:,} bytes are wanted and {free:,} are free")
 
 
+def aligned(count: int, dtype: Any) -> np.ndarray:
+    """A vector with undefined values; a large one begins at a cache line, so that rows in it share none."""
+    dtype = np.dtype(dtype)
+    size = count * dtype.itemsize
+    if size < _ALIGNED or dtype.hasobject:
+        return np.empty(count, dtype)
+    memory = np.empty(size + _LINE, np.uint8)
+    begin = -memory.__array_interface__["data"][0] % _LINE
+    return memory[begin : begin + size].view(dtype)
+
+
 class Host(Device):
     """Host memory and NumPy."""
 
@@ -34,7 +46,7 @@ class Host(Device):
     def empty(self, count: int, dtype: Any) -> np.ndarray:
         if count > _LARGE:
             _ensure_memory(count * np.dtype(dtype).itemsize)
-        return np.empty(count, dtype)
+        return aligned(count, dtype)
 
     def owns(self, array: Any) -> bool:
         return isinstance(array, np.ndarray)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.devices.cpu import aligned
 from caffe2lite.ops._scratch import blocks, scratch
 
 LEAST = 1 << 17  # bytes of the largest operand from which on its operator recycles: below, the C library keeps memory itself
@@ -65,7 +66,7 @@ class _Pool(threading.local):
             for other in self.shelves.values():
                 other.clear()
             self.size = 0
-        shelf.append(np.empty(shelf.size, np.uint8))
+        shelf.append(aligned(shelf.size, np.uint8))
         self.size += shelf.size
         return shelf[-1]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.devices.cpu import aligned
+
 BLOCK = 1 << 16  # elements: large enough that calls cost little, small enough for the second cache
 
 
@@ -33,7 +35,7 @@ def scratch(xp: Any, shape: tuple[int, ...], dtype: Any, slot: int = 0) -> Any:
         return np.empty(shape, dtype)
     flat = _buffers.flat.get((slot, dtype))
     if flat is None or flat.size < count:
-        flat = _buffers.flat[slot, dtype] = np.empty(max(count, BLOCK), dtype)
+        flat = _buffers.flat[slot, dtype] = aligned(max(count, BLOCK), dtype)
     return flat[:count].reshape(shape)
 
 
