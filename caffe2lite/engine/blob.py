@@ -12,6 +12,8 @@ import numpy as np
 
 from caffe2lite.devices import HOST, Device
 
+_SMALL = 1 << 12  # bytes of a tensor that is copied sooner than its nets are bound anew
+
 
 class Content(NamedTuple):
     """What was in a blob, on its way to another."""
@@ -28,7 +30,7 @@ class Blob:
     storage  the flat array that a tensor is a view of; None for other objects
     """
 
-    __slots__ = ("_parent", "_part", "_views", "device", "name", "storage", "tokens", "value")
+    __slots__ = ("_parent", "_part", "_views", "alone", "device", "name", "storage", "tokens", "value")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,6 +39,7 @@ class Blob:
         self.device: Device = HOST
         self._views: dict[Any, Any] = {}
         self.tokens: list[list[bool]] = []
+        self.alone = True  # whether no other blob has ever had part in a storage of this one
         self._part: Any = None
         self._parent: Any = None
 
@@ -116,6 +119,7 @@ class Blob:
 
     def borrow(self, array: Any, device: Device = HOST) -> None:
         """Make a contiguous array the tensor, whoever else holds it: what one writes the other reads."""
+        self.alone = array.base is None and self.alone
         self.storage = array.reshape(-1)
         self.device = device
         self.value = array
@@ -131,6 +135,7 @@ class Blob:
 
     def share(self, other: Blob, shape: tuple[int, ...] | None = None) -> Any:
         """Become a second name of the other blob's storage."""
+        self.alone = other.alone = False
         self.storage, self.device = other.storage, other.device
         shape = other.value.shape if shape is None else shape
         count = 1
@@ -148,13 +153,25 @@ class Blob:
         return content
 
     def put(self, content: Content) -> None:
-        """Move a content in that was taken from another blob."""
+        """Move a content in that was taken from another blob.
+
+        A small tensor is copied instead where it fits: nets that have bound the present array remain so.
+        """
+        value, present = content.value, self.value
+        if (
+            self.alone and present is not None and self.storage is not None and content.storage is not None
+            and value.nbytes <= _SMALL and value.shape == present.shape and value.dtype == present.dtype
+            and self.device is HOST and content.device is HOST
+        ):  # fmt: skip
+            present[...] = value
+            return
         self.value, self.storage, self.device = content
         self._views = {} if self.storage is None else {self.value.shape: self.value}
         self.changed()
 
     def view(self, other: Blob, begin: int, shape: tuple[int, ...]) -> Any:
         """Become a name for a part of the other blob's tensor: `begin` is the first element."""
+        self.alone = other.alone = False
         count = 1
         for d in shape:
             count *= d

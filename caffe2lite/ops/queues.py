@@ -28,9 +28,9 @@ class BlobsQueue(Object):
 
     def write(self, blobs, cancelled: threading.Event = NEVER, block: bool = True) -> bool:
         """Move the blobs' contents in, waiting for room; False where the queue is closed."""
-        self._check(blobs)
+        self.check(blobs)
         with self._lock:
-            if block:
+            if block and not self._closed and len(self._records) >= self.capacity:
                 wait(self._emptied, lambda: self._closed or len(self._records) < self.capacity, cancelled)
             if self._closed or len(self._records) >= self.capacity:
                 return False
@@ -40,7 +40,7 @@ class BlobsQueue(Object):
 
     def read(self, blobs, cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
         """Move the oldest record into the blobs, waiting for one; False as `pop` gives None."""
-        self._check(blobs)
+        self.check(blobs)
         record = self.pop(cancelled, timeout)
         if record is None:
             return False
@@ -51,13 +51,16 @@ class BlobsQueue(Object):
     def pop(self, cancelled: threading.Event = NEVER, timeout: float = 0.0):
         """The contents of the oldest record, waiting for one; None where the queue is closed and empty, or time is up."""
         with self._lock:
-            if not wait(self._filled, lambda: self._records or self._closed, cancelled, timeout) or not self._records:
-                return None
+            if not self._records:
+                wait(self._filled, lambda: self._records or self._closed, cancelled, timeout)
+                if not self._records:
+                    return None
             record = self._records.popleft()
             self._emptied.notify()
         return record
 
-    def _check(self, blobs) -> None:
+    def check(self, blobs) -> None:
+        """ValueError where there are not as many blobs as a record has fields."""
         if len(blobs) != self.fields:
             raise ValueError(f"queue {self.name!r} has records of {self.fields} blobs, not {len(blobs)}")
 
@@ -146,11 +149,13 @@ def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
         _tell(ctx, not queue.read(blobs, ctx.cancelled))
         return
     columns: list[list] = [[] for _ in blobs]
+    queue.check(blobs)
     for _ in range(num_records):
-        if not queue.read(blobs, ctx.cancelled):
+        record = queue.pop(ctx.cancelled)
+        if record is None:
             break
-        for column, blob in zip(columns, blobs):
-            column.append(blob.value)
+        for column, content in zip(columns, record):
+            column.append(content.value)
     if columns[0]:
         for blob, column in zip(blobs, columns):
             blob.reset()
