@@ -28,6 +28,8 @@ def prepare(shape, filter_shape, args):
     half = len(window.pads) // 2
     heads, tails = window.pads[:n], window.pads[half : half + n]
     adj = _adjustments(args, n)
+    if min(adj) < 0 or len(adj) != n:
+        raise ValueError(f"adj must have a number of pixels, 0 or more, for each of {n} dimensions, got {list(adj)}")
     if any(a >= s for a, s in zip(adj, stride)) and any(adj):
         raise ValueError(f"adj must be smaller than the stride, got {list(adj)} for strides {list(stride)}")
     have = filter_shape[1:-1] if window.channels_last else filter_shape[2:]

@@ -129,8 +129,10 @@ def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False,
         if not in_place:
             xp.copyto(dX, dY)
         return dX
+    if mask.size != dY.size:
+        raise ValueError(f"the mask has the shape {list(mask.shape)}, and dY {list(dY.shape)}")
     dX = xp.multiply(dY, dY.dtype.type(scale), out(dY.shape, dY.dtype))
-    return xp.multiply(dX, mask, dX)
+    return xp.multiply(dX, mask.reshape(dX.shape), dX)
 
 
 def _bounds(min: float, max: float) -> tuple[float, float]:

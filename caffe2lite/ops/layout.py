@@ -63,8 +63,8 @@ def _channels(name: str, back: str, to_last: bool) -> None:
         return (shape[0], *shape[2:], shape[1]) if to_last else (shape[0], shape[-1], *shape[1:-1])
 
     def kernel(xp, X, *, out):
-        if X.ndim < 2:
-            raise ValueError(f"a batch with channels is needed, found {list(X.shape)}")
+        if X.ndim < 3:
+            raise ValueError(f"a batch of images with channels is needed, found {list(X.shape)}")
         turned = xp.moveaxis(X, 1, -1) if to_last else xp.moveaxis(X, -1, 1)
         Y = out(turned.shape, X.dtype)
         xp.copyto(Y, turned)

@@ -80,6 +80,12 @@ def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
 def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
     """dX = dvalues in the places of the best, 0 elsewhere."""
     at = _top_axis(axis, X.ndim)
+    others = [a.shape[:at] + a.shape[at + 1 :] for a in (X, dvalues, indices) if a.ndim == X.ndim]
+    if len(others) != 3 or len(set(others)) > 1 or dvalues.shape != indices.shape:
+        raise ValueError(
+            f"dvalues and indices must have X's shape {list(X.shape)} but for axis {at}, found {list(dvalues.shape)} and "
+            f"{list(indices.shape)}"
+        )
     outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
     dX = out(X.shape, X.dtype)
     dX[...] = 0

@@ -11,6 +11,8 @@ from caffe2lite.ops.registry import MANY, operator
 
 def _columns(xp: Any, indices: Any, mask: Any) -> Any:
     """The place of each index in the mask, -1 where it is not there."""
+    if min(mask, default=0) < 0:
+        raise ValueError(f"the indices in mask must be 0 or more, found {min(mask)}")
     wanted = recycled(xp.asarray(mask, dtype="int64"))
     if not indices.size or not wanted.size:
         return xp.full(indices.shape, -1, "int64")
