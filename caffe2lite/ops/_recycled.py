@@ -16,32 +16,43 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.devices.cpu import aligned
+from caffe2lite.devices.cpu import owned
 from caffe2lite.ops._scratch import blocks, scratch
 
 LEAST = 1 << 17  # bytes of the largest operand from which on its operator recycles: below, the C library keeps memory itself
 SMALL = 1 << 9  # results with no more bytes than this are ordinary arrays
 KEPT = 1 << 29  # bytes that the pool of a thread keeps at most
 
+_HELD = 32  # buffers of one size that are in use: more than a kernel needs, so blobs hold them
 _MASK = 70  # working memory of this module
 _ndarray, _array = np.ndarray, np.ndarray.__new__
 
 
-class _Shelf(list[np.ndarray]):
-    """The buffers of one size."""
+class _Shelf:
+    """The buffers of one size.
 
-    __slots__ = ("size",)
+    Each owns its memory: of what an array is a view, NumPy remembers the owner only.
+    """
+
+    __slots__ = ("begins", "buffers", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.buffers: list[np.ndarray] = []
+        self.begins: list[int] = []  # the first byte in each that is at a cache line
 
-    def take(self) -> np.ndarray:
-        """A buffer that no array refers to."""
+    def clear(self) -> None:
+        """Give the buffers up; arrays keep theirs."""
+        self.buffers.clear()
+        self.begins.clear()
+
+    def take(self, kind: Any, shape: Any, dtype: Any) -> Any:
+        """An array in a buffer to which no other array refers."""
         _pool.taken += 1
-        for buffer in self:
+        for buffer, begin in zip(self.buffers, self.begins):
             if getrefcount(buffer) <= _UNUSED:
-                return buffer
-        return _pool.buy(self)
+                return _array(kind, shape, dtype, buffer, begin)
+        return _array(kind, shape, dtype, *_pool.buy(self))
 
 
 class _Pool(threading.local):
@@ -60,27 +71,32 @@ class _Pool(threading.local):
             shelf = self.shelves[size] = _Shelf(size)
         return shelf
 
-    def buy(self, shelf: _Shelf) -> np.ndarray:
-        """A new buffer for a shelf; all others are given up where there are too many."""
+    def buy(self, shelf: _Shelf) -> tuple[np.ndarray, int]:
+        """A new buffer for a shelf.  Others are given up where there are too many, or all of this size are held."""
+        if len(shelf.buffers) >= _HELD:
+            self.size -= len(shelf.buffers) * shelf.size
+            shelf.clear()
         if self.size + shelf.size > KEPT:
             for other in self.shelves.values():
                 other.clear()
             self.size = 0
-        shelf.append(aligned(shelf.size, np.uint8))
+        buffer, begin = owned(shelf.size)
+        shelf.buffers.append(buffer)
+        shelf.begins.append(begin)
         self.size += shelf.size
-        return shelf[-1]
+        return buffer, begin
 
 
 _pool = _Pool()
 
 
-def _references(buffers: list[np.ndarray]) -> int:
-    for buffer in buffers:
+def _references(buffers: list[np.ndarray], begins: list[int]) -> int:
+    for buffer, _begin in zip(buffers, begins):
         return getrefcount(buffer)
     return 0
 
 
-_UNUSED = _references([np.empty(0)])  # as `take` counts them where there is none but the shelf's
+_UNUSED = _references([np.empty(0)], [0])  # as `take` counts them where there is none but the shelf's
 
 
 def empty(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -91,7 +107,7 @@ def empty(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     size = (shape if isinstance(shape, int) else math.prod(shape)) * dtype.itemsize
     if size <= SMALL or size > KEPT or dtype.hasobject:
         return np.empty(shape, dtype)
-    return _array(Recycled, shape, dtype, _pool.shelf(size).take())
+    return _pool.shelf(size).take(Recycled, shape, dtype)
 
 
 def taken() -> int:
@@ -162,7 +178,7 @@ class Recycled(np.ndarray):
             plan = _pool.plans.get(key)
             if plan is not None:
                 shape, dtype, shelf = plan
-                target = _array(_ndarray, shape, dtype, shelf.take())
+                target = shelf.take(_ndarray, shape, dtype)
                 ufunc(*inputs, out=target)
                 return target.view(Recycled)
         run = getattr(ufunc, method)
@@ -172,6 +188,8 @@ class Recycled(np.ndarray):
             result = run(*inputs, **options)
             return result if type(result) is tuple else out[0]
         known = method in _SHAPES and ufunc.nout == 1 and isinstance(inputs[0], _OPERANDS)
+        if method == "reduceat":
+            inputs = (inputs[0], np.asarray(inputs[1]))
         shape = _SHAPES[method](ufunc, inputs, options) if known else None
         if not shape:
             return run(*inputs, **options)
