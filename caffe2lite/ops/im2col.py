@@ -17,11 +17,7 @@ def _window(args):
             del args[what]
         elif f"{what}_h" in args or f"{what}_w" in args:
             args = {f"{what}_h": 1, f"{what}_w": 1, **args}
-    if "pad" in args:
-        args = {**{f"pad_{side}": args["pad"] for side in "tlbr"}, **args}
-        del args["pad"]
-    elif any(f"pad_{side}" in args for side in "tlbr"):
-        args = {**{f"pad_{side}": 0 for side in "tlbr"}, **args}
+    args = {k: v for k, v in args.items() if not k.startswith("pad_")}  # all sides have one padding here
     window = _windows.parse(args)
     if len(window.kernel) != 2:
         raise ValueError("kernel sizes must be positive: give kernel, or kernel_h and kernel_w")
