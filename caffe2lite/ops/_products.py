@@ -2,13 +2,16 @@
 
 OpenBLAS gives every product of more than 2^18 multiplications to all cores, and its threads wait for each other in a
 loop: on a machine where other processes run, one of 30 µs takes milliseconds then.  Small ones are computed by the
-caller's thread alone, as Caffe2 does with all.
+caller's thread alone, as Caffe2 does with all; and all are while more wants to run than there are cores.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
+import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,38 +20,40 @@ import numpy as np
 _ALONE = 1 << 18  # multiplications up to which OpenBLAS itself uses one thread
 _SHARED = 1 << 24  # from which on more threads win more than they risk: a third of a millisecond on one core
 
+_LOOK = 1.0  # seconds between looks at how busy the machine is
+
 
 def dot(xp: Any, a: Any, b: Any, out: Any) -> None:
     """out = a b, of two matrices."""
-    if xp is np and _small(a, b):
-        _by_one_thread(np.dot, a, b, out)
+    if xp is np and _size(a, b) > _ALONE:
+        _product(np.dot, a, b, out)
     else:
         xp.dot(a, b, out)
 
 
 def matmul(xp: Any, a: Any, b: Any, out: Any) -> None:
     """out = a b, of stacks of matrices."""
-    if xp is np and _small(a, b):
-        _by_one_thread(np.matmul, a, b, out)
+    if xp is np and _size(a, b) > _ALONE:
+        _product(np.matmul, a, b, out)
     else:
         xp.matmul(a, b, out=out)
 
 
 def bound_dot(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
     """A callable that repeats `dot` on these arrays."""
-    if _small(a, b) and _openblas() is not None:
-        return functools.partial(_by_one_thread, np.dot, a, b, out)
+    if _size(a, b) > _ALONE:
+        return functools.partial(_product, np.dot, a, b, out)
     return functools.partial(a.dot, b, out)
 
 
-def _small(a: Any, b: Any) -> bool:
-    return _ALONE < a.shape[-2] * a.shape[-1] * b.shape[-1] < _SHARED
+def _size(a: Any, b: Any) -> int:
+    return a.shape[-2] * a.shape[-1] * b.shape[-1]
 
 
-def _by_one_thread(product: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
+def _product(product: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
     library = _openblas()
     threads = library[0]() if library else 1
-    if threads == 1:
+    if threads == 1 or _size(a, b) >= _SHARED and not _crowded(threads):
         product(a, b, out)
         return
     set_threads = library[1]  # type: ignore[index]
@@ -57,6 +62,18 @@ def _by_one_thread(product: Callable[..., Any], a: Any, b: Any, out: Any) -> Non
         product(a, b, out)
     finally:
         set_threads(threads)
+
+
+_seen: tuple[float, bool] = (-math.inf, False)  # when it was looked last, and what was seen
+
+
+def _crowded(cores: int) -> bool:
+    """Whether more threads want to run, in the last minute on average, than there are cores."""
+    global _seen
+    now = time.monotonic()
+    if now - _seen[0] > _LOOK:
+        _seen = now, hasattr(os, "getloadavg") and os.getloadavg()[0] > cores + 0.5
+    return _seen[1]
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Products of matrices take one thread of OpenBLAS where they are small, and leave its setting as it was."""
+"""Products of matrices take one thread where they are small or the machine is busy, and leave the setting as it was."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,15 @@ library = _products._openblas()
 
 @pytest.mark.skipif(library is None, reason="this NumPy has another library for products")
 @pytest.mark.parametrize("product", ["dot", "matmul", "bound_dot"])
-@pytest.mark.parametrize(("rows", "alone"), [(100, True), (3000, False)])
-def test_threads(product, rows, alone, monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "crowded", "alone"), [(40, True, None), (100, False, True), (3000, False, False), (3000, True, True)]
+)
+def test_threads(product, rows, crowded, alone, monkeypatch):
     asked = []
     threads = library[0]()
     pair = (lambda: 2, asked.append)
     monkeypatch.setattr(_products, "_openblas", lambda: pair)
+    monkeypatch.setattr(_products, "_crowded", lambda cores: crowded)
     a, b = np.random.RandomState(0).rand(2, rows, 100).astype("f")
     out = np.empty((rows, rows), "f")
     if product == "bound_dot":
@@ -25,3 +28,10 @@ def test_threads(product, rows, alone, monkeypatch):
     np.testing.assert_allclose(out, a.astype("d") @ b.T.astype("d"), rtol=1e-4)
     assert asked == ([1, 2] if alone else [])
     assert library[0]() == threads
+
+
+def test_crowded(monkeypatch):
+    monkeypatch.setattr(_products, "_LOOK", -1.0)
+    for load, crowded in ((0.5, False), (2.2, False), (4.0, True)):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0, 0))
+        assert _products._crowded(2) == crowded
