@@ -151,3 +151,13 @@ def test_what_genuine_runs_is_no_clash():
                 wrong.append(f"{kind}/{name}: {clash}")
     assert not wrong, "\n".join(wrong)
     assert found > refused / 4
+
+
+def test_types_are_inferred_as_caffe2_infers_them_where_a_run_would_refuse_or_differ():
+    net = core.Net("n")
+    net.ConstantFill([], "half", shape=[2], dtype=core.DataType.FLOAT16)  # does not run
+    net.IndexHash(["indices"], ["hashed"])  # without modulo, which a run needs
+    net.Concat(["a", "a"], ["joined", "sizes"], add_axis=1, order="NHWC")  # a run adds an axis only if told which
+    shapes, types = workspace.InferShapesAndTypes([net], {"a": [2, 5, 3, 4], "indices": [64]})
+    assert (shapes["half"], types["half"]) == ([2], core.DataType.FLOAT16)
+    assert shapes["hashed"] == [64] and shapes["joined"] == [2, 5, 3, 2, 4]

@@ -60,7 +60,7 @@ def infer_operator(op: Any, known: Mapping[str, Spec]) -> list[Spec | None]:
 
 def arguments_of(op: Any, record: registry.Operator) -> dict[str, Any]:
     """The arguments as inference functions take them."""
-    parsed = arguments.parse(op.type, record.args, op.arg)
+    parsed = arguments.parse(op.type, record.args, op.arg, limited=False)
     values = {a.name: a.default for a in record.args.values() if a.default is not arguments.REQUIRED}
     return {**values, **parsed, "#outputs": len(op.output), "#given": list(parsed)}
 

@@ -115,12 +115,12 @@ _WORDS = {
 }
 
 
-def parse(title: str, declared: Mapping[str, Arg], messages: Any) -> dict[str, Any]:
+def parse(title: str, declared: Mapping[str, Arg], messages: Any, limited: bool = True) -> dict[str, Any]:
     """Values of the declared arguments that the messages hold; others are left out, so that defaults apply.
 
     Arguments that the operator does not know are passed over, as Caffe2 does: gradient operators inherit all
-    arguments of their forward operator.  ValueError for a value in the wrong field or beyond a limit, or a required one that is
-    absent.
+    arguments of their forward operator.  ValueError for a value in the wrong field, a required one that is absent or, if
+    `limited`, one beyond a limit.
     """
     values: dict[str, Any] = {}
     for message in messages:
@@ -131,7 +131,7 @@ def parse(title: str, declared: Mapping[str, Arg], messages: Any) -> dict[str, A
     for arg in declared.values():
         if arg.default is REQUIRED and arg.name not in values:
             raise ValueError(f"operator {title} needs the argument {arg.name!r} ({arg.kind})")
-        for text in arg.limits:
+        for text in arg.limits if limited else ():
             value = values.get(arg.name, arg.default)
             symbol, bound = text.split()
             if not _BOUNDS[symbol](value, float(bound)):

@@ -105,7 +105,7 @@ def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
     first = inputs[0].shape
     info = Spec((len(inputs),), "int32")
     axis = _channel_axis(args.get("axis"), args.get("order"))
-    if args.get("add_axis") and args.get("axis") is not None:
+    if args.get("add_axis"):  # also without `axis`, where a run adds none: Caffe2 infers it so, and its tests ask for it
         axis = _axis(axis, len(first) + 1)
         return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), info]
     axis = _axis(axis, len(first))
