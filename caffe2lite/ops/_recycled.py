@@ -21,7 +21,7 @@ from caffe2lite.ops._scratch import blocks, scratch
 
 LEAST = 1 << 17  # bytes of the largest operand from which on its operator recycles: below, the C library keeps memory itself
 SMALL = 1 << 9  # results with no more bytes than this are ordinary arrays
-KEPT = 1 << 29  # bytes that the pool of a thread keeps at most
+KEPT = 1 << 28  # bytes that the pool of a thread keeps at most
 
 _HELD = 32  # buffers of one size that are in use: more than a kernel needs, so blobs hold them
 _MASK = 70  # working memory of this module
