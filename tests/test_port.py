@@ -68,6 +68,34 @@ def test_nothing_else_is_found(report):
     ]
 
 
+@pytest.mark.parametrize("source, line, word", [
+    ("class A:\n  def __div__(self, o): return 1\n", 2, "__div__"),
+    ("class A:\n  def __cmp__(self, o): return 1\n", 2, "__cmp__"),
+    ("def f():\n  yield 1\n  raise StopIteration()\n", 3, "StopIteration"),
+    ("x = 'a'.encode('hex')\n", 1, "hex"),
+    ("import string\nstring.upper('x')\n", 2, "string.upper"),
+])  # fmt: skip
+def test_what_python_2_did_by_itself(source, line, word):
+    found = port.examine_source(source, "a.py").findings
+    assert [(f.line, f.fix) for f in found if word in f.message] == [(line, "ask")], found
+
+
+@pytest.mark.parametrize("source", [
+    "class A:\n  def __div__(self, o): return 1\n  __truediv__ = __div__\n",
+    "class A:\n  def __next__(self):\n    raise StopIteration\n",
+    "def f():\n  yield 1\n  def g():\n    raise StopIteration\n",
+    "x = 'a'.encode('utf-8')\n",
+])  # fmt: skip
+def test_what_works_as_it_is(source):
+    assert port.examine_source(source, "a.py").runs_as_is
+
+
+def test_lines_are_those_of_the_file():
+    source = "import urllib, urllib2\nprint 1\ndef f((a, b), c):\n    print a, b\n    return np.int(c) / 2\nimport numpy as np\n"
+    found = port.examine_source(source, "a.py").findings
+    assert {f.code: f.line for f in found if f.code in ("P006", "N001")} == {"P006": 5, "N001": 5}
+
+
 def test_what_is_used_of_caffe2(report):
     used = {(u.kind, u.name): u.state for u in report.uses}
     assert used["operator", "Relu"] == used["operator", "FC"] == used["name", "caffe2.python.brew.fc"] == "supported"

@@ -58,6 +58,42 @@ def test_python_2_means_what_it_meant(script, capsys):
     assert script.read_text() == PYTHON2 and not (script.parent / "__pycache__").exists()
 
 
+OLD_WAYS = """
+import string, sys, md5
+class Version(object):
+    def __init__(self, n): self.n = n
+    def __cmp__(self, other): return cmp(self.n, other.n)
+    def __div__(self, n): return Version(self.n / n)
+def first(words):
+    for word in words:
+        if not word: raise StopIteration
+        yield word
+reload(sys)
+sys.setdefaultencoding("utf8")
+result = [Version(7) / 2 == Version(3), Version(1) < Version(2), max(Version(1), Version(2)).n, list(first(["a", "", "b"])),
+          "a".decode("utf8"), "hi".encode("hex"), "6869".decode("hex"), "aGk=".decode("base64"), string.upper("x"),
+          string.join(["a", "b"], "-"), md5.new("a").hexdigest()[:4]]
+print result
+"""
+
+
+def test_what_python_2_did_with_classes_generators_and_text(tmp_path):
+    (tmp_path / "old.py").write_text(OLD_WAYS)
+    expected = [True, True, 2, ["a"], "a", "6869", "hi", "hi", "X", "a-b", "0cc1"]
+    assert run_script(str(tmp_path / "old.py"))["result"] == expected
+
+
+def test_a_traceback_shows_the_lines_of_the_file(tmp_path):
+    body = 'def f((a, b), c):\n    print a, """x\ny""", 0777\n    return b / c\n'
+    source = f"import urllib, urllib2\nprint reduce(max, [1])\n{body}f((1, 2), 0)\n"
+    path = tmp_path / "old.py"
+    path.write_text(source)
+    with pytest.raises(ZeroDivisionError) as raised:
+        run_script(str(path))
+    lines = [entry.lineno + 1 for entry in raised.traceback if str(entry.path) == str(path)]
+    assert lines == [7, 6]
+
+
 def test_a_script_of_python_3_divides_as_python_3(tmp_path):
     (tmp_path / "s.py").write_text("import six, sys\nx = [7 / 2, list(six.iteritems({1: 2})), sys.argv, __name__]\n")
     found = run_script(str(tmp_path / "s.py"), ["--flag", "1"])["x"]

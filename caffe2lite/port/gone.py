@@ -92,8 +92,18 @@ NAMES: dict[str, str] = {
     "string.lowercase": "string.ascii_lowercase",
     "string.uppercase": "string.ascii_uppercase",
     "string.maketrans": "str.maketrans",
-    "string.join": "a str's join",
-    "string.split": "a str's split",
+    "sys.setdefaultencoding": "nothing: text is Unicode",
+    "sys.exc_clear": "nothing: an exception ends with its handler",
+    "string.joinfields": "a str's join",
+    "string.atoi": "int",
+    "string.atof": "float",
+    **{
+        f"string.{name}": f"a str's {name}"
+        for name in (
+            "center", "count", "expandtabs", "find", "join", "ljust", "lower", "lstrip", "replace", "rfind", "rjust",
+            "rstrip", "split", "strip", "swapcase", "upper", "zfill",
+        )
+    },
     "types.StringType": "bytes",
     "types.UnicodeType": "str",
     "types.StringTypes": "str",
@@ -120,6 +130,8 @@ RENAMED: dict[str, str] = {
     "copy_reg": "copyreg",
     "thread": "_thread",
     "dummy_thread": "_thread",
+    "_dummy_thread": "_thread",
+    "dummy_threading": "threading",
     "urlparse": "urllib.parse",
     "urllib2": "urllib.request",
     "httplib": "http.client",
@@ -196,6 +208,20 @@ METHODS: dict[str, str] = {
     "isAlive": "is_alive()",
     "getchildren": "list(…)",
 }
+
+# Methods that Python 2 called by itself.
+SPECIAL: dict[str, str] = {
+    "__div__": "__truediv__",
+    "__rdiv__": "__rtruediv__",
+    "__idiv__": "__itruediv__",
+    "__cmp__": "__eq__ and __lt__, by functools.total_ordering",
+    "__unicode__": "__str__",
+    "__getslice__": "__getitem__, which gets a slice",
+    "__setslice__": "__setitem__, which gets a slice",
+}
+
+# Codecs by which Python 2 made text of text.
+CODECS = ("base64", "bz2", "hex", "rot13", "string_escape", "string-escape", "unicode_escape", "zlib")
 
 # Methods of unittest.TestCase.
 UNITTEST: dict[str, str] = {

@@ -79,8 +79,15 @@ def _standard_names() -> Iterator[tuple[Any, str, Any]]:
     for kind in ("letters", "lowercase", "uppercase"):
         yield string, kind, getattr(string, f"ascii_{kind}")
     yield string, "maketrans", str.maketrans
-    yield string, "join", lambda words, sep=" ": sep.join(words)
-    yield string, "split", lambda text, *args: text.split(*args)
+    for name in ("join", "joinfields"):
+        yield string, name, lambda words, sep=" ": sep.join(words)
+    yield string, "atoi", int
+    yield string, "atof", float
+    for name in (n.partition(".")[2] for n, instead in gone.NAMES.items() if instead.startswith("a str's ")):
+        if hasattr(str, name):
+            yield string, name, getattr(str, name)
+    yield sys, "setdefaultencoding", lambda encoding: None
+    yield sys, "exc_clear", lambda: None
     for name, kind in {"StringType": bytes, "UnicodeType": str, "StringTypes": (str,), "ListType": list, "IntType": int,
                        "DictType": dict, "TupleType": tuple, "FloatType": float, "NoneType": type(None)}.items():  # fmt: skip
         yield types, name, kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import importlib.machinery
-import linecache
 import os
 import sys
 from collections.abc import Iterator
@@ -15,9 +14,8 @@ from caffe2lite.port import python2
 
 
 def compiled(path: str, source: str | None = None) -> Any:
-    """The code object of a legacy file, as this Python runs it; tracebacks show the converted lines."""
+    """The code object of a legacy file, as this Python runs it."""
     code = python2.load(python2.read(path) if source is None else source, path)
-    linecache.cache[path] = (sum(map(len, code.lines)), None, code.lines, path)
     return compile(code.tree, path, "exec", dont_inherit=True)
 
 

@@ -32,7 +32,7 @@ def mend(source: str, path: str) -> Mended:
     text = source
     tree = python2.parse(source, path)
     if tree is None or python2.traits(tree):
-        text = python2.convert(source, path)
+        text = python2.convert(source, path).text
     try:
         wrapped = metadata.MetadataWrapper(cst.parse_module(text))
     except cst.ParserSyntaxError as e:

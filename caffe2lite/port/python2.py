@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import functools
 import importlib
 import io
 import logging
 import numbers
+import operator
 import re
 import sys
 import tokenize
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +40,7 @@ class NoConverter(Unreadable):
 class Code(NamedTuple):
     """Source as it runs here."""
 
-    tree: ast.Module
-    lines: list[str]  # of the text that was parsed: tracebacks show these
+    tree: ast.Module  # its lines are those of the file
     python2: bool
 
 
@@ -112,7 +114,7 @@ def has_true_division(source: str) -> bool:
 # ---- syntax ------------------------------------------------------------------------------------------------------
 
 
-# What the fixers of fissix mend, in words; those that are not syntax are in SAME_SYNTAX.
+# What the fixers of fissix mend, in words.
 FIXERS = {
     "print": "print as a statement",
     "except": "`except E, e`",
@@ -151,8 +153,28 @@ FIXERS = {
     "getcwdu": "os.getcwdu",
     "intern": "intern",
     "reload": "reload",
+    "future": "from __future__",
+    "imports2": "a module that was renamed",
+    "isinstance": "isinstance",
+    "renames": "sys.maxint",
+    "standarderror": "StandardError",
+    "paren": "a list without brackets",
+    "throw": "throw",
+    "xreadlines": "xreadlines",
 }
-SAME_SYNTAX = set(FIXERS) - {"print", "except", "raise", "exec", "repr", "ne", "numliterals", "tuple_params"}
+SYNTAX = {"print", "except", "raise", "exec", "repr", "ne", "numliterals", "tuple_params", "paren", "throw"}
+
+
+class Converted(NamedTuple):
+    """Python 2 source as Python 3 source."""
+
+    text: str
+    changes: list[tuple[int, str, str]]  # (line of the source, fixer, what stood there)
+    origins: list[int]  # for each line of the text, that of the source
+
+    def origin(self, line: int) -> int:
+        """The line of the source that a line of the text comes from."""
+        return self.origins[min(line, len(self.origins)) - 1]
 
 
 class _Converter:
@@ -181,11 +203,27 @@ class _Converter:
 
         return noting
 
-    def __call__(self, source: str, filename: str) -> tuple[str, list[tuple[int, str, str]]]:
+    def __call__(self, source: str, filename: str) -> Converted:
         self.changes = []
-        text = str(self.tool.refactor_string(source if source.endswith("\n") else source + "\n", filename))
+        tree = self.tool.refactor_string(source if source.endswith("\n") else source + "\n", filename)
         lines = source.split("\n")
-        return text, [(line, name, _cut(lines[line - 1].strip())) for line, name in sorted(set(self.changes))]
+        changes = [(line, name, _cut(lines[line - 1].strip())) for line, name in sorted(set(self.changes))]
+        return Converted(str(tree), changes, _origins(tree))
+
+
+def _origins(tree: Any) -> list[int]:
+    """For each line of fissix's tree, that of the source: its leaves keep theirs, and those that it made have none."""
+    found = [0]  # 0: not known yet
+    for leaf in tree.leaves():
+        found += [0] * leaf.prefix.count("\n")
+        for i in range(leaf.value.count("\n") + 1):  # a string may have several lines, and so has the end of a line
+            found += [0] * (i > 0)
+            if leaf.lineno and leaf.value != "\n" and not found[-1]:
+                found[-1] = leaf.lineno + i
+    last = 1
+    for line, origin in enumerate(found):
+        last = found[line] = origin or last
+    return found
 
 
 def _cut(text: str) -> str:
@@ -197,11 +235,8 @@ def _converter() -> _Converter:
     return _Converter()
 
 
-def convert_noting(source: str, filename: str) -> tuple[str, list[tuple[int, str, str]]]:
-    """Python 2 source as Python 3 source, and what was changed: (line, fixer, what stood there).
-
-    Unreadable where it is Python of no version.
-    """
+def convert(source: str, filename: str) -> Converted:
+    """Python 2 source as Python 3 source; Unreadable where it is Python of no version."""
     try:
         converter = _converter()
     except ImportError:
@@ -234,11 +269,6 @@ def _reason(error: Exception | None) -> tuple[int, str]:
     return 0, str(error)
 
 
-def convert(source: str, filename: str) -> str:
-    """Python 2 source as Python 3 source, line for line as far as that goes."""
-    return convert_noting(source, filename)[0]
-
-
 def parse(source: str, filename: str) -> ast.Module | None:
     """The tree of Python 3 source, None for what is none."""
     import warnings
@@ -255,24 +285,36 @@ def load(source: str, filename: str) -> Code:
     """Legacy source as code for this Python; Unreadable says why it cannot be."""
     tree = parse(source, filename)
     python2 = tree is None or bool(traits(tree))
-    text = source
     if python2:
         try:
-            text = convert(source, filename)
+            converted = convert(source, filename)
         except Unreadable:
             if tree is None:
                 raise
-        tree = parse(text, filename)
-        if tree is None:
-            raise Unreadable(filename, "it was converted from Python 2, and the result is no Python 3")
+        else:
+            tree = parse(converted.text, filename)
+            if tree is None:
+                raise Unreadable(filename, "it was converted from Python 2, and the result is no Python 3")
+            _place(tree, converted)
     assert tree is not None
     tree = _Meaning(python2, python2 and not has_true_division(source)).visit(tree)
-    return Code(ast.fix_missing_locations(tree), text.splitlines(keepends=True), python2)
+    return Code(ast.fix_missing_locations(tree), python2)
+
+
+def _place(tree: ast.Module, converted: Converted) -> None:
+    """Give nodes of converted text their lines in the source, so that tracebacks show it; columns are not known there."""
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            first, last = converted.origin(node.lineno), converted.origin(node.end_lineno or node.lineno)
+            node.lineno, node.end_lineno = first, max(first, last)
+            node.col_offset = node.end_col_offset = -1
 
 
 # ---- meaning -----------------------------------------------------------------------------------------------------
 
 DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", "__caffe2lite_call__", "__caffe2lite_caught__"
+COMPARED = "__caffe2lite_compared__"
+_CALLED = {**gone.METHODS, **gone.ARRAY_METHODS}
 
 
 def divide(a: Any, b: Any) -> Any:
@@ -304,6 +346,8 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     """`owner.method(…)` for methods that objects of Python and NumPy no longer have."""
     if isinstance(owner, (np.ndarray, np.generic)) and method in _OF_ARRAYS:
         return _OF_ARRAYS[method](owner, *args, **kwargs)
+    if method in ("decode", "encode") and isinstance(owner, str):
+        return _recode(owner, method, *args, **kwargs)
     found = getattr(owner, method, None)
     if found is not None:
         return found(*args, **kwargs)
@@ -322,16 +366,37 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     return getattr(owner, method)(*args, **kwargs)  # its own AttributeError
 
 
+def _recode(text: str, method: str, encoding: str = "utf-8", errors: str = "strict") -> Any:
+    """`text.decode(…)`, which is text already, and codecs that made text of text."""
+    if encoding.lower() in gone.CODECS:
+        name = encoding.lower().replace("string", "unicode").replace("-", "_")
+        if name == "rot13" or (name == "unicode_escape" and method == "encode"):
+            made = getattr(codecs, method)(text, name)
+        else:
+            made = getattr(codecs, method)(text.encode("latin-1"), name)
+        return made if isinstance(made, str) else made.decode("latin-1")
+    return text if method == "decode" else text.encode(encoding, errors)
+
+
+def compared(cls: Any) -> Any:
+    """The class, with comparisons that ask its `__cmp__`, as Python 2 did."""
+    for by in (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge):
+        if f"__{by.__name__}__" not in vars(cls):
+            setattr(cls, f"__{by.__name__}__", lambda self, other, by=by: by(self.__cmp__(other), 0))
+    return cls
+
+
 class _Meaning(ast.NodeTransformer):
-    """Calls of methods that are gone, and division of Python 2, become calls of the functions above."""
+    """What is gone or means something else becomes calls of the functions above."""
 
     def __init__(self, python2: bool, floors: bool) -> None:
         self.python2, self.floors = python2, floors
+        self.ends: set[int] = set()  # ids of statements that end a generator
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         target = node.func
-        if isinstance(target, ast.Attribute) and target.attr in {**gone.METHODS, **gone.ARRAY_METHODS}:
+        if isinstance(target, ast.Attribute) and (target.attr in _CALLED or (self.python2 and target.attr in ("decode", "encode"))):
             if isinstance(target.value, ast.Name) and _bridge(target.value):
                 return node
             if isinstance(target.value, ast.Call) and getattr(target.value.func, "id", "") == "super":
@@ -360,6 +425,30 @@ class _Meaning(ast.NodeTransformer):
             node.body.insert(0, kept)
         return node
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A generator that raises StopIteration ends, as it did before Python 3.7."""
+        self.ends.update(map(id, stops(node)))
+        self.generic_visit(node)
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        self.generic_visit(node)
+        return ast.copy_location(ast.Return(), node) if id(node) in self.ends else node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Python 2's `/` and comparisons call `__div__` and `__cmp__`."""
+        self.generic_visit(node)
+        defined = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+        for old in ("__div__", "__rdiv__", "__idiv__"):
+            if self.python2 and old in defined and gone.SPECIAL[old] not in defined:
+                same = ast.Assign([ast.Name(gone.SPECIAL[old], ast.Store())], ast.Name(old, ast.Load()))
+                for part in ast.walk(same):
+                    ast.copy_location(part, node)
+                node.body.append(same)
+        if self.python2 and "__cmp__" in defined:
+            node.decorator_list.append(_name(COMPARED, node))
+        return node
+
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
         if self.floors and isinstance(node.op, ast.Div):
@@ -374,6 +463,23 @@ class _Meaning(ast.NodeTransformer):
         for part in ast.walk(read):
             ast.copy_location(part, node)
         return ast.copy_location(ast.Assign([node.target], ast.Call(_name(DIVIDE, node), [read, node.value], [])), node)
+
+
+def stops(function: ast.FunctionDef) -> list[ast.Raise]:
+    """Where a generator raises StopIteration, which is an error since Python 3.7."""
+    own = list(_own(function))
+    if not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
+        return []
+    raised = [(node, node.exc.func if isinstance(node.exc, ast.Call) else node.exc) for node in own if isinstance(node, ast.Raise)]
+    return [node for node, kind in raised if isinstance(kind, ast.Name) and kind.id == "StopIteration"]
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions and classes in it."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield node
+            yield from _own(node)
 
 
 def _name(name: str, at: ast.AST) -> ast.Name:
@@ -408,4 +514,4 @@ BUILTINS: dict[str, Any] = {
 }
 
 # What a module's globals need beside its own names.
-HELPERS: dict[str, Any] = {DIVIDE: divide, CALL: call}
+HELPERS: dict[str, Any] = {DIVIDE: divide, CALL: call, COMPARED: compared}

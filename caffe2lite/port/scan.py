@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.port import gone, python2
@@ -99,53 +98,36 @@ def examine_source(source: str, path: str) -> Report:
     tree = python2.parse(source, path)
     is_python2 = tree is None or bool(python2.traits(tree))
     findings: list[Finding] = []
-    lines = _Lines(None)
+    line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
         try:
-            text, changes = python2.convert_noting(source, path)
+            made = python2.convert(source, path)
         except python2.Unreadable as e:
             if tree is None:
                 remedy = "install it, and look again" if isinstance(e, python2.NoConverter) else "look at the file"
                 code = "P001" if isinstance(e, python2.NoConverter) else "P008"
                 return Report(path, False, [], [Finding(path, e.line, code, e.reason, remedy, ASK)])
-            changes, text = [], source
-        for line, what, was in changes:
-            code = "P002" if what in python2.SAME_SYNTAX else "P001"
+            made = python2.Converted(source, [], list(range(1, source.count("\n") + 2)))
+        for line, what, was in made.changes:
+            code = "P001" if what in python2.SYNTAX else "P002"
             findings.append(Finding(path, line, code, f"{_fixer_says(what)}: {was}", "port --write mends it", SAFE))
-        converted = python2.parse(text, path)
+        converted = python2.parse(made.text, path)
         if converted is None:
             message = "it was converted from Python 2, and the result is no Python 3"
             return Report(path, True, [], [*findings, Finding(path, 1, "P008", message, "look at the file", ASK)])
-        tree, lines = converted, _Lines((source, text))
+        tree, line_of = converted, made.origin
         if not python2.has_true_division(source):
-            findings += [f._replace(line=lines.of(f.line)) for f in divisions(tree, path)]
+            findings += [f._replace(line=line_of(f.line)) for f in divisions(tree, path)]
     assert tree is not None
     seen = {(f.line, f.code) for f in findings}
-    findings += [f for f in _names(tree, path, lines) if (f.line, f.code) not in seen]
-    used = [use._replace(line=lines.of(use.line)) for use in uses(tree)]
+    findings += [f for f in _names(tree, path, line_of) if (f.line, f.code) not in seen]
+    used = [use._replace(line=line_of(use.line)) for use in uses(tree)]
     for use in used:
         if use.state == MISSING:
             findings.append(Finding(path, use.line, "C101", f"{use.kind} {use.name}: {use.note}", "see the note", ASK))
         elif use.state == DIFFERS:
             findings.append(Finding(path, use.line, "C102", f"{use.name}: {use.note}", "check that it suits you", NOTE))
     return Report(path, is_python2, used, sorted(dict.fromkeys(findings), key=lambda f: (f.line, f.code)))
-
-
-class _Lines:
-    """Lines of the original that lines of the converted text come from."""
-
-    def __init__(self, texts: tuple[str, str] | None) -> None:
-        self._from: list[int] = []
-        if texts is None:
-            return
-        before, after = (t.split("\n") for t in texts)
-        for tag, a0, a1, b0, b1 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-            if tag != "delete":
-                self._from += [min(a0 + i, max(a0, a1 - 1)) + 1 for i in range(b1 - b0)]
-
-    def of(self, line: int) -> int:
-        """The original line."""
-        return self._from[line - 1] if self._from and line <= len(self._from) else line
 
 
 def _fixer_says(fixer: str) -> str:
@@ -191,13 +173,13 @@ def _fraction(node: ast.expr) -> bool:
 # ---- names that are gone -----------------------------------------------------------------------------------------
 
 
-def _names(tree: ast.Module, path: str, lines: _Lines) -> Iterator[Finding]:
+def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
     aliases: dict[str, str] = {}
     guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
     for node in ast.walk(tree):
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
             continue
-        line, at = lines.of(node.lineno), NOTE if id(node) in guarded else None
+        line, at = line_of(node.lineno), NOTE if id(node) in guarded else None
         if isinstance(node, ast.Import):
             for a in node.names:
                 aliases[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
@@ -209,11 +191,12 @@ def _names(tree: ast.Module, path: str, lines: _Lines) -> Iterator[Finding]:
                 aliases[a.asname or a.name] = whole
                 yield from _name(path, line, whole, at)
     for line, name in python2.stray_builtins(tree):
-        yield Finding(path, lines.of(line), "P002", f"{name} is gone", gone.BUILTINS[name], ASK)
+        yield Finding(path, line_of(line), "P002", f"{name} is gone", gone.BUILTINS[name], ASK)
+    yield from _methods(tree, path, line_of)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Attribute):
             continue
-        line, at = lines.of(node.lineno), NOTE if id(node) in guarded else None
+        line, at = line_of(node.lineno), NOTE if id(node) in guarded else None
         whole = _dotted(node, aliases)
         if whole:
             yield from _name(path, line, whole, at)
@@ -225,6 +208,26 @@ def _names(tree: ast.Module, path: str, lines: _Lines) -> Iterator[Finding]:
             yield Finding(path, line, "P005", f"self.{node.attr} is gone", instead, at or (SAFE if " " not in instead else ASK))
         elif node.attr in ("isAlive", "getchildren"):
             yield Finding(path, line, "P005", f".{node.attr} is gone", gone.METHODS[node.attr], at or ASK)
+
+
+def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
+    """What only Python 2 does with classes, generators and codecs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            defined = {part.name: part.lineno for part in node.body if isinstance(part, ast.FunctionDef)}
+            new = defined.keys() | {n.id for part in node.body for n in ast.walk(part) if isinstance(n, ast.Name)}
+            for old in gone.SPECIAL.keys() & defined.keys():
+                if new.isdisjoint({gone.SPECIAL[old].split()[0].rstrip(","), "__lt__" if old == "__cmp__" else ""}):
+                    line = line_of(defined[old])
+                    yield Finding(path, line, "P002", f"nothing calls {old} of {node.name}", gone.SPECIAL[old], ASK)
+        elif isinstance(node, ast.FunctionDef):
+            for end in python2.stops(node):
+                yield Finding(path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "encode"):
+            codec = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+            if codec in gone.CODECS[:4] and not _dotted(node.func, {"codecs": "codecs"}):
+                message = f"text has no codec {codec!r}: .{node.func.attr}({codec!r})"
+                yield Finding(path, line_of(node.lineno), "P002", message, f"codecs.{node.func.attr}, of bytes", ASK)
 
 
 def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding]:

@@ -270,7 +270,10 @@ def _cgi() -> dict[str, Any]:
 def _hash(name: str) -> Callable[[], dict[str, Any]]:
     import hashlib
 
-    return lambda: {"new": getattr(hashlib, name), name: getattr(hashlib, name)}
+    def new(data: Any = b"") -> Any:
+        return hashlib.new(name, _ensure_binary(data))
+
+    return lambda: {"new": new, name: new}
 
 
 def _onnx_mapping() -> dict[str, Any]:
