@@ -195,8 +195,41 @@ def test_shards_that_would_wait_for_each_other(tmp_path):
         (tmp_path / f"{shard}.pb").write_bytes(net.Proto().SerializeToString())
     assert not inspect.lint_shards([nets[0], nets[0]])
     (problem,) = inspect.lint_shards(nets)
-    assert "shard 0: Broadcast a; shard 1: Broadcast b" in problem.message
+    assert "shard 0: Broadcast a root 0; shard 1: Broadcast b root 0" in problem.message
     assert run("lint", "--shards", tmp_path / "0.pb", tmp_path / "1.pb").exit_code == 1
+
+
+def shard(*made, kind="simple"):
+    """A net of (type, inputs, outputs, arguments)."""
+    net = core.Net("shard")
+    net.Proto().type = kind
+    net.Proto().op.extend(core.CreateOperator(t, i, o, **more) for t, i, o, more in made)
+    return net.Proto()
+
+
+def reduced(world, blob, shape=(2, 3), **more):
+    return ("ConstantFill", [], [blob], {"shape": shape, **more}), ("Allreduce", [world, blob], [blob], {"engine": "GLOO"})
+
+
+def world(name, **more):
+    return ("CreateCommonWorld", ["kv"], [name], {"size": 2, **more})
+
+
+@pytest.mark.parametrize("one, other, word", [
+    ([*reduced("w", "a")], [*reduced("w", "a", (2, 4))], "float32[2, 3]; shard 1: Allreduce a of float32[2, 4]"),
+    ([*reduced("w", "a")], [*reduced("w", "a", dtype=10)], "int64[2, 3]"),
+    ([*reduced("w", "a"), *reduced("v", "b")], [*reduced("v", "b"), *reduced("w", "a")], "while shard 1 waits in 'v'"),
+    ([world("w", rank=0)], [world("w", rank=0)], "both are rank 0"),
+    ([world("w", rank=0)], [world("w", rank=1, size=3)], "of 3 shards"),
+    ([world("w", rank=0), world("v", rank=0)], [world("v", rank=1), world("w", rank=1)], "while shard 1 waits"),
+    ([("Broadcast", ["w", "a"], ["a"], {"root": 0})], [("Broadcast", ["w", "a"], ["a"], {})], ""),
+    ([*reduced("w", "a"), *reduced("only", "b")][:2], [*reduced("w", "a")], ""),
+])  # fmt: skip
+def test_what_shards_do_not_agree_on(one, other, word):
+    found = inspect.lint_shards([shard(*one), shard(*other)])
+    assert [p.code for p in found] == (["C010"] if word else []) and all(word in p.message for p in found), found
+    dag = inspect.lint_shards([shard(*one, kind="dag"), shard(*other, kind="dag")])
+    assert len(dag) == (0 if "while shard" in word else len(found))  # which starts both
 
 
 def test_differences_of_nets(tmp_path):
@@ -224,6 +257,32 @@ def test_differences_of_checkpoints(tmp_path):
     assert result.exit_code == 1
     assert "~ w: 1 of 6 values differ, by 0.5 at most" in result.output
     assert "- gone" in result.output and "+ new" in result.output and "same" not in result.output
+
+
+@pytest.mark.parametrize("change, line", [
+    (lambda net: net.arg.add(name="top_k", i=3), "~ argument top_k: absent is 3"),
+    (lambda net: setattr(net.device_option, "device_type", 1), "~ device: cpu is gpu_0"),
+    (lambda net: net.external_input.insert(0, net.external_input.pop()), "~ external_input: the same blobs in another order"),
+    (lambda net: net.op[0].device_option.extra_info.append("x"), "extra_info: none is x"),
+])  # fmt: skip
+def test_differences_beside_the_operators(change, line):
+    a, b = small_net(), caffe2_pb2.NetDef()
+    b.CopyFrom(a)
+    change(b)
+    assert [found for found in inspect.diff_nets(a, b) if line in found] and len(inspect.diff_nets(a, b)) == 1
+
+
+@pytest.mark.parametrize("a, b, said", [
+    ([1.0, np.nan], [1.0, 2.0], "1 of 2 values differ, 1 by NaN"),
+    ([1.0, np.nan], [3.0, 2.0], "2 of 2 values differ, by 2 at most, 1 by NaN"),
+    ([np.nan, np.nan], [1.0, 2.0], "2 of 2 values differ, 2 by NaN"),
+    ([2**60, 1], [2**60 + 1, 1], "1 of 2 values differ, by 1 at most"),
+    ([0, 255], [255, 255], "1 of 2 values differ, by 255 at most"),
+    ([True, False], [True, True], "1 of 2 values differ, by 1 at most"),
+])  # fmt: skip
+def test_distances_of_values(a, b, said):
+    assert inspect.diff_blobs({"w": np.array(a)}, {"w": np.array(b)}) == [f"~ w: {said}"]
+    assert not inspect.diff_blobs({"w": np.array(a)}, {"w": np.array(a)})
 
 
 def test_blobs_that_are_saved_whole_and_a_cut_checkpoint(tmp_path):

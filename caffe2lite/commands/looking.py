@@ -295,7 +295,7 @@ def lint(
             if not shards:
                 specs = look.shapes_after(net, specs) | given
     if shards:
-        found += [("shards", p) for p in look.lint_shards(nets) if p.code not in silence]
+        found += [("shards", p) for p in look.lint_shards(nets, given) if p.code not in silence]
     if as_json:
         say_json([{"path": path, **p._asdict()} for path, p in found])
     else:
@@ -336,7 +336,7 @@ def diff(a: str, b: str, as_json: bool) -> None:
     from caffe2lite import inspect as look
 
     one, two = read(a), read(b)
-    if one.kind != two.kind:
+    if one.kind != two.kind and not {one.kind, two.kind} <= set(_DATABASES):
         raise Trouble(f"they cannot be compared: {a} is of kind {one.kind}, {b} of kind {two.kind}")
     try:
         lines = look.diff_files(one, two)

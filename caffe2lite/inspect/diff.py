@@ -25,6 +25,9 @@ def diff_nets(a: Any, b: Any) -> list[str]:
         before, after = set(had), set(has)
         lines += [f"- {field} {n}" for n in had if n not in after]
         lines += [f"+ {field} {n}" for n in has if n not in before]
+        if had != has and before == after:
+            lines.append(f"~ {field}: the same blobs in another order, or another number of times")
+    lines += [f"~ {change}" for change in _options(a, b)]
     matcher = difflib.SequenceMatcher(None, [_wiring(op) for op in a.op], [_wiring(op) for op in b.op], autojunk=False)
     removed: list[int] = []
     added: list[int] = []
@@ -51,7 +54,7 @@ def diff_nets(a: Any, b: Any) -> list[str]:
 
 
 def diff_files(a: File, b: File) -> list[str]:
-    """Lines for what differs between two files of one kind; RuntimeError for a database that cannot be read."""
+    """Lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
     if a.kind in ("minidb", "lmdb"):
         return _diff_databases(a, b)
     if a.kind == "net":
@@ -86,10 +89,24 @@ def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list
         elif x.dtype == object:
             lines += [f"~ {name}: {int((x != y).sum())} of {x.size} strings differ"] if (x != y).any() else []
         elif x.tobytes() != y.tobytes():
-            with np.errstate(all="ignore"):
-                far = np.abs(x.astype(np.float64) - y.astype(np.float64))
-            lines.append(f"~ {name}: {int((x != y).sum())} of {x.size} values differ, by {np.nanmax(far):.6g} at most")
+            lines.append(f"~ {name}: {_distance(x, y)}")
     return lines
+
+
+def _distance(x: np.ndarray, y: np.ndarray) -> str:
+    """How many values differ in their bits, and by how much."""
+    bits = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, v.itemsize) for v in (x, y))
+    differ = np.not_equal(*bits).any(axis=1)
+    x, y = (v.reshape(-1)[differ] for v in (x, y))
+    said = [f"{len(x)} of {len(differ)} values differ"]
+    numbers = (x == x) & (y == y)
+    if numbers.any():
+        wide = np.longdouble if x.dtype.kind in "iu" else np.float64  # float64 has not all of int64
+        with np.errstate(all="ignore"):
+            said.append(f"by {np.abs(x[numbers].astype(wide) - y[numbers].astype(wide)).max():.6g} at most")
+    if not numbers.all():
+        said.append(f"{(~numbers).sum()} by NaN")
+    return ", ".join(said)
 
 
 def _wiring(op: Any) -> str:
@@ -101,20 +118,30 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _changes(a: Any, b: Any) -> list[str]:
-    changes = []
-    had, has = ({arg.name: arg for arg in op.arg} for op in (a, b))
-    for name in sorted({*had, *has}):
-        if _bytes(had.get(name)) != _bytes(has.get(name)):
-            changes.append(f"argument {name}: {value_of(had.get(name))} is {value_of(has.get(name))}")
-    if device_name(a.device_option) != device_name(b.device_option):
-        changes.append(f"device: {device_name(a.device_option)} is {device_name(b.device_option)}")
-    if a.device_option.random_seed != b.device_option.random_seed:
-        changes.append(f"random_seed: {a.device_option.random_seed} is {b.device_option.random_seed}")
+    changes = _options(a, b)
     for field in ("engine", "name", "is_gradient_op", "debug_info", "domain", "op_version"):
         if getattr(a, field) != getattr(b, field):
             changes.append(f"{field}: {getattr(a, field)!r} is {getattr(b, field)!r}")
     if list(a.control_input) != list(b.control_input):
         changes.append(f"control inputs: {_names(a.control_input) or 'none'} is {_names(b.control_input) or 'none'}")
+    return changes
+
+
+def _options(a: Any, b: Any) -> list[str]:
+    """Changes of arguments and device, which operators and nets have."""
+    changes = []
+    had, has = ({arg.name: arg for arg in both.arg} for both in (a, b))
+    for name in sorted({*had, *has}):
+        if _bytes(had.get(name)) != _bytes(has.get(name)):
+            changes.append(f"argument {name}: {value_of(had.get(name))} is {value_of(has.get(name))}")
+    one, two = a.device_option, b.device_option
+    if device_name(one) != device_name(two):
+        changes.append(f"device: {device_name(one)} is {device_name(two)}")
+    if list(one.extra_info) != list(two.extra_info):
+        changes.append(f"extra_info: {_names(one.extra_info) or 'none'} is {_names(two.extra_info) or 'none'}")
+    for field in ("random_seed", "numa_node_id"):
+        if getattr(one, field) != getattr(two, field):
+            changes.append(f"{field}: {getattr(one, field)} is {getattr(two, field)}")
     return changes
 
 

@@ -10,7 +10,7 @@ from caffe2lite.engine.graph import dependencies
 from caffe2lite.engine.net import net_types
 from caffe2lite.ops import registry
 
-_IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
+IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
 
 
 class Hazard(NamedTuple):
@@ -96,7 +96,7 @@ def use_of(op: Any) -> str:
 
 
 def _is_graph(net: Any) -> bool:
-    return net.type not in _IN_ORDER and net.type in net_types()
+    return net.type not in IN_ORDER and net.type in net_types()
 
 
 def _storages(net: Any) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_net, infer_operator
 from caffe2lite.engine.instance import check_schema
-from caffe2lite.inspect import hazards, side_by_side
+from caffe2lite.inspect import hazards, shards, side_by_side
 from caffe2lite.inspect.clashes import clash_of
 from caffe2lite.inspect.gradients import holes
 from caffe2lite.inspect.summary import places, weights
@@ -229,30 +229,6 @@ def lint_plan(plan: Any) -> list[Problem]:
     return shared + [Problem("C014", *hazard) for hazard in side_by_side.worlds(plan)]
 
 
-def lint_shards(nets: Sequence[Any]) -> list[Problem]:
+def lint_shards(nets: Sequence[Any], shapes: Mapping[str, Spec] | None = None) -> list[Problem]:
     """Where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
-    problems = []
-    plans = [_collectives(net) for net in nets]
-    for world in dict.fromkeys(w for plan in plans for w in plan):
-        rows = [plan.get(world, []) for plan in plans]
-        for k in range(max(map(len, rows))):
-            said = [row[k][1] if k < len(row) else "nothing more" for row in rows]
-            if len(set(said)) > 1:
-                first = next((row[k][0] for row in rows if k < len(row)), None)
-                text = "; ".join(f"shard {r}: {s}" for r, s in enumerate(said))
-                problems.append(
-                    Problem("C010", first, world, f"common world {world!r}, collective {k}: {text}",
-                            "give all shards the same parameters in the same order")
-                )  # fmt: skip
-                break
-    return problems
-
-
-def _collectives(net: Any) -> dict[str, list[tuple[int, str]]]:
-    found: dict[str, list[tuple[int, str]]] = {}
-    for position, op in enumerate(net.op):
-        if op.type in ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier") and op.input:
-            blob = op.input[1].rpartition("/")[2] if len(op.input) > 1 else ""
-            root = next((f" root {a.i}" for a in op.arg if a.name == "root"), "")
-            found.setdefault(op.input[0], []).append((position, f"{op.type} {blob}{root}".strip()))
-    return found
+    return [Problem("C010", *hazard) for hazard in shards.mismatches(nets, shapes or {})]
