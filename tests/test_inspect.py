@@ -426,10 +426,41 @@ def test_many_inputs_are_told_with_the_data_first(tmp_path):
     net = core.Net("many")
     for i in range(8):
         net.SpatialBN([f"x{i}", f"scale{i}", f"bias{i}", f"mean{i}", f"var{i}"], [f"y{i}", f"mean{i}", f"var{i}", f"m{i}", f"v{i}"])
-    assert inspect.summarize(net.Proto()).parameters == [f"{name}{i}" for i in range(8) for name in ("scale", "bias")]
+    assert inspect.summarize(net.Proto()).parameters == [f"{name}{i}" for i in range(8) for name in ("scale", "bias", "mean", "var")]
     (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
     said = run("inspect", tmp_path / "net").output
     assert f"inputs: {', '.join(f'x{i}' for i in range(8))}, scale0" in said and " and 20 more\n" in said
+
+
+def test_running_averages_that_a_checkpoint_lacks(tmp_path):
+    net = core.Net("bn")
+    net.SpatialBN(["x", "scale", "bias", "mean", "var"], "y", is_test=1)
+    net.AddExternalInput("x", "scale", "bias", "mean", "var")
+    (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
+    checkpoint(tmp_path / "ck", scale=np.ones(2), bias=np.ones(2))
+    said = run("inspect", tmp_path / "ck", "--against", tmp_path / "net").output
+    assert "missing parameters: mean, var\nmissing inputs: x\n" in said
+
+
+@pytest.mark.parametrize("content, said", [
+    (b"PK\3\4 a zip", "caffe2lite import"),
+    (b'\x20\0\0\0\0\0\0\0{"w":{"dtype":"F32"}}', "caffe2lite import"),
+    (bytes([8, 8, 58, 20, 10, 8, 10, 1, 120, 18, 1, 121, 34, 0, 18, 1, 103, 90, 0, 98, 0, 0]), "none of NetDef"),  # ONNX
+])  # fmt: skip
+def test_files_of_others(content, said, tmp_path):
+    (tmp_path / "f").write_bytes(content)
+    result = run("inspect", tmp_path / "f")
+    assert result.exit_code == 2 and said in result.output, result.output
+
+
+def test_a_plan_of_steps_alone_and_a_pipe(tmp_path):
+    plan = caffe2_pb2.PlanDef(name="steps")
+    plan.execution_step.add(name="s").network.append("elsewhere")
+    (tmp_path / "plan").write_bytes(plan.SerializeToString())
+    assert inspect.read(tmp_path / "plan").kind == "plan"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(inspect.Unrecognised, match="is no file"):
+        inspect.read(tmp_path / "pipe")
 
 
 def test_bytes_and_time_of_a_sync_net(sync_net, tmp_path):

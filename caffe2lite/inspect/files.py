@@ -52,6 +52,8 @@ def read(path: str | os.PathLike[str]) -> File:
         if os.path.exists(data) and _is_lmdb(data):
             return File(path, "lmdb", None)
         raise Unrecognised(f"{path} is a folder, and no lmdb")
+    if not os.path.isfile(path):
+        raise Unrecognised(f"{path} is no file: write what comes through a pipe to one first")
     size = os.path.getsize(path)
     if not size:
         raise Unrecognised(f"{path} is empty")
@@ -79,6 +81,8 @@ def read(path: str | os.PathLike[str]) -> File:
                 continue
             if _fits(kind, made):
                 return File(path, kind, made)
+    if content.startswith(b"PK\3\4") or content[8:10] == b'{"':
+        raise Unrecognised(f"{path} is an .npz, a file of PyTorch's or of safetensors, it seems: caffe2lite import makes a checkpoint of it")
     raise Unrecognised(
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
         f"minidb: it may be truncated"
@@ -147,13 +151,14 @@ def _fits(kind: str, made: Any) -> bool:
             and any(map(made.HasField, ("tensor", "qtensor", "content")))
         )
     if kind == "tensor":
-        return bool(made.dims) and made.data_type != caffe2_pb2.TensorProto.UNDEFINED
+        named = isinstance(made.name, str) and made.name.isprintable()  # an ONNX model would be a tensor without
+        return bool(made.dims) and made.data_type != caffe2_pb2.TensorProto.UNDEFINED and named
     return bool(made.protos) and all(_fits("tensor", t) for t in made.protos)
 
 
 def _one_string(net: Any) -> bool:
-    """Whether a net without operators has a name that can be read: such bytes are a TensorProto's dims, too."""
-    return isinstance(net.name, str) and len(net.name) > 1 and net.name.isprintable()
+    """Whether a net without operators has a name and type that can be read: a tensor's dims and a plan's steps may be such bytes."""
+    return all(isinstance(text, str) and text.isprintable() for text in (net.name, net.type)) and len(net.name) > 1
 
 
 def _is_net(net: Any) -> bool:

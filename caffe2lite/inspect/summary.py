@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_net, operator_cost_of
@@ -43,7 +43,7 @@ class Summary(NamedTuple):
     blobs: dict[str, BlobUse]
     inputs: list[str]  # external inputs that no operator makes before they are used
     outputs: list[str]
-    parameters: list[str]  # inputs that are weights of an operator
+    parameters: list[str]  # inputs that are weights of an operator, or its running averages
     flops: int | None  # of the operators whose cost is known
 
 
@@ -79,7 +79,7 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
         blobs={n: BlobUse(makers.get(n, []), takers.get(n, []), known.get(n)) for n in names},
         inputs=list(needed),
         outputs=list(net.external_output) or [n for n in makers if n not in takers],
-        parameters=[n for n in weights(net) if n in needed],
+        parameters=[n for n in weights(net, _STORED) if n in needed],
         flops=sum(found) if found else None,
     )
 
@@ -97,10 +97,11 @@ def places(net: Any) -> list[str]:
     return found
 
 
-_WEIGHTS = {"W", "w", "b", "bias", "filter", "scale", "weight", "weights"}  # operands of the operators
+_WEIGHTS = frozenset({"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"})  # operands
+_STORED = _WEIGHTS | {"mean", "var"}
 
 
-def weights(net: Any) -> dict[str, tuple[int, str]]:
+def weights(net: Any, operands: Collection[str] = _WEIGHTS) -> dict[str, tuple[int, str]]:
     """{blob: (position of the first operator that takes it as a weight, operand)}; gradients and updates aside."""
     found: dict[str, tuple[int, str]] = {}
     for position, op in enumerate(net.op):
@@ -108,7 +109,7 @@ def weights(net: Any) -> dict[str, tuple[int, str]]:
         if record is None or op.is_gradient_op or record.gradient is None or (0, 0) in record.enforced:
             continue
         for operand, name in zip(record.inputs, op.input):
-            if operand in _WEIGHTS:
+            if operand in operands:
                 found.setdefault(name, (position, operand))
     return found
 

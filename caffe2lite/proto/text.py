@@ -19,4 +19,6 @@ def parse(text: str | bytes, message: _Message, allow_unknown_field: bool = Fals
     """Read text into the message and return it; ParseError, with line and column, for what does not fit."""
     if isinstance(text, bytes):
         text = text.decode()
-    return text_format.Parse(_OLDER_NAME.sub("device_id", text), message, allow_unknown_field=allow_unknown_field)
+    if "cuda_gpu_id" in text:  # to look is a hundred times as quick
+        text = _OLDER_NAME.sub("device_id", text)
+    return text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
