@@ -435,7 +435,6 @@ def test_many_inputs_are_told_with_the_data_first(tmp_path):
 def test_running_averages_that_a_checkpoint_lacks(tmp_path):
     net = core.Net("bn")
     net.SpatialBN(["x", "scale", "bias", "mean", "var"], "y", is_test=1)
-    net.AddExternalInput("x", "scale", "bias", "mean", "var")
     (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
     checkpoint(tmp_path / "ck", scale=np.ones(2), bias=np.ones(2))
     said = run("inspect", tmp_path / "ck", "--against", tmp_path / "net").output

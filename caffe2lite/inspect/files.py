@@ -82,7 +82,7 @@ def read(path: str | os.PathLike[str]) -> File:
             if _fits(kind, made):
                 return File(path, kind, made)
     if content.startswith(b"PK\3\4") or content[8:10] == b'{"':
-        raise Unrecognised(f"{path} is an .npz, a file of PyTorch's or of safetensors, it seems: caffe2lite import makes a checkpoint of it")
+        raise Unrecognised(f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it")
     raise Unrecognised(
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
         f"minidb: it may be truncated"
