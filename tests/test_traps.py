@@ -550,3 +550,15 @@ def test_older_name_of_the_device_id():
     assert core.DeviceOption(caffe2_pb2.CUDA, cuda_gpu_id=3).device_id == 3
     text = b'name: "n" op { type: "Copy" device_option { device_type: 1 cuda_gpu_id: 3 } }'
     assert utils.TryReadProtoWithClass(caffe2_pb2.NetDef, text).op[0].device_option.device_id == 3
+
+
+def test_indices_of_several_dimensions_in_sparse_optimizers():
+    """As the gradient of Gather by a matrix of indices gives them."""
+    indices, grad = np.arange(12, dtype=np.int32).reshape(4, 3), np.ones((4, 3, 2), np.float32)
+    for name in ("param", "moment"):
+        workspace.FeedBlob(name, np.ones((20, 2), np.float32))
+    workspace.FeedBlob("lr", f(-0.1))
+    for name, array in (("indices", indices), ("grad", grad)):
+        workspace.FeedBlob(name, array)
+    run("SparseAdagrad", ["param", "moment", "indices", "grad", "lr"], ["param", "moment"])
+    assert workspace.FetchBlob("moment").sum() == 64

@@ -21,7 +21,7 @@ _INDICES = "int32 int64"
 def _rows(param: Any, indices: Any, grad: Any, *moments: Any) -> tuple[Any, ...]:
     """(indices, gradient rows, parameter rows, moment rows ...), views of the same memory."""
     ids = check_indices(indices, param.shape[0] if param.ndim else 0)
-    g = gradient_rows(param, ids, grad)
+    g = gradient_rows(param, indices, grad)
     for m in moments:
         if m.size != param.size:
             raise ValueError(
