@@ -83,6 +83,25 @@ def test_what_python_2_did_with_classes_generators_and_text(tmp_path):
     assert run_script(str(tmp_path / "old.py"))["result"] == expected
 
 
+def notebook(*sources):
+    made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": source} for source in sources]
+    return json.dumps({"cells": [{"cell_type": "markdown", "source": "# words"}, *made], "metadata": {}, "nbformat": 4})
+
+
+def test_a_notebook_runs_cell_after_cell(tmp_path):
+    path = tmp_path / "n.ipynb"
+    path.write_text(notebook("%matplotlib inline\nn = 7", "print n\n!ls\nhalf = n / 2"))
+    assert run_script(str(path))["half"] == 3
+    path.write_text(notebook("def f(x):\n    print x\n    return x / 0\n", "\n\nf(1)\n"))
+    with pytest.raises(ZeroDivisionError) as raised:
+        run_script(str(path))
+    places = [(e.frame.code.raw.co_filename, e.lineno + 1) for e in raised.traceback]
+    assert places[-3:-1] == [(f"{path}, cell 3", 3), (f"{path}, cell 2", 3)]
+    path.write_text(notebook("n = 1", "\nprint print"))
+    with pytest.raises(python2.Unreadable, match="cell 3: line 2"):
+        run_script(str(path))
+
+
 def test_a_traceback_shows_the_lines_of_the_file(tmp_path):
     body = 'def f((a, b), c):\n    print a, """x\ny""", 0777\n    return b / c\n'
     source = f"import urllib, urllib2\nprint reduce(max, [1])\n{body}f((1, 2), 0)\n"

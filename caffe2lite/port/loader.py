@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import importlib.machinery
@@ -11,12 +12,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from caffe2lite.port import python2
+from caffe2lite.port.notebooks import Notebook
 
 
-def compiled(path: str, source: str | None = None) -> Any:
+def compiled(path: str) -> Any:
     """The code object of a legacy file, as this Python runs it."""
-    code = python2.load(python2.read(path) if source is None else source, path)
-    return compile(code.tree, path, "exec", dont_inherit=True)
+    return compile(python2.load(python2.read(path), path).tree, path, "exec", dont_inherit=True)
+
+
+def cells(path: str) -> list[Any]:
+    """The code objects of a notebook's cells; tracebacks name the cell.  What is IPython's is passed over."""
+    notebook = Notebook(python2.read(path), path)
+    try:
+        tree = python2.load(notebook.source, path).tree
+    except python2.Unreadable as e:
+        cell, line = notebook.place(e.line)
+        raise python2.Unreadable(f"{path}: cell {cell}", e.reason, line) from None
+    found: dict[int, list[ast.stmt]] = {}
+    for statement in tree.body:
+        cell, line = notebook.place(statement.lineno)
+        ast.increment_lineno(statement, line - statement.lineno)
+        found.setdefault(cell, []).append(statement)
+    return [compile(ast.Module(body, []), f"{path}, cell {cell}", "exec", dont_inherit=True) for cell, body in found.items()]
 
 
 def globals_of(name: str, path: str) -> dict[str, Any]:

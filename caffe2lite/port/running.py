@@ -15,16 +15,17 @@ from caffe2lite.port import legacy, loader
 
 
 def run_script(path: str, args: Sequence[str] = ()) -> dict[str, Any]:
-    """Run a file as `python path args…` would, with Python 2's and NumPy's old names; its globals at the end.
+    """Run a script or notebook as `python path args…` would, with Python 2's and NumPy's old names; its globals at the end.
 
     SystemExit and exceptions of the script pass through.
     """
     folder = os.path.dirname(os.path.abspath(path))
     main = types.ModuleType("__main__")
     vars(main).update(loader.globals_of("__main__", path))
-    code = loader.compiled(path)
+    codes = loader.cells(path) if path.endswith(".ipynb") else [loader.compiled(path)]
     with legacy.names(), loader.imports_from(folder), _as_main(main, [path, *args], folder):
-        exec(code, vars(main))
+        for code in codes:
+            exec(code, vars(main))
     return vars(main)
 
 
