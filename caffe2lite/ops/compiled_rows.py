@@ -55,7 +55,10 @@ def _sum(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bo
 
 @loop
 def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
-    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end."""
+    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end.
+
+    Four rows are added at a time, one after the other, so that a sum is read and written once for four of them.
+    """
     width, last = _U(Y.size // lengths.size), _U(indices.size - 1)
     begin = _U(0)
     for k in range(_U(lengths.size)):
@@ -63,18 +66,31 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         for j in range(width):
             Y[y + j] = 0
         end = begin + _U(lengths[k])
-        for i in range(begin, end):
-            soon = _U(indices[min(i + _AHEAD, last)]) * width
-            for j in range(_U(0), width, _LINE):
-                prefetch(data, soon + j)
-            row = _U(indices[i]) * width
-            if weights.size:
-                w = weights[i - begin] if positional else weights[i]
+        i = begin
+        while i < end:
+            some = min(end - i, _U(4))
+            for s in range(some):
+                soon = _U(indices[min(i + s + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            if some == _U(4) and not weights.size:
+                a, b = _U(indices[i]) * width, _U(indices[i + _U(1)]) * width
+                c, d = _U(indices[i + _U(2)]) * width, _U(indices[i + _U(3)]) * width
                 for j in range(width):
-                    Y[y + j] += w * data[row + j]
+                    total = Y[y + j] + data[a + j]
+                    total += data[b + j]
+                    total += data[c + j]
+                    total += data[d + j]
+                    Y[y + j] = total
             else:
-                for j in range(width):
-                    Y[y + j] += data[row + j]
+                for s in range(i, i + some):
+                    row = _U(indices[s]) * width
+                    w = np.float32(1)
+                    if weights.size:
+                        w = weights[s - begin] if positional else weights[s]
+                    for j in range(width):
+                        Y[y + j] += w * data[row + j]
+            i += some
         if mean and end > begin:
             share = np.float32(1) / np.float32(lengths[k])
             for j in range(width):
