@@ -160,21 +160,23 @@ def _sampling(xp, X, offset, place, groups):
 def _corners(xp, y, x, size):
     """For each of four corners (row, column, weight, inside, slope by y, slope by x)."""
     height, width = size
+    within = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    y_moves, x_moves = y < height - 1, x < width - 1  # from the last row on, all is the last row
+    y, x = xp.minimum(y, height - 1), xp.minimum(x, width - 1)
     low_y, low_x = xp.floor(y), xp.floor(x)
     made = []
     for up in (0, 1):
         for right in (0, 1):
             row, column = low_y + up, low_x + right
-            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            inside &= (y > -1) & (y < height) & (x > -1) & (x < width)
+            inside = within & (row < height) & (column < width)
             part_y, part_x = 1 - xp.abs(y - row), 1 - xp.abs(x - column)
             made.append(
                 (
                     xp.clip(row, 0, height - 1).astype("int64"),
                     xp.clip(column, 0, width - 1).astype("int64"),
                     part_y * part_x * inside,
-                    (1 if up else -1) * part_x * inside,
-                    (1 if right else -1) * part_y * inside,
+                    (1 if up else -1) * part_x * (inside & y_moves),
+                    (1 if right else -1) * part_y * (inside & x_moves),
                 )
             )
     return made
