@@ -157,6 +157,21 @@ def test_weights_that_do_not_fit_are_told_as_running_would(kind, inputs, args, w
     assert problem.code == "C008" and words in problem.message
 
 
+@pytest.mark.parametrize("kind, labels, more, words", [
+    ("SoftmaxWithLoss", Spec((3,), "int32"), {}, "one label for each of the 4 rows"),
+    ("SoftmaxWithLoss", Spec((4, 1), "int32"), {}, ""),
+    ("SoftmaxWithLoss", Spec((4, 5), "float32"), {"label_prob": 1}, ""),
+    ("LabelCrossEntropy", Spec((3,), "int32"), {}, "one label for each of the 4 rows"),
+    ("Accuracy", Spec((3,), "int32"), {}, "labels one a row"),
+    ("Accuracy", Spec((4,), "int32"), {}, ""),
+])  # fmt: skip
+def test_labels_that_clash(kind, labels, more, words):
+    net = core.Net("labels")
+    net.Proto().op.append(core.CreateOperator(kind, ["x", "l"], ["a", "b"][: 1 + (kind == "SoftmaxWithLoss")], **more))
+    found = inspect.lint(net.Proto(), {"x": Spec((4, 5), "float32"), "l": labels})
+    assert [p.code for p in found] == (["C008"] if words else []) and all(words in p.message for p in found), found
+
+
 def test_types_that_clash_and_shapes_from_an_init_net(tmp_path):
     init, predict = core.Net("init"), core.Net("predict")
     init.GivenTensorFill([], ["w"], shape=[4, 8], values=[0.0] * 32)
@@ -305,6 +320,26 @@ def test_two_names_of_one_storage(kind, ordered, found):
     if ordered:
         net.Proto().op[2].control_input.append("r")
     assert [p.code for p in inspect.lint(net.Proto())] == found
+
+
+@pytest.mark.parametrize("instances, private, codes", [(1, False, []), (4, False, ["C012"]), (4, True, [])])
+def test_instances_of_a_step_share_what_they_write(instances, private, codes):
+    net = core.Net("instance")
+    net.Relu("x", "y")
+    plan = core.Plan("plan")
+    step = core.execution_step("each", [net], create_workspace=private)
+    plan.AddStep(core.execution_step("all", [step], num_concurrent_instances=instances))
+    assert [p.code for p in inspect.lint_plan(plan.Proto())] == codes
+    assert any("4 instances" in line for line in inspect.outline(plan.Proto().execution_step[0])) == (instances > 1)
+
+
+def test_an_input_that_a_sync_net_moves_nowhere(sync_net):
+    net = caffe2_pb2.NetDef()
+    net.CopyFrom(sync_net)
+    assert not inspect.lint(net)
+    net.external_input.append("gpu_0/forgotten_w")
+    (problem,) = inspect.lint(net)
+    assert problem.code == "C009" and problem.blob == "gpu_0/forgotten_w"
 
 
 def test_a_blob_that_two_steps_share(tmp_path):

@@ -15,7 +15,11 @@ from caffe2lite.proto import caffe2_pb2
 
 _MOST = 1 << 26  # elements; some checks walk over an array
 _FLOATS = ("float16", "float32", "float64")
-_VALUES = {"BBoxTransform", "SoftmaxWithLoss", "SoftmaxWithLossGradient"}  # these check values: numbers of images, label_prob
+_VALUES = {"BBoxTransform"}  # it checks values: numbers of images
+_LABELLED = {  # these take integers that are classes, of which 0 always is one
+    "Accuracy", "LabelCrossEntropy", "LabelCrossEntropyGradient", "SoftmaxWithLoss", "SoftmaxWithLossGradient",
+    "SpatialSoftmaxWithLoss", "SpatialSoftmaxWithLossGradient",
+}  # fmt: skip
 
 
 class _Reached(Exception):
@@ -60,13 +64,16 @@ def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> s
 
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
     """
-    if record.stateful or op.type in _VALUES or any(s.dtype not in _FLOATS or math.prod(s.shape) > _MOST for s in inputs):
+    numbers = (*_FLOATS, "int32", "int64") if op.type in _LABELLED else _FLOATS
+    if record.stateful or op.type in _VALUES or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs):
         return ""
     try:
         args = arguments.parse(op.type, record.args, op.arg)
     except ValueError:
         return ""  # that is another problem
-    arrays = [np.broadcast_to(np.ones((), s.dtype), s.shape) for s in inputs]
+    if args.get("label_prob"):
+        return ""  # these have to sum to 1
+    arrays = [np.broadcast_to(np.array(s.dtype in _FLOATS, s.dtype), s.shape) for s in inputs]
     stop = _Stop()
     out = {"out": stop if record.max_outputs == 1 else (stop,) * len(op.output)} if record.takes_out else {}
     try:

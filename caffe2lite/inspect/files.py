@@ -107,6 +107,8 @@ def outline(step: Any, depth: int = 0) -> list[str]:
         said.append(f"nets {', '.join(map(str, step.network))}")  # bytes, where they are no UTF-8
     if step.num_iter:
         said.append(f"{step.num_iter} times" if step.num_iter != 1 else "once")
+    if step.num_concurrent_instances > 1:
+        said.append(f"{step.num_concurrent_instances} instances side by side")
     if step.should_stop_blob:
         said.append(f"until {step.should_stop_blob}")
     for field in ("concurrent_substeps", "only_once", "create_workspace"):

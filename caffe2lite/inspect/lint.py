@@ -207,6 +207,11 @@ def _coverage(net: Any) -> Iterator[Problem]:
         if absent:
             message = f"parameter {parameter!r} does not reach {', '.join(absent)}"
             yield Problem("C009", None, parameter, message, "copy or broadcast it to every device")
+    moved = {name for op in net.op for name in (*op.input, *op.output)}
+    for name in net.external_input:
+        if name not in moved and name.partition("/")[0] in sync.devices:
+            message = f"{name!r} is an input of this net, which moves it nowhere"
+            yield Problem("C009", None, name, message, "copy or broadcast it to every device")
 
 
 def _training(net: Any) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ def blobs(plan: Any) -> Iterator[Hazard]:
     """Blobs that one step writes and another uses."""
     remedy = "pass it through a queue, or give each step a blob of its own"
     for one, a, other, b in _pairs(plan):
-        for first, x, second, y in ((one, a, other, b), (other, b, one, a)):
+        for first, x, second, y in ((one, a, other, b), (other, b, one, a))[: 1 if a is b else 2]:
             for blob, writer in x.written.items():
                 use = y.read.get(blob) or (y.written.get(blob) if x is a else None)
                 if use:
@@ -56,11 +56,14 @@ def _pairs(plan: Any) -> Iterator[tuple[str, Uses, str, Uses]]:
         named = [(substep.name or f"substep {i}", _uses(substep, nets)) for i, substep in enumerate(step.substep)]
         for (one, a), (other, b) in itertools.combinations(named, 2):
             yield one, a, other, b
+        if step.num_concurrent_instances > 1:
+            for one, a in named:
+                yield one, a, f"{one} (another instance)", a
 
 
 def _concurrent(steps: Iterable[Any]) -> Iterator[Any]:
     for step in steps:
-        if step.concurrent_substeps:
+        if step.concurrent_substeps or step.num_concurrent_instances > 1:
             yield step
         yield from _concurrent(step.substep)
 
