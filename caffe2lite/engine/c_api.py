@@ -425,17 +425,22 @@ def transform_fuseConvBN(net: Any) -> bytes:
     return run_workspace_transform("FuseConvBN", net)
 
 
-def apply_transform(key: str, net: Any) -> bytes:
+def _text(key: str | bytes) -> str:
+    """Caffe2's own Python files give names of transforms as bytes."""
+    return key.decode() if isinstance(key, bytes) else key
+
+
+def apply_transform(key: str | bytes, net: Any) -> bytes:
     """The NetDef that a named transform makes of one."""
-    return transforms.apply(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
+    return transforms.apply(_text(key), message(caffe2_pb2.NetDef, net)).SerializeToString()
 
 
 def apply_transform_if_faster(
-    key: str, net: Any, init_net: Any, warmup_runs: int, main_runs: int, improvement_threshold: float
+    key: str | bytes, net: Any, init_net: Any, warmup_runs: int, main_runs: int, improvement_threshold: float
 ) -> bytes:
     """The NetDef that a named transform makes of one, or the same where it does not run that much faster."""
     before, init = message(caffe2_pb2.NetDef, net), message(caffe2_pb2.NetDef, init_net)
-    made = transforms.apply_if_faster(key, before, init, warmup_runs, main_runs, improvement_threshold)
+    made = transforms.apply_if_faster(_text(key), before, init, warmup_runs, main_runs, improvement_threshold)
     return made.SerializeToString()
 
 
