@@ -1,5 +1,7 @@
 """Running test files of Caffe2's and counting: on files of our own that stand for them."""
 
+import shutil
+
 import pytest
 
 from caffe2lite.conformance import Outcome, gpu_status, run_files, score, scoring, status, test_files
@@ -47,6 +49,22 @@ def test_files_are_run_and_their_outcomes_kept(tree, tmp_path):
     }  # fmt: skip
     assert broken.tests and set(broken.tests.values()) == {"failed"} and slow.tests == {WHOLE: "failed"}
     assert (plain.trouble, slow.trouble) == ("", "timeout") and kept_outcomes(tmp_path / "kept") == outcomes
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--only", "nosuch"], "holds 'nosuch'"),
+    (["--python", shutil.which("false")], "cannot run the tests"),
+    (["--python", "/nowhere/python"], "/nowhere/python"),
+])  # fmt: skip
+def test_what_cannot_be_run_is_told_at_once(options, said, tree, tmp_path, monkeypatch):
+    click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
+    from caffe2lite.commands import cli
+
+    monkeypatch.setattr("caffe2lite.conformance.fetch", lambda: tree)
+    monkeypatch.setattr("caffe2lite.conformance.upstream.cache", lambda: tmp_path / "cache")
+    result = click_testing.CliRunner().invoke(cli, ["conformance", *options])
+    assert result.exit_code == 2 and said in result.output, result.output
+    assert not list((tmp_path / "cache").rglob("*.json"))
 
 
 def test_the_score_is_over_what_genuine_passes(monkeypatch):

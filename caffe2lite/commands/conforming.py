@@ -49,10 +49,14 @@ def conformance(
         raise Trouble(str(e)) from None
     kept = upstream.cache() / (f"results-{frontend}-gpus" if gpus else f"results-{frontend}")
     before = running.kept_outcomes(kept)
-    files = [f for f in tests.test_files(tree, only) if not (resume and f in before)]
+    chosen = tests.test_files(tree, only)
+    if not chosen:
+        raise Trouble(f"no test file's path holds {' or '.join(map(repr, only))}; --list lists them")
+    files = [f for f in chosen if not (resume and f in before)]
     if list_only:
         click.echo("\n".join(files))
         return
+    _need(python)
     if gpus:
         os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
     outcomes = _run(tests.run_files(tree, files, kept, python=python, frontend=frontend, jobs=jobs, limit=limit), len(files))
@@ -67,6 +71,17 @@ def conformance(
     wanted = sum(s.genuine - len(s.excepted) for s in scores)
     say(f"of {count(wanted, 'test')} that genuine Caffe2 passes, {wanted - missing:,} pass here; the logs: {kept}")
     sys.exit(1 if missing else 0)
+
+
+def _need(python: str) -> None:
+    """Trouble where the interpreter lacks what the tests import: all of them would count as missing."""
+    try:
+        done = subprocess.run([python, "-c", "import caffe2lite, hypothesis, pytest"], capture_output=True, text=True)
+    except OSError as e:
+        raise Trouble(f"--python: {e}") from None
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2]
+        raise Trouble(f"{python} cannot run the tests: {said}; pip install caffe2lite pytest 'hypothesis==6.100.*'")
 
 
 def _run(outcomes: object, total: int) -> dict[str, object]:
