@@ -267,6 +267,18 @@ def test_a_model_to_onnx_and_back(model, tmp_path):
     assert again.exit_code == 0, again.output
 
 
+def test_a_model_in_onnx_has_no_constants_that_nothing_uses(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    net = core.Net("joined")
+    net.FC(["x", "w", "b"], "y")
+    net.Concat(["x", "y"], ["joined", "sizes"], axis=1)
+    net.Proto().external_output.append("joined")
+    (tmp_path / "net.pb").write_bytes(net.Proto().SerializeToString())
+    save(tmp_path / "params", {"w": np.ones((2, 3), np.float32), "b": np.ones(2, np.float32)})
+    exchange.export_model(tmp_path / "net.pb", tmp_path / "m.onnx", tmp_path / "params", {"x": Spec((4, 3), "float32")})
+    assert {t.name for t in onnx.load(str(tmp_path / "m.onnx")).graph.initializer} == {"w", "b"}
+
+
 def test_what_onnx_cannot_have(model, tmp_path):
     pytest.importorskip("onnx", reason="the extra onnx is not installed")
     (tmp_path / "net.pb").write_bytes(model.net.Proto().SerializeToString())

@@ -64,6 +64,7 @@ def export_model(
     fed_by_users = [i for i in model.graph.input if i.name in given]
     del model.graph.input[:]  # the parameters are constants, so that others may fold them
     model.graph.input.extend(fed_by_users)
+    _drop_unused(model.graph)
     onnx.checker.check_model(model)
     with beside(os.fspath(out)) as new:
         onnx.save(model, new)
@@ -121,6 +122,16 @@ def _check_convertible(net: Any, onnx: Any) -> None:
     )
     if without:
         raise CannotHold(f"ONNX has no form for {', '.join(f'{t} ({n})' for t, n in without.items())}")
+
+
+def _drop_unused(graph: Any) -> None:
+    """Without the constants that nothing uses, as the sizes of a Concat's parts: onnxruntime warns of each."""
+    if any(a.HasField("g") or a.graphs for node in graph.node for a in node.attribute):
+        return  # a graph within may use them
+    used = {name for node in graph.node for name in node.input} | {o.name for o in graph.output}
+    for i in reversed(range(len(graph.initializer))):
+        if graph.initializer[i].name not in used:
+            del graph.initializer[i]
 
 
 def _onnx() -> Any:
