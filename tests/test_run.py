@@ -83,6 +83,19 @@ def test_what_python_2_did_with_classes_generators_and_text(tmp_path):
     assert run_script(str(tmp_path / "old.py"))["result"] == expected
 
 
+def test_pickles_of_python_2_in_files_opened_as_text(tmp_path):
+    (tmp_path / "two.pkl").write_bytes(b"\x80\x02}q\x01U\x01aq\x02U\x01\xe9q\x03s.")  # {'a': '\xe9'}
+    (tmp_path / "p.py").write_text(
+        "import cPickle, os\nhere = os.path.dirname(__file__)\n"
+        "with open(os.path.join(here, 'two.pkl')) as f: two = cPickle.load(f)\n"
+        "with open(os.path.join(here, 'new.pkl'), 'w') as f: cPickle.dump({'w': [1]}, f, 2)\n"
+        "with open(os.path.join(here, 'new.pkl'), 'rb') as f: new = cPickle.load(f)\n"
+        "print cPickle.loads(cPickle.dumps(new))\n"
+    )
+    found = run_script(str(tmp_path / "p.py"))
+    assert (found["two"], found["new"]) == ({"a": "\xe9"}, {"w": [1]})
+
+
 def notebook(*sources):
     made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": source} for source in sources]
     return json.dumps({"cells": [{"cell_type": "markdown", "source": "# words"}, *made], "metadata": {}, "nbformat": 4})

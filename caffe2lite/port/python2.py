@@ -13,6 +13,7 @@ import io
 import logging
 import numbers
 import operator
+import pickle
 import re
 import sys
 import tokenize
@@ -346,6 +347,8 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     """`owner.method(…)` for methods that objects of Python and NumPy no longer have."""
     if isinstance(owner, (np.ndarray, np.generic)) and method in _OF_ARRAYS:
         return _OF_ARRAYS[method](owner, *args, **kwargs)
+    if owner is pickle:
+        return _pickling(method, *args, **kwargs)
     if method in ("decode", "encode") and isinstance(owner, str):
         return _recode(owner, method, *args, **kwargs)
     found = getattr(owner, method, None)
@@ -364,6 +367,14 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     if method in ("iteritems", "viewitems", "iterkeys", "viewkeys", "itervalues", "viewvalues"):
         return getattr(owner, method[4:])()
     return getattr(owner, method)(*args, **kwargs)  # its own AttributeError
+
+
+def _pickling(method: str, *args: Any, **kwargs: Any) -> Any:
+    """`pickle.load(…)` and the like, with files that were opened as text, and with strings that Python 2 has pickled."""
+    if method != "dump":
+        kwargs.setdefault("encoding", "latin1")
+    binary = (getattr(value, "buffer", value) if isinstance(value, io.TextIOBase) else value for value in args)
+    return getattr(pickle, method)(*binary, **kwargs)
 
 
 def _recode(text: str, method: str, encoding: str = "utf-8", errors: str = "strict") -> Any:
@@ -396,7 +407,7 @@ class _Meaning(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         target = node.func
-        if isinstance(target, ast.Attribute) and (target.attr in _CALLED or (self.python2 and target.attr in ("decode", "encode"))):
+        if isinstance(target, ast.Attribute) and (target.attr in _CALLED or (self.python2 and _of_text(target))):
             if isinstance(target.value, ast.Name) and _bridge(target.value):
                 return node
             if isinstance(target.value, ast.Call) and getattr(target.value.func, "id", "") == "super":
@@ -463,6 +474,13 @@ class _Meaning(ast.NodeTransformer):
         for part in ast.walk(read):
             ast.copy_location(part, node)
         return ast.copy_location(ast.Assign([node.target], ast.Call(_name(DIVIDE, node), [read, node.value], [])), node)
+
+
+def _of_text(method: ast.Attribute) -> bool:
+    """Whether it is a method for which Python 2 told no text from bytes."""
+    if isinstance(method.value, ast.Name) and method.value.id == "pickle":
+        return method.attr in ("dump", "load", "loads")
+    return method.attr in ("decode", "encode")
 
 
 def stops(function: ast.FunctionDef) -> list[ast.Raise]:
