@@ -151,6 +151,18 @@ def test_write_keeps_the_original_and_o_touches_nothing(tmp_path):
     assert not (folder / "sub" / "b.py.orig").exists()
 
 
+def test_what_write_keeps_of_a_file(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_bytes(b"# coding: latin-1\nprint 'caf\xe9'\n")
+    path.chmod(0o755)
+    run("port", path, "--write")
+    assert path.read_bytes() == b"# coding: latin-1\nprint('caf\xe9')\n" and path.stat().st_mode & 0o777 == 0o755
+    path.write_text(path.read_text("latin-1") + "print 2\n", "latin-1")
+    run("port", path, "--write")
+    assert b"print 'caf" in (tmp_path / "a.py.orig").read_bytes() and b"print 2" in (tmp_path / "a.py.orig.2").read_bytes()
+    assert path.read_bytes().endswith(b"print(2)\n")
+
+
 def notebook(*sources, kernel="python2"):
     """A notebook of code cells, as nbformat writes it."""
     cells = [{"cell_type": "markdown", "metadata": {}, "source": ["Größe"]}]

@@ -5,7 +5,11 @@ Comments, blank lines and layout stay as they are.
 
 from __future__ import annotations
 
+import io
+import itertools
 import os
+import shutil
+import tokenize
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
@@ -63,15 +67,19 @@ def mend_file(path: str) -> tuple[str, Mended]:
 
 
 def write(path: str, mended: Mended, target: str | None = None) -> str:
-    """Write the mended text to `target`, or in the place of the file, whose original stays as `path.orig`."""
-    place = target or path
+    """Write the mended text to `target`, or in the place of the file, which stays as `path.orig`, or `.orig.2` beside an older one."""
+    place, source = target or path, path
     if target is None:
-        os.replace(path, path + ".orig")
+        spare = (path + ".orig" + (f".{n}" if n > 1 else "") for n in itertools.count(1))
+        source = next(name for name in spare if not os.path.lexists(name))
+        os.replace(path, source)
     folder = os.path.dirname(place)
     if folder:
         os.makedirs(folder, exist_ok=True)
-    with open(place, "w", encoding="utf-8") as f:
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(mended.text.encode()).readline)  # what a coding line says
+    with open(place, "w", encoding=encoding) as f:
         f.write(mended.text)
+    shutil.copymode(source, place)
     return place
 
 
