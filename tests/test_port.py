@@ -161,6 +161,20 @@ def test_what_write_keeps_of_a_file(tmp_path):
     run("port", path, "--write")
     assert b"print 'caf" in (tmp_path / "a.py.orig").read_bytes() and b"print 2" in (tmp_path / "a.py.orig.2").read_bytes()
     assert path.read_bytes().endswith(b"print(2)\n")
+    path.write_bytes(b"print 1\r\nx = 2\r\n")
+    run("port", path, "--write")
+    assert path.read_bytes() == b"print(1)\r\nx = 2\r\n"
+
+
+@pytest.mark.parametrize("source, mended", [
+    ("import sys\nprint >>sys.stderr, 1\n", "import sys\nprint(1, file=sys.stderr)\n"),  # Python 3 reads it as a shift
+    ("x = 1\nprint\n", "x = 1\nprint()\n"),
+    ("if 1:\n\tprint 1\n        print 2\n", "if 1:\n        print(1)\n        print(2)\n"),
+])  # fmt: skip
+def test_python_2_that_is_hard_to_tell(source, mended, tmp_path):
+    (tmp_path / "a.py").write_text(source)
+    run("port", tmp_path / "a.py", "--write")
+    assert (tmp_path / "a.py").read_text() == mended
 
 
 def notebook(*sources, kernel="python2"):

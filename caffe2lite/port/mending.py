@@ -77,7 +77,9 @@ def write(path: str, mended: Mended, target: str | None = None) -> str:
     if folder:
         os.makedirs(folder, exist_ok=True)
     encoding, _ = tokenize.detect_encoding(io.BytesIO(mended.text.encode()).readline)  # what a coding line says
-    with open(place, "w", encoding=encoding) as f:
+    with open(source, "rb") as old:
+        newline = "\r\n" if b"\r\n" in old.read() else "\n"
+    with open(place, "w", encoding=encoding, newline=newline) as f:
         f.write(mended.text)
     shutil.copymode(source, place)
     return place

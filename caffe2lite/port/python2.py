@@ -72,6 +72,10 @@ def traits(tree: ast.Module) -> list[tuple[int, str]]:
             continue
         if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not _bridge(node.value):
             found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.RShift) and _is_print(node.left):
+            found.append((node.lineno, "print >>"))
+        elif isinstance(node, ast.Expr) and _is_print(node.value):
+            found.append((node.lineno, "print"))
         elif isinstance(node, ast.Import):
             found += [(node.lineno, a.name) for a in node.names if a.name in gone.RENAMED]
         elif isinstance(node, ast.ImportFrom) and node.module in gone.RENAMED and not node.level:
@@ -98,6 +102,10 @@ def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
 def _guarded(tree: ast.Module) -> set[int]:
     """Ids of the nodes in `try`: a module that tries a name can do without it."""
     return {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+
+
+def _is_print(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "print"
 
 
 def _bridge(node: ast.expr) -> bool:
@@ -243,7 +251,10 @@ def convert(source: str, filename: str) -> Converted:
     except ImportError:
         raise NoConverter(filename, f"Python 2 syntax needs a converter: {install('port')}") from None
     try:
-        return converter(source, filename)
+        made = converter(source, filename)
+        if "\t" in source and parse(made.text, filename) is None:  # for Python 2 a tab goes to the next column of 8
+            made = converter(re.sub(r"^[ \t]+", lambda indent: indent[0].expandtabs(8), source, flags=re.M), filename)
+        return made
     except Exception as e:  # fissix's parser has errors of several modules
         reasons = _reason(_syntax_error(source)), _reason(e)
         line, reason = max(reasons, key=lambda r: r[0])  # of the parser that came further
