@@ -83,6 +83,37 @@ def test_what_python_2_did_with_classes_generators_and_text(tmp_path):
     assert run_script(str(tmp_path / "old.py"))["result"] == expected
 
 
+DIVIDING = """
+import numpy as np
+class Box(object): pass
+count = [0]
+def next_key():
+    count[0] += 1
+    return 0
+def halve(x):
+    x /= 2
+    return x
+whole, half, box = np.arange(4), np.ones(2), Box()
+halve(whole)
+halve(half)
+rows = np.arange(6).reshape(2, 3)
+rows[1] /= 2
+rows[:, 1:] /= 2
+box.n = 9
+box.n /= 2
+words = {'a': [7]}
+words['a'][next_key()] /= 2
+result = [whole.tolist(), half.tolist(), rows.tolist(), box.n, words, count, halve(7), halve(7.)]
+print result
+"""
+
+
+def test_division_in_place(tmp_path):
+    (tmp_path / "d.py").write_text(DIVIDING)
+    found = run_script(str(tmp_path / "d.py"))["result"]
+    assert found == [[0, 0, 1, 1], [0.5, 0.5], [[0, 0, 1], [1, 1, 1]], 4, {"a": [3]}, [1], 3, 3.5]
+
+
 def test_pickles_of_python_2_in_files_opened_as_text(tmp_path):
     (tmp_path / "two.pkl").write_bytes(b"\x80\x02}q\x01U\x01aq\x02U\x01\xe9q\x03s.")  # {'a': '\xe9'}
     (tmp_path / "p.py").write_text(

@@ -325,7 +325,8 @@ def _place(tree: ast.Module, converted: Converted) -> None:
 # ---- meaning -----------------------------------------------------------------------------------------------------
 
 DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", "__caffe2lite_call__", "__caffe2lite_caught__"
-COMPARED = "__caffe2lite_compared__"
+COMPARED, DIVIDE_IN_PLACE = "__caffe2lite_compared__", "__caffe2lite_divide_in_place__"
+OWNER, KEY = "__caffe2lite_owner__", "__caffe2lite_key__"  # of what `/=` changes
 _CALLED = {**gone.METHODS, **gone.ARRAY_METHODS}
 
 
@@ -334,6 +335,11 @@ def divide(a: Any, b: Any) -> Any:
     if _whole(a) and _whole(b):
         return a // b
     return a / b
+
+
+def divide_in_place(a: Any, b: Any) -> Any:
+    """`a /= b` of Python 2."""
+    return operator.ifloordiv(a, b) if _whole(a) and _whole(b) else operator.itruediv(a, b)
 
 
 def _whole(value: Any) -> bool:
@@ -477,14 +483,24 @@ class _Meaning(ast.NodeTransformer):
             return ast.copy_location(ast.Call(_name(DIVIDE, node), [node.left, node.right], []), node)
         return node
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        """`x /= y`, in the place of x where x is an array; what x stands in is looked up once."""
         self.generic_visit(node)
+        target = node.target
         if not self.floors or not isinstance(node.op, ast.Div):
             return node
-        read = ast.parse(ast.unparse(node.target), mode="eval").body
+        made: list[ast.stmt] = []
+        if isinstance(target, (ast.Attribute, ast.Subscript)):
+            made.append(ast.Assign([ast.Name(OWNER, ast.Store())], target.value))
+            target.value = ast.Name(OWNER, ast.Load())
+        if isinstance(target, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
+            made.append(ast.Assign([ast.Name(KEY, ast.Store())], target.slice))
+            target.slice = ast.Name(KEY, ast.Load())
+        read = ast.parse(ast.unparse(target), mode="eval").body
         for part in ast.walk(read):
             ast.copy_location(part, node)
-        return ast.copy_location(ast.Assign([node.target], ast.Call(_name(DIVIDE, node), [read, node.value], [])), node)
+        made.append(ast.Assign([target], ast.Call(ast.Name(DIVIDE_IN_PLACE, ast.Load()), [read, node.value], [])))
+        return [ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in made]
 
 
 def _of_text(method: ast.Attribute) -> bool:
@@ -543,4 +559,4 @@ BUILTINS: dict[str, Any] = {
 }
 
 # What a module's globals need beside its own names.
-HELPERS: dict[str, Any] = {DIVIDE: divide, CALL: call, COMPARED: compared}
+HELPERS: dict[str, Any] = {DIVIDE: divide, CALL: call, COMPARED: compared, DIVIDE_IN_PLACE: divide_in_place}
