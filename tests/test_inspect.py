@@ -333,6 +333,18 @@ def test_instances_of_a_step_share_what_they_write(instances, private, codes):
     assert any("4 instances" in line for line in inspect.outline(plan.Proto().execution_step[0])) == (instances > 1)
 
 
+def test_nets_within_operators():
+    branch, outer, net = core.Net("branch"), core.Net("outer"), core.Net("whole")
+    branch.Proto().op.add(type="Relu", input=["x"], output=["y"])
+    branch.Proto().op.add(type="Rellu", input=["x"], output=["y"])
+    outer.If(["c", "x"], ["y"], then_net=branch.Proto())
+    net.Relu("x", "x")
+    net.While(["c", "x"], ["y"], loop_net=outer.Proto())
+    (problem,) = inspect.lint(net.Proto())
+    assert (problem.code, problem.operator) == ("C001", 1)
+    assert "in loop_net of While, operator 0: in then_net of If, operator 1: there is no operator Rellu" in problem.message
+
+
 def test_an_input_that_a_sync_net_moves_nowhere(sync_net):
     net = caffe2_pb2.NetDef()
     net.CopyFrom(sync_net)

@@ -62,7 +62,7 @@ class Problem(NamedTuple):
 
 def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
     """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
-    found = [p for check in (_operators, _flow, _placement, _coverage, _training) for p in check(net)]
+    found = [p for check in (_operators, _within, _flow, _placement, _coverage, _training) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
     found += [Problem("C011", *hazard) for hazard in hazards.of_net(net)]
     found += [Problem("C014", *hazard) for hazard in hazards.unordered(net)]
@@ -104,6 +104,16 @@ def _operators(net: Any) -> Iterator[Problem]:
                 continue  # it may read its message itself
             hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(record.args) or 'none'}"
             yield Problem("C003", position, "", f"{op.type} has no argument {arg.name!r}, and ignores it", hint)
+
+
+def _within(net: Any) -> Iterator[Problem]:
+    """The operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
+    for position, op in enumerate(net.op):
+        for arg in op.arg:
+            for inner in (*([arg.n] if arg.HasField("n") else []), *arg.nets):
+                for p in (*_operators(inner), *_within(inner)):
+                    message = f"in {arg.name} of {op.type}, operator {p.operator}: {p.message}"
+                    yield p._replace(operator=position, message=message)
 
 
 def _inherited(op: Any) -> bool:
