@@ -310,15 +310,15 @@ def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool
     infer=like(0, 2, 2),
 )
 def AffineChannelGradient(xp, dY, X, scale=None, *, order: str = "NCHW", is_learnable: bool = False, out):
-    """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without X the inputs are dY and scale."""
-    if scale is None or not is_learnable:
-        X, scale = None if scale is None else X, X if scale is None or not is_learnable else scale
+    """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without is_learnable the inputs are dY and scale."""
+    if is_learnable and (scale is None or len(out) < 3):
+        raise ValueError("with is_learnable the inputs are dY, X, scale, and the outputs dX, dscale, dbias")
+    if not is_learnable:
+        scale = X  # the second input
     layout = Channels(dY, order)
     layout.check(scale=scale)
     results: list[Any] = []
     if is_learnable:
-        if X is None or len(out) < 3:
-            raise ValueError("with is_learnable the inputs are dY, X, scale, and the outputs dX, dscale, dbias")
         dscale, dbias = (out[k]((layout.count,), dY.dtype) for k in (1, 2))
         dscale[...] = layout.sums(xp, dY, X)
         dbias[...] = layout.sums(xp, dY)

@@ -69,22 +69,16 @@ def _one(out: Any, value: Any, dtype: str) -> Any:
     return Y
 
 
-def _positive(init_count: int) -> int:
-    if init_count < 0:
-        raise ValueError(f"init_count must not be negative, found {init_count}")
-    return init_count
-
-
 @operator("counter", stateful=True, gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def CreateCounter(ctx, *, init_count: int = 0):
     """A new counter that begins at init_count."""
-    return Counter(_positive(init_count))
+    return Counter(init_count)
 
 
 @operator("previous?", stateful=True, host="counter previous", gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def ResetCounter(ctx, counter, *, init_count: int = 0, out):
     """Set the counter to init_count; previous = its count before."""
-    before = _counter(counter).reset(_positive(init_count))
+    before = _counter(counter).reset(init_count)
     return _one(out, before, "int64") if ctx.outputs else None
 
 

@@ -52,18 +52,15 @@ def _chosen(xp, index, size):
 
 
 def _scales(scales, height_scale, width_scale):
-    if scales is not None:
-        if scales.ndim != 1 or scales.shape[0] != 2:
-            raise ValueError(f"scales must be [height_scale, width_scale], got shape {list(scales.shape)}")
-        height_scale, width_scale = float(scales[0]), float(scales[1])
-    return _positive(height_scale, width_scale)
-
-
-def _positive(*scales):
+    """The scales in the input, if there is one, instead of those in the arguments."""
+    if scales is None:
+        return height_scale, width_scale
+    if scales.ndim != 1 or scales.shape[0] != 2:
+        raise ValueError(f"scales must be [height_scale, width_scale], got shape {list(scales.shape)}")
     for s in scales:
         if not s > 0:
             raise ValueError(f"scales must be positive, got {s}")
-    return scales
+    return float(scales[0]), float(scales[1])
 
 
 def _nearest(xp, size, scale, count=None):
@@ -83,7 +80,6 @@ def _nearest(xp, size, scale, count=None):
 )
 def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out):
     """The image in another size, each pixel the nearest one: height and width times their scales, rounded down."""
-    _positive(height_scale, width_scale)
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     x = _first(X, order)
     rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
@@ -130,7 +126,6 @@ def ResizeNearest3D(
     xp, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW", out
 ):
     """A video in another size, each pixel the nearest one.  X (N, C, T, H, W)."""
-    _positive(temporal_scale, height_scale, width_scale)
     if order != "NCHW":
         raise ValueError("ResizeNearest3D takes the order NCHW only")
     if temporal_scale not in (1, 2):
@@ -187,7 +182,6 @@ def _bilinear(xp, size, scale):
 )
 def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """The image in another size by bilinear interpolation.  X (N, C, H, W)."""
-    _positive(height_scale, width_scale)
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     _four(X)
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
