@@ -11,14 +11,11 @@ from caffe2lite.ops.registry import operator
 
 
 def _window(args):
-    for what in ("kernel", "stride", "dilation"):  # here one side may be given alone
-        if what in args:
-            args = {**{f"{what}_h": args[what], f"{what}_w": args[what]}, **args}
-            del args[what]
-        elif f"{what}_h" in args or f"{what}_w" in args:
-            args = {f"{what}_h": 1, f"{what}_w": 1, **args}
-    args = {k: v for k, v in args.items() if not k.startswith("pad_")}  # all sides have one padding here
-    window = _windows.parse(args)
+    """The window; here one side may be given alone, or beside the argument for both, and all sides have one padding."""
+    given = [what for what in ("kernel", "stride", "dilation") if {what, f"{what}_h", f"{what}_w"} & args.keys()]
+    sides = {f"{what}_{s}": args.get(f"{what}_{s}", args.get(what, 1)) for what in given for s in "hw"}
+    rest = {name: value for name, value in args.items() if name not in given and not name.startswith("pad_")}
+    window = _windows.parse({**rest, **sides})
     if len(window.kernel) != 2:
         raise ValueError("kernel sizes must be positive: give kernel, or kernel_h and kernel_w")
     return window
