@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from caffe2lite.port import gone, python2
 from caffe2lite.port.notebooks import Notebook
-from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
+from caffe2lite.port.uses import DIFFERS, MISSING, Use, dotted, uses
 
 CODES = {
     "P001": "syntax of Python 2",
@@ -197,7 +197,7 @@ def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterat
         if not isinstance(node, ast.Attribute):
             continue
         line, at = line_of(node.lineno), NOTE if id(node) in guarded else None
-        whole = _dotted(node, aliases)
+        whole = dotted(node, aliases)
         if whole:
             yield from _name(path, line, whole, at)
         elif node.attr in gone.ARRAY_METHODS:
@@ -225,7 +225,7 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                 yield Finding(path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "encode"):
             codec = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
-            if codec in gone.CODECS[:4] and not _dotted(node.func, {"codecs": "codecs"}):
+            if codec in gone.CODECS[:4] and not dotted(node.func, {"codecs": "codecs"}):
                 message = f"text has no codec {codec!r}: .{node.func.attr}({codec!r})"
                 yield Finding(path, line_of(node.lineno), "P002", message, f"codecs.{node.func.attr}, of bytes", ASK)
 
@@ -252,13 +252,3 @@ def _name(path: str, line: int, whole: str, at: str | None) -> Iterator[Finding]
         instead = gone.NAMES[whole]
         fix = SAFE if whole.startswith("collections.") or whole == "time.clock" else ASK
         yield Finding(path, line, "P005", f"{whole} is gone", instead, at or fix)
-
-
-def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name) or node.id not in aliases:
-        return ""
-    return ".".join([aliases[node.id], *reversed(parts)])

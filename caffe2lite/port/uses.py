@@ -65,8 +65,8 @@ def _of_caffe2(node: ast.ImportFrom) -> bool:
     return not node.level and (node.module or "").split(".")[0] == "caffe2"
 
 
-def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
-    """The dotted name of an expression that is rooted in an import of Caffe2, "" for any other."""
+def dotted(node: ast.expr, aliases: dict[str, str]) -> str:
+    """The dotted name of an expression that is rooted in one of the aliases, "" for any other."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -159,7 +159,7 @@ def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
     for node in ast.walk(tree):
         name = ""
         if isinstance(node, ast.Attribute) and id(node) not in inner:
-            name = _dotted(node, aliases)
+            name = dotted(node, aliases)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inner:
             name = aliases.get(node.id, "")
         if not name:
@@ -198,11 +198,11 @@ def _operators(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        if _dotted(node.func, aliases).endswith(".CreateOperator"):
+        if dotted(node.func, aliases).endswith(".CreateOperator"):
             first = node.args[0] if node.args else None
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 yield from _operator(first.value, node, arguments=True)
-        elif isinstance(node.func, ast.Attribute) and not _dotted(node.func, aliases):
+        elif isinstance(node.func, ast.Attribute) and not dotted(node.func, aliases):
             name, owner = node.func.attr, _last(node.func.value)
             if not name[:1].isupper() or name in own or not _is_net(owner, nets):
                 continue
@@ -236,7 +236,7 @@ def _nets(tree: ast.Module, aliases: dict[str, str]) -> set[str]:
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            called = _dotted(node.value.func, aliases) or "." + _last(node.value.func)
+            called = dotted(node.value.func, aliases) or "." + _last(node.value.func)
             if called.endswith(made):
                 found.update(_last(t) for t in node.targets)
     return found
