@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from caffe2.python import core, workspace
 
-from caffe2lite.engine.net import make_net
+from caffe2lite.engine.runner import make_net
 from caffe2lite.ops import _recycled
 from caffe2lite.proto import caffe2_pb2
 

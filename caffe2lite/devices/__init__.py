@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.devices import cuda, emulated
 from caffe2lite.devices.base import Device, DeviceError
 from caffe2lite.devices.cpu import HOST
 from caffe2lite.extras import install
@@ -21,8 +22,6 @@ _CPU_TYPES = (caffe2_pb2.CPU, caffe2_pb2.MKLDNN, caffe2_pb2.IDEEP)
 
 def gpus() -> list[Device]:
     """The GPUs of this process: emulated ones where emulation is on, else CUDA's, else none."""
-    from caffe2lite.devices import cuda, emulated
-
     return emulated.devices() or cuda.devices()
 
 
@@ -33,8 +32,6 @@ def gpu_count() -> int:
 
 def cuda_version() -> int:
     """CUDA's version, 0 without a real GPU."""
-    from caffe2lite.devices import cuda
-
     return cuda.version()
 
 

@@ -57,9 +57,7 @@ class Host(Device):
         return isinstance(array, np.ndarray)
 
     def copy(self, target: np.ndarray, source: Any) -> None:
-        from caffe2lite import devices
-
-        np.copyto(target, source if isinstance(source, np.ndarray) else devices.of(source).to_host(source))
+        np.copyto(target, source if isinstance(source, np.ndarray) else source.get())
 
     def to_host(self, array: np.ndarray) -> np.ndarray:
         return array

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.devices.base import Device, DeviceError
+from caffe2lite.devices.cpu import HOST
 
 _DEFAULT_MEMORY = 16 << 30
 
@@ -311,8 +312,6 @@ class Gpu(Device):
     def empty(self, count: int, dtype: Any) -> EmulatedArray:
         if np.dtype(dtype) == object:
             raise TypeError("strings cannot be on a GPU")
-        from caffe2lite.devices.cpu import HOST
-
         return EmulatedArray(HOST.empty(count, dtype), self)
 
     def owns(self, array: Any) -> bool:

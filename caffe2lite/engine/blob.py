@@ -23,6 +23,14 @@ class Content(NamedTuple):
     device: Device
 
 
+class Part(NamedTuple):
+    """Of which tensor a blob shows a part, from which element on, and as which view."""
+
+    whole: Any
+    begin: int
+    value: Any
+
+
 class Blob:
     """A value and its storage.
 
@@ -30,7 +38,7 @@ class Blob:
     storage  the flat array that a tensor is a view of; None for other objects
     """
 
-    __slots__ = ("_parent", "_part", "_views", "alone", "device", "name", "storage", "tokens", "value")
+    __slots__ = ("_part", "_views", "alone", "device", "name", "storage", "tokens", "value")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,8 +48,7 @@ class Blob:
         self._views: dict[Any, Any] = {}
         self.tokens: list[list[bool]] = []
         self.alone = True  # whether no other blob has ever had part in a storage of this one
-        self._part: Any = None
-        self._parent: Any = None
+        self._part: Part | None = None
 
     @property
     def is_tensor(self) -> bool:
@@ -171,23 +178,28 @@ class Blob:
 
     def view(self, other: Blob, begin: int, shape: tuple[int, ...]) -> Any:
         """Become a name for a part of the other blob's tensor: `begin` is the first element."""
+        whole, value, part = other.value, self.value, self._part
+        if (
+            part is not None
+            and part.value is value
+            and part.whole is whole
+            and part.begin == begin
+            and value.shape == shape
+        ):
+            return value
         self.alone = other.alone = False
         count = 1
         for d in shape:
             count *= d
-        part = other.value.reshape(-1)[begin : begin + count]
-        if self.storage is not None and self._part == (id(other.value), begin, shape):
-            return self.value
-        self.storage, self.device = part, other.device
-        self.value = part.reshape(shape)
-        self._views = {shape: self.value}
-        self._part = (id(other.value), begin, shape)
-        self._parent = other.value  # so that no other array gets its id
+        self.storage, self.device = whole.reshape(-1)[begin : begin + count], other.device
+        self.value = value = self.storage.reshape(shape)
+        self._views = {shape: value}
+        self._part = Part(whole, begin, value)
         self.changed()
-        return self.value
+        return value
 
     def reset(self) -> None:
         """Back to uninitialised."""
-        self.value = self.storage = None
+        self.value = self.storage = self._part = None
         self._views = {}
         self.changed()

@@ -15,11 +15,12 @@ from caffe2lite.engine import (
     fillers,
     fusion,
     gradients,
-    graph,  # noqa: F401 - registers the net types
     inference,
     memonger,
     observers,
+    preferences,
     python_op,
+    runner,
     serialize,
     steps,
     transforms,
@@ -57,7 +58,6 @@ from caffe2lite.engine.c_types import (
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
-from caffe2lite.engine.workspace import engine_preferences, operator_engine_preferences
 from caffe2lite.ops import registry, stats
 from caffe2lite.proto import caffe2_pb2
 
@@ -136,7 +136,7 @@ def reset_workspace(root_folder: Any = None) -> bool:
     """Empty the current workspace, and give it a root folder."""
     handle = _handles[_current_name]
     for net in list(handle._ws.nets):
-        handle._ws.delete_net(net)
+        runner.delete_net(handle._ws, net)
     handle._ws = EngineWorkspace(root_folder=str(root_folder) if root_folder is not None else ".")
     _switch(handle, _current_name)
     return True
@@ -228,23 +228,23 @@ def create_offline_tensor(name: str, dims: Any, data_type: int) -> bool:
 
 def create_net(net_def: Any, overwrite: bool = False) -> bool:
     """Compile a NetDef."""
-    _ws.create_net(message(caffe2_pb2.NetDef, net_def), overwrite)
+    runner.create_net(_ws, message(caffe2_pb2.NetDef, net_def), overwrite)
     return True
 
 
 def run_net(name: str, num_iter: int = 1, allow_fail: bool = False) -> bool:
     """Run a net that was created."""
-    return _ws.run_net(name, num_iter, allow_fail)
+    return runner.run_net(_ws, name, num_iter, allow_fail)
 
 
 def run_net_once(net_def: Any) -> bool:
     """Compile a NetDef, run it and forget it."""
-    return _ws.run_net_once(message(caffe2_pb2.NetDef, net_def))
+    return runner.run_net_once(_ws, message(caffe2_pb2.NetDef, net_def))
 
 
 def delete_net(name: str) -> bool:
     """Forget a net."""
-    _ws.delete_net(name)
+    runner.delete_net(_ws, name)
     return True
 
 
@@ -255,12 +255,12 @@ def nets() -> list[str]:
 
 def run_operator_once(op_def: Any) -> bool:
     """Run one operator."""
-    return _ws.run_operator(op_def)
+    return runner.run_operator(_ws, op_def)
 
 
 def run_operator_multiple(op_def: Any, num_runs: int) -> bool:
     """Run one operator several times."""
-    return all(_ws.run_operator(op_def) for _ in range(num_runs))
+    return all(runner.run_operator(_ws, op_def) for _ in range(num_runs))
 
 
 def fill_random_network_inputs(net_def: Any, dims: Any, types: Any) -> None:
@@ -285,7 +285,7 @@ def benchmark_net_once(name: str) -> float:
 
 def benchmark_net(name: str, warmup_runs: int, main_runs: int, run_individual: bool) -> list[float]:
     """Milliseconds of a run of the net, and of each operator where `run_individual`."""
-    net = _ws.get_net(name)
+    net = runner.get_net(_ws, name)
     for _ in range(warmup_runs):
         net.run()
     whole = observers.TimeObserver()
@@ -449,21 +449,21 @@ def apply_transform_if_faster(
 
 def set_global_engine_pref(pref: Any) -> None:
     """{device type: engines to try}, for all operators."""
-    engine_preferences.clear()
-    engine_preferences.update({int(k): list(v) for k, v in pref.items()})
+    preferences.everywhere.clear()
+    preferences.everywhere.update({int(k): list(v) for k, v in pref.items()})
 
 
 def set_per_op_engine_pref(pref: Any) -> None:
     """{device type: {operator: engines to try}}."""
-    operator_engine_preferences.clear()
+    preferences.of_operators.clear()
     for device, table in pref.items():
         for op, engines in table.items():
-            operator_engine_preferences.setdefault(op, {})[int(device)] = list(engines)
+            preferences.of_operators.setdefault(op, {})[int(device)] = list(engines)
 
 
 def set_op_engine_pref(op: str, pref: Any) -> None:
     """{device type: engines to try}, for one operator."""
-    operator_engine_preferences[op] = {int(k): list(v) for k, v in pref.items()}
+    preferences.of_operators[op] = {int(k): list(v) for k, v in pref.items()}
 
 
 def set_engine_pref(per_op: Any, everywhere: Any) -> None:
@@ -475,18 +475,18 @@ def set_engine_pref(per_op: Any, everywhere: Any) -> None:
 def add_observer_to_net(net_name: str, observer_type: str) -> observers.Observer:
     """Attach a new observer to a net."""
     made = observer(observer_type)
-    _ws.get_net(net_name).observers.append(made)
+    runner.get_net(_ws, net_name).observers.append(made)
     return made
 
 
 def remove_observer_from_net(net_name: str, attached: observers.Observer) -> None:
     """Take an observer off a net."""
-    _ws.get_net(net_name).observers.remove(attached)
+    runner.get_net(_ws, net_name).observers.remove(attached)
 
 
 def num_observers_on_net(net_name: str) -> int:
     """How many observers a net has."""
-    return len(_ws.get_net(net_name).observers)
+    return len(runner.get_net(_ws, net_name).observers)
 
 
 def clear_global_net_observer() -> None:

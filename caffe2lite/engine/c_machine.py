@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from caffe2lite import devices
+from caffe2lite import __version__, devices
 from caffe2lite.engine.net import raise_floating_errors
 from caffe2lite.proto import caffe2_pb2
 
@@ -86,8 +86,6 @@ def get_num_numa_nodes() -> int:
 
 def get_build_options() -> dict[str, str]:
     """How this engine was made."""
-    from caffe2lite import __version__
-
     return {"ENGINE": f"caffe2lite {__version__}", "CXX_FLAGS": "", "BUILD_TYPE": "Release"}
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from caffe2lite import db as databases
 from caffe2lite.db import DB, Cursor, Mode
-from caffe2lite.engine import feeding, observers, serialize, steps, threads
+from caffe2lite.devices import HOST
+from caffe2lite.engine import feeding, observers, runner, serialize, steps, threads
 from caffe2lite.engine.blob import Blob as EngineBlob
 from caffe2lite.engine.errors import EngineError
-from caffe2lite.engine.net import Net as EngineNet
-from caffe2lite.engine.python_op import TensorCPU
+from caffe2lite.engine.workspace import CompiledNet
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
 from caffe2lite.proto import caffe2_pb2
 
@@ -57,6 +59,52 @@ def message(kind: Any, content: Any) -> Any:
 def option(content: Any) -> Any:
     """A DeviceOption that may come as message, as bytes or as None."""
     return None if content is None else message(caffe2_pb2.DeviceOption, content)
+
+
+class TensorCPU:
+    """What a Python operator gets for each operand: a tensor whose data it may read, write, reshape and replace."""
+
+    __slots__ = ("_blob",)
+
+    def __init__(self, blob: EngineBlob) -> None:
+        self._blob = blob
+
+    @property
+    def data(self) -> np.ndarray:
+        """The tensor's memory itself, as a NumPy array (float32 where nothing was in it)."""
+        blob = self._blob
+        if blob.storage is None:
+            blob.resize((0,), np.float32)
+        return blob.value if blob.device is HOST else blob.device.to_host(blob.value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return () if self._blob.storage is None else tuple(self._blob.value.shape)
+
+    _shape = shape
+
+    def reshape(self, dims: Sequence[int]) -> None:
+        """Give it these dimensions; the values are undefined where it grows."""
+        blob = self._blob
+        dtype = np.float32 if blob.storage is None else blob.value.dtype
+        blob.resize(tuple(int(d) for d in dims), dtype)
+
+    _reshape = reshape
+
+    def init(self, dims: Sequence[int], data_type: int) -> None:
+        """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
+        if data_type not in serialize.NUMPY_TYPES or serialize.NUMPY_TYPES[data_type].kind == "O":
+            raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
+        self._blob.resize(tuple(int(d) for d in dims), serialize.NUMPY_TYPES[data_type])
+
+    def feed(self, array: Any) -> None:
+        """Replace dimensions, type and values by those of a NumPy array."""
+        feeding.feed(self._blob, array)
+
+    def fetch(self) -> np.ndarray:
+        """A copy as NumPy array."""
+        return feeding.fetch(self._blob)
 
 
 class Blob:
@@ -106,7 +154,7 @@ class Net:
 
     __slots__ = ("_net",)
 
-    def __init__(self, net: EngineNet) -> None:
+    def __init__(self, net: CompiledNet) -> None:
         self._net = net
 
     def run(self) -> None:
@@ -151,7 +199,7 @@ class _Current(type):
 class Workspace(metaclass=_Current):
     """A workspace; `Workspace.current` is the one that the module's functions work on."""
 
-    def __init__(self, parent: Workspace | None = None, forwarded: Any = None, engine: Any = None) -> None:
+    def __init__(self, parent: Workspace | None = None, engine: EngineWorkspace | None = None) -> None:
         above = parent._ws if parent is not None else None
         self._ws: EngineWorkspace = engine or EngineWorkspace(parent=above)
 
@@ -188,13 +236,13 @@ class Workspace(metaclass=_Current):
         return self._ws.remove_blob(str(name))
 
     def _create_net(self, definition: Any, overwrite: bool = False) -> Net:
-        return Net(self._ws.create_net(message(caffe2_pb2.NetDef, definition), overwrite))
+        return Net(runner.create_net(self._ws, message(caffe2_pb2.NetDef, definition), overwrite))
 
     def _run_net(self, definition: Any) -> None:
-        self._ws.run_net_once(message(caffe2_pb2.NetDef, definition))
+        runner.run_net_once(self._ws, message(caffe2_pb2.NetDef, definition))
 
     def _run_operator(self, definition: Any) -> None:
-        self._ws.run_operator(definition)
+        runner.run_operator(self._ws, definition)
 
     def _run_plan(self, definition: Any) -> None:
         if not steps.run_plan(self._ws, message(caffe2_pb2.PlanDef, definition)):
@@ -253,12 +301,12 @@ class Predictor:
 
     def __init__(self, init_net: Any, predict_net: Any) -> None:
         self._ws = EngineWorkspace()
-        self._ws.run_net_once(message(caffe2_pb2.NetDef, init_net))
+        runner.run_net_once(self._ws, message(caffe2_pb2.NetDef, init_net))
         self._net = message(caffe2_pb2.NetDef, predict_net)
         self._inputs = [n for n in self._net.external_input if self._ws.get_blob(n) is None]
         for name in self._net.external_input:
             self._ws.create_blob(name)
-        self._ws.create_net(self._net)
+        runner.create_net(self._ws, self._net)
 
     def run(self, inputs: Any) -> list[Any]:
         """Outputs for inputs, given as a list (in the order of the net's inputs without parameters) or by name."""
@@ -272,7 +320,7 @@ class Predictor:
             if name not in self._net.external_input:
                 raise EngineError(f"the net has no input {name!r}; it has {', '.join(self._inputs)}")
             self._ws.feed(name, array)
-        self._ws.run_net(self._net.name)
+        runner.run_net(self._ws, self._net.name)
         return [self._ws.fetch(name) for name in self._net.external_output]
 
 

@@ -32,7 +32,7 @@ def fill(workspace: Workspace, net: Any, dims: Sequence[Any], types: Sequence[An
             f"net {net.name!r} has {len(wanted)} operators with inputs to fill; shapes are given for {len(dims)}, types "
             f"for {len(types)}"
         )
-    rng = np.random.default_rng(workspace.next_seed())
+    rng = np.random.default_rng()
     for (op, names), shapes, kinds in zip(wanted, dims, types):
         if not len(shapes) == len(kinds) == len(names):
             raise EngineError(

@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from caffe2lite import devices
 from caffe2lite.devices import HOST, Device
+from caffe2lite.engine import preferences, serialize
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import OperatorError, describe, operator_line
+from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
+from caffe2lite.engine.observers import Observer
+from caffe2lite.engine.workspace import CompiledNet, Workspace
 from caffe2lite.ops import _compiled, _recycled, arguments, registry
-
-if TYPE_CHECKING:
-    from caffe2lite.engine.workspace import Workspace
-
+from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
 watchers: list[Callable[[Instance, Callable[[], None]], Callable[[], None]]] = []
@@ -33,46 +34,71 @@ class Stale(Exception):
     """A replayed operator has put another array into a blob: what was bound after it is void."""
 
 
+NetMaker = Callable[[caffe2_pb2.NetDef, Workspace], CompiledNet]
+
+
+@dataclass
+class Surroundings:
+    """What an operator may know of the net that it belongs to."""
+
+    make_net: NetMaker  # compiles nets that the operator runs
+    operators: Sequence[caffe2_pb2.OperatorDef]  # all of the net
+    in_order: bool = True  # whether the net runs one operator after the other
+    shared: dict[Any, Any] = field(default_factory=dict)  # what operators of the net tell each other
+    cancelled: threading.Event = field(default_factory=threading.Event)  # set where a run of the net is to end
+    observers: list[Observer] = field(default_factory=list)  # those of the net
+
+
 class Context:
     """What a stateful kernel gets in place of the array module."""
 
-    def __init__(self, instance: Instance, workspace: Workspace) -> None:
-        self.instance = instance
+    def __init__(self, instance: Instance, workspace: Workspace, around: Surroundings, position: int) -> None:
         self.workspace = workspace
         self.op = instance.op
         self.device = instance.device
         self.xp = instance.device.xp
         self.inputs = instance.inputs  # the blobs
         self.outputs = instance.outputs
+        self.output_devices = [out.device for out in instance.outs]
         self.state = types.SimpleNamespace()  # lives as long as the net
-        self.siblings: Sequence[Any] = (instance.op,)  # all operators of the net
-        self.position = 0  # of this one among them
-        self.in_order = True  # whether the net runs one operator after the other
-        self.shared: dict[Any, Any] = {}  # what operators of the net tell each other
-        self.cancelled = threading.Event()  # set where a run of the net is to end
-        self.observers: list[Any] = []  # those of the net
+        self.siblings = around.operators
+        self.position = position  # of this one among them
+        self.in_order = around.in_order
+        self.shared = around.shared
+        self.cancelled = around.cancelled
+        self.observers = around.observers
+        self._make_net = around.make_net
 
     @property
     def rng(self) -> Any:
         """This instance's own random generator, seeded by the device option's `random_seed`."""
         if not hasattr(self.state, "_rng"):
             option = self.op.device_option
-            seed = option.random_seed if option.HasField("random_seed") else self.workspace.next_seed()
+            seed = option.random_seed if option.HasField("random_seed") else None
             self.state._rng = self.device.random(seed)
         return self.state._rng
 
-    def net(self, definition: Any, workspace: Workspace | None = None) -> Any:
+    def net(self, definition: caffe2_pb2.NetDef, workspace: Workspace | None = None) -> CompiledNet:
         """A net that the kernel runs, compiled in the workspace of the operator or in the given one."""
-        from caffe2lite.engine.net import make_net
+        return self._make_net(definition, workspace or self.workspace)
 
-        return make_net(definition, workspace or self.workspace)
+    def kept_net(self, definition: caffe2_pb2.NetDef, workspace: Workspace) -> CompiledNet:
+        """The net of that name in a workspace, compiled there if it is not there yet."""
+        found = workspace.nets.get(definition.name)
+        if found is None:
+            found = workspace.nets[definition.name] = self._make_net(definition, workspace)
+        return found
 
-    def child_workspace(self, forwarded: dict[str, str] | None = None) -> Workspace:
-        """A workspace under the operator's; `forwarded` gives blobs of the operator's a second name there."""
-        from caffe2lite.engine.workspace import Workspace
+    def chunks(self, blob: Blob, name: str, chunk_size: int = 0, bfloat16: bool = False) -> Iterator[tuple[str, bytes]]:
+        """(key, serialised BlobProto) of a blob, for the operators that save."""
+        return serialize.chunks(name, blob, chunk_size, bfloat16)
 
-        mine = self.workspace
-        return Workspace(parent=mine, forwarded={n: (mine, theirs) for n, theirs in (forwarded or {}).items()})
+    def load(self, blob: Blob, content: bytes, device: Device | None, source: str) -> serialize.Piece:
+        """Put a serialised BlobProto into a blob, for the operators that load; errors name the source."""
+        try:
+            return serialize.read(blob, content, device)
+        except EngineError as e:
+            raise EngineError(f"{source}: {e}") from None
 
 
 class Output:
@@ -131,7 +157,9 @@ class Instance:
         "tries",
     )  # fmt: skip
 
-    def __init__(self, op: Any, workspace: Workspace, engines: Sequence[str] = ()) -> None:
+    def __init__(
+        self, op: caffe2_pb2.OperatorDef, workspace: Workspace, around: Surroundings, position: int = 0
+    ) -> None:
         self.op = op
         try:
             self.record = record = registry.find(op.type)
@@ -143,14 +171,14 @@ class Instance:
             self.args = arguments.parse(op.type, record.args, op.arg)
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
-        asked = [e for e in op.engine.split(",") if e]
-        self.engine, self.plain = record.kernel(self.device.type, [e for e in (*asked, *engines) if e != "NUMBA"])
+        engines = [engine for engine in preferences.engines(op) if engine != "NUMBA"]
+        self.engine, self.plain = record.kernel(self.device.type, engines)
         self.compiled = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
         self.kernel = self.plain
         self.inputs = [self._input(workspace, name) for name in op.input]
         self.outputs = [workspace.create_blob(name) for name in op.output]
         self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
-        self.context = Context(self, workspace) if record.stateful else None
+        self.context = Context(self, workspace, around, position) if record.stateful else None
         self.head = self.context if record.stateful else self.device.xp
         self.kwargs = dict(self.args)
         if record.takes_out:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from caffe2lite.devices import HOST
-from caffe2lite.engine import feeding
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import EngineError, StopNet, UserCodeError
-from caffe2lite.engine.serialize import NUMPY_TYPES
+from caffe2lite.engine.c_types import TensorCPU, Workspace
+from caffe2lite.engine.errors import StopNet, UserCodeError
 from caffe2lite.ops.registry import operator
 
 _functions: dict[str, tuple[Any, bool]] = {}
@@ -55,57 +52,11 @@ def register_pickled(content: bytes, build: tuple[Any, ...]) -> None:
     _pickled[content] = build
 
 
-class TensorCPU:
-    """What a Python operator gets for each operand: a tensor whose data it may read, write, reshape and replace."""
-
-    __slots__ = ("_blob",)
-
-    def __init__(self, blob: Blob) -> None:
-        self._blob = blob
-
-    @property
-    def data(self) -> np.ndarray:
-        """The tensor's memory itself, as a NumPy array (float32 where nothing was in it)."""
-        blob = self._blob
-        if blob.storage is None:
-            blob.resize((0,), np.float32)
-        return blob.value if blob.device is HOST else blob.device.to_host(blob.value)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its dimensions."""
-        return () if self._blob.storage is None else tuple(self._blob.value.shape)
-
-    _shape = shape
-
-    def reshape(self, dims: Sequence[int]) -> None:
-        """Give it these dimensions; the values are undefined where it grows."""
-        blob = self._blob
-        dtype = np.float32 if blob.storage is None else blob.value.dtype
-        blob.resize(tuple(int(d) for d in dims), dtype)
-
-    _reshape = reshape
-
-    def init(self, dims: Sequence[int], data_type: int) -> None:
-        """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
-        if data_type not in NUMPY_TYPES or NUMPY_TYPES[data_type].kind == "O":
-            raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
-        self._blob.resize(tuple(int(d) for d in dims), NUMPY_TYPES[data_type])
-
-    def feed(self, array: Any) -> None:
-        """Replace dimensions, type and values by those of a NumPy array."""
-        feeding.feed(self._blob, array)
-
-    def fetch(self) -> np.ndarray:
-        """A copy as NumPy array."""
-        return feeding.fetch(self._blob)
-
-
 def _call(ctx: Any, function: Any, pass_workspace: bool) -> None:
     here = _on_host(ctx)
     inputs = [TensorCPU(here[id(b)]) for b in ctx.inputs]
     outputs = [TensorCPU(here[id(b)]) for b in ctx.outputs]
-    more = [ctx.workspace.handle()] if pass_workspace else []
+    more = [Workspace(engine=ctx.workspace)] if pass_workspace else []
     try:
         if isinstance(function, tuple):
             function = _built(ctx.state, *function)

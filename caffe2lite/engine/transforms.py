@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from caffe2lite.engine.errors import EngineError
-from caffe2lite.engine.net import make_net
+from caffe2lite.engine.runner import make_net, run_net_once
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
 
@@ -52,7 +52,7 @@ def apply_if_faster(key: str, net: Any, init_net: Any, warmup: int, runs: int, t
 
 def _seconds(net: Any, init_net: Any, warmup: int, runs: int) -> float:
     workspace = Workspace()
-    workspace.run_net_once(init_net)
+    run_net_once(workspace, init_net)
     made = make_net(net, workspace)
     for _ in range(max(1, warmup)):
         made.run()

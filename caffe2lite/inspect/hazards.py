@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.engine.graph import dependencies
-from caffe2lite.engine.net import net_types
+from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.ops import registry
-
-IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
 
 
 class Hazard(NamedTuple):
@@ -96,7 +94,7 @@ def use_of(op: Any) -> str:
 
 
 def _is_graph(net: Any) -> bool:
-    return net.type not in IN_ORDER and net.type in net_types()
+    return not runs_in_order(net)
 
 
 def _storages(net: Any) -> dict[str, str]:

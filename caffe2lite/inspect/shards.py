@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_operator
-from caffe2lite.inspect.hazards import IN_ORDER, Hazard
+from caffe2lite.engine.runner import runs_in_order
+from caffe2lite.inspect.hazards import Hazard
 from caffe2lite.ops.infer import Spec
 
 _COLLECTIVES = ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier")
@@ -59,7 +60,7 @@ def _in_world(world: str, calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
 def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
     """In nets that run in order: shards that meet in several common worlds, but not in one order."""
     for one, other in itertools.combinations(range(len(nets)), 2):
-        if nets[one].type not in IN_ORDER or nets[other].type not in IN_ORDER:
+        if not runs_in_order(nets[one]) or not runs_in_order(nets[other]):
             continue
         shared = {c.world for c in calls[one]} & {c.world for c in calls[other]}
         pairs = zip(*([c for c in calls[shard] if c.world in shared] for shard in (one, other)))

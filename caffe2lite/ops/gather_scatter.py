@@ -441,10 +441,6 @@ def UnsafeCoalesce(ctx, *Xs):
     memory = whole.resize((sum(X.size for X in Xs),), first.dtype, ctx.device)
     start = 0
     for blob, X in zip(ctx.inputs, Xs):
-        part = memory[start : start + X.size]
-        part[...] = X.reshape(-1)
+        memory[start : start + X.size] = X.reshape(-1)
+        blob.view(whole, start, X.shape)
         start += X.size
-        blob.storage = part
-        blob._views = {X.shape: part.reshape(X.shape)}
-        blob.value = blob._views[X.shape]
-        blob.changed()

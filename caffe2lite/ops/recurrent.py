@@ -31,7 +31,7 @@ class ScratchWorkspaces(Object):
     def step(self, ctx: Any, t: int) -> Any:
         """The workspace of step t."""
         while len(self.steps) <= t:
-            self.steps.append(type(self.shared)(parent=self.shared))
+            self.steps.append(self.shared.child())
         return self.steps[t]
 
 
@@ -83,14 +83,12 @@ def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
 
 def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any:
     """The step's net; what it writes is local to the step, except the `shared` names."""
-    made = workspace.nets.get(definition.name)
-    if made is not None:
-        return made
-    for op in definition.op:
-        for name in op.output:
-            if name not in shared:
-                workspace.create_local_blob(name)
-    return workspace.create_net(definition)
+    if definition.name not in workspace.nets:
+        for op in definition.op:
+            for name in op.output:
+                if name not in shared:
+                    workspace.create_local_blob(name)
+    return ctx.kept_net(definition, workspace)
 
 
 def _run(ctx: Any, net: Any) -> None:
@@ -152,7 +150,7 @@ def RecurrentNetwork(
     steps, batch = sequence.shape[0], sequence.shape[1]
     keep = ctx.outputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
-        keep = ScratchWorkspaces(ctx.child_workspace())
+        keep = ScratchWorkspaces(ctx.workspace.child())
         ctx.outputs[-1].hold(keep)
     shared = keep.shared
     for name, source in zip(recurrent_states, initial_recurrent_state_ids):
