@@ -18,7 +18,7 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import CompiledNet, Workspace
-from caffe2lite.ops import _compiled, _recycled, arguments, registry
+from caffe2lite.ops import _compiled, arguments, registry
 from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
@@ -59,7 +59,7 @@ class Context:
         self.xp = instance.device.xp
         self.inputs = instance.inputs  # the blobs
         self.outputs = instance.outputs
-        self.output_devices = [out.device for out in instance.outs]
+        self.output_devices = [out.device for out in instance.allocators]
         self.state = types.SimpleNamespace()  # lives as long as the net
         self.siblings = around.operators
         self.position = position  # of this one among them
@@ -101,17 +101,16 @@ class Context:
             raise EngineError(f"{source}: {e}") from None
 
 
-class Output:
+class Allocator:
     """Allocator of one output: `out(shape, dtype)` is the array to write into."""
 
-    __slots__ = ("blob", "device", "inputs", "recycles", "safe")
+    __slots__ = ("blob", "device", "inputs", "safe")
 
     def __init__(self, blob: Blob, device: Device, inputs: Sequence[Blob]) -> None:
         self.blob = blob
         self.device = device
         self.inputs = inputs
         self.safe: Any = None  # the array that is known to overlap no input
-        self.recycles = False
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         view = self.blob.resize(shape, dtype, self.device)
@@ -119,7 +118,7 @@ class Output:
             if self.overlaps():
                 return self.device.empty(view.size, dtype).reshape(shape)
             self.safe = view
-        return _recycled.recycled(view) if self.recycles else view
+        return view
 
     def replaces(self, array: Any) -> bool:
         """Whether the output will stand in the place of this input: the operator works in place on it."""
@@ -135,26 +134,24 @@ class Instance:
     """An operator bound to the blobs of a workspace.  Making one raises OperatorError for what its schema refuses."""
 
     __slots__ = (
+        "allocators",
         "args",
-        "compiled",
+        "checked_arrays",
+        "checked_dtypes",
+        "compiled_kernel",
         "context",
         "device",
         "engine",
-        "head",
+        "first_argument",
         "inputs",
         "kernel",
-        "kinds",
-        "known",
         "kwargs",
-        "made",
+        "noted_outputs",
         "op",
-        "operands",
         "outputs",
-        "outs",
-        "plain",
+        "plain_kernel",
         "record",
         "run",
-        "tries",
     )  # fmt: skip
 
     def __init__(
@@ -172,22 +169,20 @@ class Instance:
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
         engines = [engine for engine in preferences.engines(op) if engine != "NUMBA"]
-        self.engine, self.plain = record.kernel(self.device.type, engines)
-        self.compiled = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
-        self.kernel = self.plain
+        self.engine, self.plain_kernel = record.kernel(self.device.type, engines)
+        self.compiled_kernel = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
+        self.kernel = self.plain_kernel
         self.inputs = [self._input(workspace, name) for name in op.input]
         self.outputs = [workspace.create_blob(name) for name in op.output]
-        self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
+        self.allocators = tuple(Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
         self.context = Context(self, workspace, around, position) if record.stateful else None
-        self.head = self.context if record.stateful else self.device.xp
+        self.first_argument = self.context if record.stateful else self.device.xp
         self.kwargs = dict(self.args)
         if record.takes_out:
-            self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
-        self.known: list[Any] | None = None  # the arrays that the last checks were made for
-        self.tries = False  # whether it is not known yet if the kernel recycles
-        self.operands: list[Any] = []  # what the kernel gets: these arrays, or views of them
-        self.kinds: list[Any] | None = None  # their types, where all are in host memory
-        self.made: list[Any] = []
+            self.kwargs["out"] = self.allocators[0] if record.max_outputs == 1 and self.allocators else self.allocators
+        self.checked_arrays: list[Any] | None = None  # the arrays that the last checks were made for
+        self.checked_dtypes: list[Any] | None = None  # their types, where all are in host memory
+        self.noted_outputs: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
         for watch in watchers:
             self.run = watch(self, self.run)
@@ -208,28 +203,10 @@ class Instance:
 
     def _run(self) -> None:
         ins = [b.value for b in self.inputs]
-        known = self.known
+        known = self.checked_arrays
         if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
-        if self.tries:
-            self._try()
-        else:
-            self.store(self.kernel(self.head, *self.operands, **self.kwargs))
-
-    def _try(self) -> None:
-        """The first run on recycled operands: a kernel that makes nothing of them is quicker on plain ones."""
-        self.tries = False
-        before = _recycled.taken()
-        self.store(self.kernel(self.head, *self.operands, **self.kwargs))
-        if _recycled.taken() == before:
-            assert self.known is not None
-            self._recycle(self.known, False)
-
-    def _recycle(self, ins: list[Any], recycles: bool) -> None:
-        self.tries = recycles
-        self.operands = [_recycled.recycled(v) for v in ins] if recycles else ins
-        for out in self.outs:
-            out.safe, out.recycles = None, recycles
+        self.store(self.kernel(self.first_argument, *ins, **self.kwargs))
 
     def _run_on_device(self) -> None:
         with self.device.context():
@@ -237,18 +214,18 @@ class Instance:
 
     def _check(self, ins: list[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
-        plain = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
-        kinds = [v.dtype for v in ins] if plain else None
-        if kinds is None or kinds != self.kinds:
+        on_host = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
+        dtypes = [v.dtype for v in ins] if on_host else None
+        if dtypes is None or dtypes != self.checked_dtypes:
             self._check_each(ins)
-            self.kinds = kinds
+            self.checked_dtypes = dtypes
         if self.record.alike:
             self._check_alike(ins)
-        if self.compiled is not None:
-            self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
-        recycles = self.head is np and self.kernel is self.plain and _recycled.worthwhile(ins)
-        self._recycle(ins, recycles)
-        self.known = ins
+        if self.compiled_kernel is not None:
+            self.kernel = self.compiled_kernel if _compiled.worthwhile(ins) else self.plain_kernel
+        for out in self.allocators:
+            out.safe = None
+        self.checked_arrays = ins
 
     def _check_each(self, ins: list[Any]) -> None:
         record = self.record
@@ -313,13 +290,9 @@ class Instance:
             return
         if not isinstance(result, tuple):
             result = (result,)
-        for blob, out, value in zip(self.outputs, self.outs, result):
+        for blob, out, value in zip(self.outputs, self.allocators, result):
             if value is blob.value or value is None:
                 continue
-            if type(value) is _recycled.Recycled:
-                if value.base is blob.value:
-                    continue
-                value = value.view(np.ndarray)  # a copy goes into the blob: the pool keeps the memory
             if not hasattr(value, "dtype"):
                 blob.hold(value)
                 continue
@@ -339,7 +312,7 @@ class Instance:
                 blob.adopt(value, out.device)
 
     @staticmethod
-    def _fits(blob: Blob, value: Any, out: Output) -> bool:
+    def _fits(blob: Blob, value: Any, out: Allocator) -> bool:
         present = blob.value
         return (
             blob.storage is not None
@@ -351,7 +324,7 @@ class Instance:
     def run_noted(self) -> None:
         """Run, and note which arrays were read and made, for `bind`."""
         self.run()
-        self.made = [b.value for b in self.outputs]
+        self.noted_outputs = [b.value for b in self.outputs]
 
     def bind(self, token: list[bool]) -> Callable[[], Any]:
         """A callable that repeats the last noted run on the very same arrays.
@@ -360,18 +333,19 @@ class Instance:
         """
         if self.record.stateful or self.device is not HOST or watchers:
             return self._checked(token)
-        kernel, head, kwargs, store = self.kernel, self.head, self.kwargs, self.store
-        ins, made = self.operands, self.made
+        kernel, first_argument, kwargs, store = self.kernel, self.first_argument, self.kwargs, self.store
+        ins, made = self.checked_arrays, self.noted_outputs
+        assert ins is not None
         binder = self.record.binders.get(kernel)
-        if binder is not None and not any(o.overlaps() for o in self.outs):
-            call = binder(head, self.known, made, self.args)
+        if binder is not None and not any(o.overlaps() for o in self.allocators):
+            call = binder(first_argument, ins, made, self.args)
             if call is not None:
                 return call
         if len(made) == 1:
             only = made[0]
 
             def again() -> None:
-                result = kernel(head, *ins, **kwargs)
+                result = kernel(first_argument, *ins, **kwargs)
                 if result is not only:
                     store(result)
                     if not token[0]:
@@ -380,7 +354,7 @@ class Instance:
         else:
 
             def again() -> None:
-                store(kernel(head, *ins, **kwargs))
+                store(kernel(first_argument, *ins, **kwargs))
                 if not token[0]:
                     raise Stale
 
@@ -399,13 +373,17 @@ class Instance:
 
 def check_schema(record: registry.Operator, op: Any) -> None:
     """ValueError where the number of operands or an in-place pair is not what the schema allows."""
-    for what, have, least, most, counts in (
+    for what, have, minimum, maximum, counts in (
         ("inputs", len(op.input), record.min_inputs, record.max_inputs, record.input_counts),
         ("outputs", len(op.output), record.min_outputs, record.max_outputs, record.output_counts),
     ):
-        if not least <= have <= most or (counts and have not in counts):
+        if not minimum <= have <= maximum or (counts and have not in counts):
             wanted = (
-                str(least) if least == most else f"at least {least}" if most == registry.MANY else f"{least} to {most}"
+                str(minimum)
+                if minimum == maximum
+                else f"at least {minimum}"
+                if maximum == registry.MANY
+                else f"{minimum} to {maximum}"
             )
             if counts:
                 wanted = " or ".join(map(str, sorted(counts)))

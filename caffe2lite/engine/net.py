@@ -159,12 +159,12 @@ class Net:
         current: dict[Blob, Any] = {}  # which array each blob will hold at this point of a replay
         written: set[Blob] = set()
         for position, instance in enumerate(self.instances):
-            assert instance.known is not None
-            for blob, array in zip(instance.inputs, instance.known):
+            assert instance.checked_arrays is not None
+            for blob, array in zip(instance.inputs, instance.checked_arrays):
                 held = current.setdefault(blob, blob.value)
                 if held is not array:
                     return  # it read what a later operator replaces: the next run will read something else
-            for blob, array in zip(instance.outputs, instance.made):
+            for blob, array in zip(instance.outputs, instance.noted_outputs):
                 held = current.get(blob, blob.value)
                 if held is not array and not instance.record.stateful:
                     if array is None or blob.storage is None or not blob.owns(array):

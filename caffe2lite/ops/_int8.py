@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops import registry
-from caffe2lite.ops._recycled import recycled
 from caffe2lite.ops.infer import Infer, Spec
 from caffe2lite.ops.objects import Object
 from caffe2lite.proto import caffe2_pb2
@@ -27,7 +26,7 @@ class Int8Tensor(Object):
     blob_type = "Int8TensorCPU"
 
     def __init__(self, data: np.ndarray, scale: float, zero_point: int) -> None:
-        self.data = recycled(data)  # so is what its operators make of it
+        self.data = data
         self.scale = float(np.float32(scale))
         self.zero_point = zero_point
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from caffe2lite.ops._recycled import contiguous
-
 
 class Format(NamedTuple):
     """How a row is stored: bits a value, values a byte, and the type of scale and bias."""
@@ -112,7 +110,7 @@ def quantise(xp: Any, X: Any, form: Format, out: Any, search: bool = False) -> A
         pair = xp.concatenate([scale, bias], axis=1).astype(form.parameter)
     else:  # rounded to half floats, kept as floats
         pair = xp.concatenate([scale, bias], axis=1)
-    made[:, packed:] = contiguous(xp, pair).view("uint8")
+    made[:, packed:] = xp.ascontiguousarray(pair).view("uint8")
     return Y
 
 
@@ -132,7 +130,7 @@ def unpack(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
     packed = rows.shape[1] - form.tail
     if packed < 0:
         raise ValueError(f"rows have {rows.shape[1]} bytes, fewer than the {form.tail} of scale and bias")
-    pair = contiguous(xp, rows[:, packed:]).view(form.parameter).astype("float32")
+    pair = xp.ascontiguousarray(rows[:, packed:]).view(form.parameter).astype("float32")
     data = rows[:, :packed]
     if form.per_byte > 1:
         shifts = [(data >> (k * form.bits)) & form.levels for k in range(form.per_byte)]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops._recycled import arange, recycled
 from caffe2lite.ops._scratch import scratch
 
 _BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
@@ -93,7 +92,7 @@ def reduce_rows(
     for first, last, begin, end in _blocks(starts, counts, flat.shape[1]) if xp is np else _whole(starts, counts):
         rows = flat[begin:end] if indices is None else take_rows(xp, flat, indices[begin:end])
         if rows.dtype != result.dtype:
-            rows = recycled(rows).astype(result.dtype)
+            rows = rows.astype(result.dtype)
         if weights is not None:
             scaled = scratch(xp, rows.shape, result.dtype, _SLOT + 1)
             rows = xp.multiply(rows, weights[begin:end, None], out=scaled)
@@ -134,7 +133,7 @@ def maximum_rows(xp: Any, data: Any, starts: Any, counts: Any, result: Any, indi
 
 def spread(xp: Any, values: Any, counts: Any, out: Any, size: int) -> Any:
     """Row i of the result is the value of the segment that row i is in; rows past the segments are 0."""
-    rows = xp.repeat(arange(xp, counts.shape[0]), counts.tolist() if xp is not np else counts)
+    rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
     made = out((size, *values.shape[1:]), values.dtype)
     made[: rows.shape[0]] = values[rows]
     made[rows.shape[0] :] = 0

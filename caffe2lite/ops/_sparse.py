@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from caffe2lite.ops._recycled import arange
-
 
 def check_indices(indices: Any, rows: int, what: str = "the parameter") -> Any:
     """The indices as a vector; ValueError where one is outside of the rows."""
@@ -30,7 +28,7 @@ def sweeps(xp: Any, indices: Any) -> Iterator[Any]:
     if first.all():
         yield slice(None)
         return
-    place = arange(xp, n)
+    place = xp.arange(n)
     rank = xp.empty(n, place.dtype)
     rank[order] = place - xp.maximum.accumulate(xp.where(first, place, 0))
     for turn in range(int(rank.max()) + 1):

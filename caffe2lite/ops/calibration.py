@@ -6,7 +6,6 @@ import itertools
 import math
 from typing import Any
 
-from caffe2lite.ops._recycled import arange, recycled
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import MANY, operator
@@ -91,7 +90,7 @@ def BisectPercentile(
     Y = out(X.shape, X.dtype)
     start = 0
     for j, n in enumerate(lengths):
-        raw, mapping, lower, upper = (recycled(v)[start : start + n] for v in known)
+        raw, mapping, lower, upper = (v[start : start + n] for v in known)
         start += n
         x = X[:, j]
         k = xp.minimum(xp.searchsorted(raw, x, side="left"), n - 1)
@@ -124,7 +123,7 @@ def PiecewiseLinearTransform(
     out,
 ):
     """Y = slope * x + intercept of the piece that x is in, column by column; `binary` maps the positive of two."""
-    given = [recycled(xp.asarray(v, dtype=X.dtype)) for v in (bounds, slopes, intercepts)]
+    given = [xp.asarray(v, dtype=X.dtype) for v in (bounds, slopes, intercepts)]
     if bounds_in is not None:
         given = [bounds_in, slopes_in, intercepts_in]
     if any(not v.size for v in given):
@@ -195,7 +194,7 @@ def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float 
     if lower_bound > upper_bound:
         raise ValueError(f"lower_bound={lower_bound} must be at most upper_bound={upper_bound}")
     width = xp.float32((upper_bound - lower_bound) / num_buckets)
-    x = recycled(X).reshape(-1)
+    x = X.reshape(-1)
     place = xp.trunc((x - xp.float32(lower_bound)) / width).astype("int64") + 1
     place = xp.where(x < xp.float32(lower_bound), 0, xp.where(x >= xp.float32(upper_bound), num_buckets + 1, place))
     current, total = out[0]((num_buckets + 2,), "int64"), out[1]((num_buckets + 2,), "int64")
@@ -232,12 +231,12 @@ def SelfBinningHistogram(
     low, high = float(x.min()), float(x.max())
     if bin_spacing == "linear":
         width = (high - low) * _WIDER / num_bins
-        values[...] = low + arange(xp, num_bins + 1) * width
+        values[...] = low + xp.arange(num_bins + 1) * width
         place = (x - low) / width if width else xp.zeros(x.shape)
     else:
         low = max(low, logspacing_start)
         span = math.log(max(high / low, 1.0) * _WIDER)
-        values[...] = low * xp.exp(arange(xp, num_bins + 1) * (span / num_bins))
+        values[...] = low * xp.exp(xp.arange(num_bins + 1) * (span / num_bins))
         place = xp.log(xp.maximum(x / kind.type(low), 1)) / (span / num_bins)
     if bin_spacing == "linear" and high == low:
         counts[0] = x.size

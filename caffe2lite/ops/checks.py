@@ -6,7 +6,6 @@ import os
 import sys
 from typing import Any
 
-from caffe2lite.ops._recycled import recycled
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import MANY, operator
@@ -39,7 +38,7 @@ def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
 
 
 def _finite(xp: Any, X: Any, name: str) -> None:
-    ok = xp.isfinite(recycled(X))
+    ok = xp.isfinite(X)
     if not ok.all():
         at = int(ok.reshape(-1).argmin())
         value = X.reshape(-1)[at].item()

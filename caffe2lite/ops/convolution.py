@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops import _columns, _windows
-from caffe2lite.ops._recycled import contiguous, empty
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.infer import Spec, given
 from caffe2lite.ops.registry import operator
@@ -66,7 +65,7 @@ def _prepare(X, W, b, args):
 
 def _first(xp, array, window):
     """The filter with channels before the kernel, contiguous."""
-    return contiguous(xp, _windows.channels_first(array, window))
+    return xp.ascontiguousarray(_windows.channels_first(array, window))
 
 
 def _convolve(xp, X, W, b, out, args):
@@ -143,7 +142,7 @@ def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the convolution's result has {list(wanted)}")
     W = _first(xp, filter, window)
     dW = out[0](filter.shape, X.dtype)
-    made = dW if W.shape == filter.shape and not window.channels_last else empty(xp, W.shape, X.dtype)
+    made = dW if W.shape == filter.shape and not window.channels_last else xp.empty(W.shape, X.dtype)
     rest = list(out[1:])
     db = None
     if not no_bias:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _columns, _windows
-from caffe2lite.ops._recycled import arange, contiguous
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.arguments import Arg
 from caffe2lite.ops.convolution import infer_filter_gradient
@@ -47,7 +46,7 @@ def _by_position(xp, filter, window, place, outputs):
     positions = 1
     for o in place.out:
         positions *= o
-    return contiguous(xp, filter).reshape(positions, window.group, outputs // window.group, -1)
+    return xp.ascontiguousarray(filter).reshape(positions, window.group, outputs // window.group, -1)
 
 
 def _infer_lc(args, inputs):
@@ -99,7 +98,7 @@ def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
         dX[...] = 0
         dcol = xp.matmul(g, W).transpose(1, 3, 2, 0)  # group, depth, N, positions
         block = _whole(place)._replace(last=batch)
-        _columns.fold(xp, contiguous(xp, dcol), _windows.channels_first(dX, window), place, block)
+        _columns.fold(xp, xp.ascontiguousarray(dcol), _windows.channels_first(dX, window), place, block)
     made = [dW] if no_bias else [dW, db]
     return tuple(made if dX is None else [*made, dX])
 
@@ -149,9 +148,9 @@ def _sampling(xp, X, offset, place, groups):
     kh, kw = place.kernel
     oh, ow = place.out
     shift = offset.reshape(X.shape[0], groups, kh * kw, 2, oh, ow)
-    i, j = arange(xp, kh * kw) // kw, arange(xp, kh * kw) % kw
-    rows = arange(xp, oh) * place.stride[0] - place.heads[0]
-    columns = arange(xp, ow) * place.stride[1] - place.heads[1]
+    i, j = xp.arange(kh * kw) // kw, xp.arange(kh * kw) % kw
+    rows = xp.arange(oh) * place.stride[0] - place.heads[0]
+    columns = xp.arange(ow) * place.stride[1] - place.heads[1]
     y = rows.reshape(1, -1, 1) + (i * place.dilation[0]).reshape(-1, 1, 1)
     x = columns.reshape(1, 1, -1) + (j * place.dilation[1]).reshape(-1, 1, 1)
     return y + shift[:, :, :, 0], x + shift[:, :, :, 1]
@@ -205,9 +204,9 @@ def _pixels(xp, X, groups, row, column):
     n, c = X.shape[:2]
     planes = X.reshape(n, groups, c // groups, *X.shape[2:])
     return planes[
-        arange(xp, n).reshape(-1, 1, 1, 1, 1, 1),
-        arange(xp, groups).reshape(1, -1, 1, 1, 1, 1),
-        arange(xp, c // groups).reshape(1, 1, -1, 1, 1, 1),
+        xp.arange(n).reshape(-1, 1, 1, 1, 1, 1),
+        xp.arange(groups).reshape(1, -1, 1, 1, 1, 1),
+        xp.arange(c // groups).reshape(1, 1, -1, 1, 1, 1),
         row[:, :, None],
         column[:, :, None],
     ]
@@ -285,7 +284,7 @@ def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, out, **ar
         dX[...] = 0
         made.append(dX)
     per = X.shape[1] // groups
-    plane = arange(xp, batch * X.shape[1]).reshape(batch, groups, per, 1, 1, 1) * (X.shape[2] * X.shape[3])
+    plane = xp.arange(batch * X.shape[1]).reshape(batch, groups, per, 1, 1, 1) * (X.shape[2] * X.shape[3])
     for row, column, weight, slope_y, slope_x in corners:
         seen = _pixels(xp, X, groups, row, column) * dcol
         by_offset[:, :, :, 0] += (seen * slope_y[:, :, None].astype(X.dtype)).sum(axis=2)

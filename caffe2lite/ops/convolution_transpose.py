@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _columns, _windows
-from caffe2lite.ops._recycled import contiguous, zeros
 from caffe2lite.ops._windows import WINDOW_ARGS, Place
 from caffe2lite.ops.arguments import Arg
 from caffe2lite.ops.convolution import conv_gradient
@@ -78,7 +77,7 @@ def ConvTranspose(xp, X, filter, bias=None, *, out, **args):
         )
     Y = out(_windows.join_shape(batch, made, place.size, window), X.dtype)
     if Y.size:
-        W = contiguous(xp, _windows.channels_first(filter, window))
+        W = xp.ascontiguousarray(_windows.channels_first(filter, window))
         x, y = _windows.channels_first(X, window), _windows.channels_first(Y, window)
         _columns.convolve_transposed(xp, x, W, y, place, window.group)
         if bias is not None:
@@ -108,9 +107,9 @@ def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
     if dY.shape != wanted:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the result has {list(wanted)}")
     rest = list(out[1:])
-    W = contiguous(xp, _windows.channels_first(filter, window))
+    W = xp.ascontiguousarray(_windows.channels_first(filter, window))
     dW = out[0](filter.shape, X.dtype)
-    total = zeros(xp, W.shape, X.dtype) if window.channels_last else dW
+    total = xp.zeros(W.shape, X.dtype) if window.channels_last else dW
     db = None
     if not no_bias:
         db = rest.pop(0)((made,), X.dtype)

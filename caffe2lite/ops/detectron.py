@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
@@ -85,7 +84,7 @@ def _places(Y_hat, Y, L):
 
 def _chosen(xp, Y_hat, Y, L):
     n, c, y, x = _places(Y_hat, Y, L)
-    return n[:, None], c[:, None] + arange(xp, 4).reshape(1, -1), y[:, None], x[:, None]
+    return n[:, None], c[:, None] + xp.arange(4).reshape(1, -1), y[:, None], x[:, None]
 
 
 @operator(
@@ -262,7 +261,7 @@ def SoftmaxFocalLossGradient(
     mine = xp.take_along_axis(p, xp.maximum(t, 0).astype("int64"), axis=2)
     slope = -((1 - mine) ** gamma) + gamma * (1 - mine) ** (gamma - 1) * mine * xp.log(xp.maximum(mine, _TINY))
     slope = slope * _weights(xp, t, fg_num, alpha, X.dtype)
-    here = (t == arange(xp, num_classes).reshape(1, 1, -1, 1, 1)).astype(X.dtype)
+    here = (t == xp.arange(num_classes).reshape(1, 1, -1, 1, 1)).astype(X.dtype)
     d = out(X.shape, X.dtype)
     d.reshape(x.shape)[...] = slope * (here - p) * (dloss.reshape(()) * scale)
     return d
@@ -396,7 +395,7 @@ def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, outpu
         raise ValueError(f"X must have {output_dim} * {group_size}² channels, got {X.shape[1]}")
     shape = (rois.shape[0], output_dim, group_size, group_size)
     Y, mapping = out[0](shape, X.dtype), out[1](shape, "int32")
-    mapping[...] = arange(xp, X.shape[1]).reshape(1, output_dim, group_size, group_size)
+    mapping[...] = xp.arange(X.shape[1]).reshape(1, output_dim, group_size, group_size)
     for r, roi in enumerate(_on_host(rois)):
         image, box = _image(roi, 4, X.shape[0])
         rows, columns = _ps_bins(box, spatial_scale, group_size)

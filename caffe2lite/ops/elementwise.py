@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 from caffe2lite.ops._filling import draw
-from caffe2lite.ops._recycled import empty
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import each_like, like
 from caffe2lite.ops.registry import MANY, operator
@@ -101,7 +100,7 @@ def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
     if len(out) < 2:
         raise ValueError("training needs the second output, the mask, for the gradient")
     mask = out[1](X.shape, "bool")
-    drawn = empty(xp, X.shape, xp.float32)
+    drawn = xp.empty(X.shape, xp.float32)
     draw(ctx.rng.random, drawn)
     xp.greater_equal(drawn, xp.float32(ratio), out=mask)
     Y = xp.multiply(X, X.dtype.type(scale), out[0](X.shape, X.dtype))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import MANY, operator
@@ -16,7 +15,7 @@ def SinusoidPositionEncoding(
     """Y[..., k] = amplitude * sine (cosine for odd k) of position / alpha^(k / size)."""
     if positions.ndim != 2:
         raise ValueError(f"a matrix of positions is needed, found {list(positions.shape)}")
-    k = arange(xp, embedding_size)
+    k = xp.arange(embedding_size)
     angle = positions[..., None] / xp.power(float(alpha), k / embedding_size)
     Y = out((*positions.shape, embedding_size), "float32")
     Y[...] = amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle))
@@ -60,7 +59,7 @@ def SwapBestPath(xp, scores, path, *, out):
         raise ValueError(f"the states of the path must be from 0 to {scores.shape[1] - 1}")
     Y = out(scores.shape, scores.dtype)
     xp.copyto(Y, scores)
-    rows, best = arange(xp, len(scores)), scores.argmax(axis=1) if scores.size else path
+    rows, best = xp.arange(len(scores)), scores.argmax(axis=1) if scores.size else path
     Y[rows, path] = scores[rows, best]
     Y[rows, best] = scores[rows, path]
     return Y

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.registry import MANY, operator
 
@@ -25,7 +24,7 @@ class Merge:
         starts = xp.cumsum(self.counts) - self.counts
         chosen = self.counts[self.order]
         total = int(chosen.sum())
-        place = arange(xp, total) - xp.repeat(xp.cumsum(chosen) - chosen, _plain(xp, chosen))
+        place = xp.arange(total) - xp.repeat(xp.cumsum(chosen) - chosen, _plain(xp, chosen))
         self.rows = xp.repeat(starts[self.order], _plain(xp, chosen)) + place
         self.owner = owner
 
@@ -87,7 +86,7 @@ def _check_counts(lengths, values, what):
 
 
 def _repeat(xp, lengths):
-    return xp.repeat(arange(xp, lengths.shape[0]), _plain(xp, lengths))
+    return xp.repeat(xp.arange(lengths.shape[0]), _plain(xp, lengths))
 
 
 # ---- single features ---------------------------------------------------------------------------------------------------

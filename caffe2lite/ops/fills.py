@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from caffe2lite.ops._filling import infer_fill, shape_to_fill
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.dtypes import dtype_of
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.infer import Spec
@@ -198,7 +197,7 @@ def GivenTensorByteStringToUInt8Fill(
 def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = 0, 1, 2, ... row by row."""
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
-    Y.reshape(-1)[...] = arange(xp, Y.size)
+    Y.reshape(-1)[...] = xp.arange(Y.size)
     return Y
 
 
@@ -219,7 +218,7 @@ def Range(xp, start, stop=None, step=None, *, out):
     else:  # Caffe2's count, short by one where it goes down
         length = max(int(span) + (int(span) * width < last - first), 0)
     Y = out((length,), start.dtype)
-    Y[...] = arange(xp, length) * width + first
+    Y[...] = xp.arange(length) * width + first
     return Y
 
 

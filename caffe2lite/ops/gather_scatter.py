@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops._sparse import check_indices, sweeps
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.infer import Infer, Spec, like
@@ -72,7 +71,7 @@ def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: boo
     Y = out((*indices.shape, *X.shape[at + 1 :]), X.dtype)
     rows = X.reshape(outer, X.shape[at], -1)
     each = indices.reshape(outer, -1)
-    Y.reshape(outer, each.shape[1], rows.shape[2])[...] = rows[arange(xp, outer)[:, None], each]
+    Y.reshape(outer, each.shape[1], rows.shape[2])[...] = rows[xp.arange(outer)[:, None], each]
     return Y
 
 
@@ -139,7 +138,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     if dX.size and dY.size:
-        rows = (arange(xp, outer)[:, None] * X.shape[at] + each).reshape(-1)
+        rows = (xp.arange(outer)[:, None] * X.shape[at] + each).reshape(-1)
         add_rows(xp, dX.reshape(outer * X.shape[at], width), rows, dY.reshape(len(rows), width))
     return dX
 
@@ -191,7 +190,7 @@ def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
     Y = out(X.shape, X.dtype)
     if not in_place:
         xp.copyto(Y, X)
-    where = list(xp.meshgrid(*[arange(xp, d) for d in indices.shape], indexing="ij"))
+    where = list(xp.meshgrid(*[xp.arange(d) for d in indices.shape], indexing="ij"))
     where[at] = ids
     Y[tuple(where)] = updates
     return Y
@@ -374,7 +373,7 @@ def _places(xp: Any, lengths: Any, indices: Any) -> Any:
     total = int(lengths.sum())
     if total != indices.size or (lengths < 0).any():
         raise ValueError(f"the lengths add up to {total}, and there are {indices.size} indices")
-    return xp.repeat(arange(xp, lengths.size), lengths.tolist())
+    return xp.repeat(xp.arange(lengths.size), lengths.tolist())
 
 
 _BATCH = {"lengths": _INDICES, "indices": _INDICES}

@@ -10,7 +10,6 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import operator
@@ -90,7 +89,7 @@ def HSoftmax(xp, X, W, b, labels, *, hierarchy: bytes, out):
             score = x.dot(W[node].T) + b[node]
             p = xp.empty_like(score)
             softmax_rows(xp, score, p)
-            span = arange(xp, score.shape[1])
+            span = xp.arange(score.shape[1])
             inner[at + span] = score
             inner[at + score.shape[1] + span] = p
             at = at + 2 * score.shape[1]
@@ -118,7 +117,7 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
         x, at, d = rows[samples], begin[samples][:, None], dY.reshape(-1)[samples][:, None]
         for node, target in path:
             n = node.stop - node.start
-            span = arange(xp, n)
+            span = xp.arange(n)
             p = intermediate[at + n + span]
             to_p = xp.zeros_like(p)
             to_p[:, target] = -d[:, 0] / xp.maximum(p[:, target], _TINY)

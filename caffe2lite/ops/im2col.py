@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _columns, _windows
-from caffe2lite.ops._recycled import contiguous
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, given, like
@@ -64,5 +63,5 @@ def Col2Im(xp, X, Z, *, out, **args):
         col = X[block.first]
         if window.channels_last:
             col = col.reshape(*place.out, *place.kernel, channels).transpose(4, 2, 3, 0, 1)
-        _columns.fold(xp, contiguous(xp, col), y, place, block)
+        _columns.fold(xp, xp.ascontiguousarray(col), y, place, block)
     return Y

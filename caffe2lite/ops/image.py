@@ -7,7 +7,6 @@ import functools
 import numpy as np
 
 from caffe2lite.ops import _windows
-from caffe2lite.ops._recycled import arange, recycled, zeros
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, given, like
@@ -45,7 +44,7 @@ def _apply(xp, X, Y, rows, columns):
 
 def _chosen(xp, index, size):
     """The matrix (len(index), size) that picks pixels; -1 picks none."""
-    return (index.reshape(-1, 1) == arange(xp, size).reshape(1, -1)).astype("float32")
+    return (index.reshape(-1, 1) == xp.arange(size).reshape(1, -1)).astype("float32")
 
 
 # ---- nearest neighbours ----------------------------------------------------------------------------------------------
@@ -67,7 +66,7 @@ def _nearest(xp, size, scale, count=None):
     """For each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
         count = int(xp.float32(size) * xp.float32(scale))
-    source = (arange(xp, count).astype("float32") / xp.float32(scale)).astype("int64")
+    source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
     return xp.minimum(source, size - 1)
 
 
@@ -166,7 +165,7 @@ def _bilinear(xp, size, scale):
     """The matrix (result, size) of a linear interpolation whose corners are the image's."""
     count = int(xp.float32(size) * xp.float32(scale))
     step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
-    at = arange(xp, count).astype("float32") * step
+    at = xp.arange(count).astype("float32") * step
     low = xp.minimum(at.astype("int64"), max(size - 1, 0))
     share = at - low.astype("float32")
     high = xp.minimum(low + 1, size - 1)
@@ -223,7 +222,7 @@ def _pads(args):
 
 def _sources(xp, size, head, tail, mode):
     """For each pixel along a padded side the pixel that it shows; -1 for a constant."""
-    at = arange(xp, head + size + tail) - head
+    at = xp.arange(head + size + tail) - head
     if mode == "edge":
         return xp.clip(at, 0, size - 1)
     if mode == "reflect":
@@ -326,7 +325,7 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, out, **args):
     for what, size in (("height", height), ("width", width)):
         if size % block_size:
             raise ValueError(f"the padded {what} {size} is no multiple of block_size {block_size}")
-    padded = zeros(xp, (n, c, height, width), X.dtype)
+    padded = xp.zeros((n, c, height, width), X.dtype)
     padded[:, :, top : top + h, left : left + w] = X
     b = block_size
     parts = padded.reshape(n, c, height // b, b, width // b, b).transpose(3, 5, 0, 1, 2, 4)
@@ -445,7 +444,7 @@ def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
     count = regions.shape[0]
     Y = out((X.shape[0] * count, 5), "float32")
     each = Y.reshape(X.shape[0], count, 5)
-    each[..., 0] = arange(xp, X.shape[0]).reshape(-1, 1)
+    each[..., 0] = xp.arange(X.shape[0]).reshape(-1, 1)
     each[..., 1:] = regions
     return Y
 
@@ -461,7 +460,7 @@ def PackedInt8BGRANHWCToNCHWCStylizerPreprocess(ctx, X, mean, *, noise_std: floa
     Y = out((X.shape[0], 3, *X.shape[1:3]), "float32")
     ctx.xp.subtract(X[..., :3].transpose(0, 3, 1, 2), mean.reshape(1, 3, 1, 1), out=Y)
     if noise_std > 0:
-        Y += ctx.xp.float32(noise_std) * recycled(ctx.rng.standard_normal(Y.shape)).astype("float32")
+        Y += ctx.xp.float32(noise_std) * ctx.rng.standard_normal(Y.shape).astype("float32")
     return Y
 
 

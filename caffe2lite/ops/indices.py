@@ -6,7 +6,6 @@ import threading
 
 import numpy as np
 
-from caffe2lite.ops._recycled import contiguous
 from caffe2lite.ops.dtypes import dtype_of
 from caffe2lite.ops.infer import like
 from caffe2lite.ops.objects import Object
@@ -158,7 +157,7 @@ def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     """A hash of each index, from 0 to modulo - 1."""
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
-    flat = contiguous(xp, Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
+    flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
     hashed = xp.full(flat.shape[0], (seed * 0xDEADBEEF) & 0xFFFFFFFFFFFFFFFF, "uint64").astype(f"uint{8 * size}")
     for k in range(size):
         hashed = hashed * hashed.dtype.type(65537) + flat[:, k].astype("int8").astype(hashed.dtype)

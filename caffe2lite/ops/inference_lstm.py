@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from caffe2lite.ops._recycled import contiguous, empty
 from caffe2lite.ops.gradient import NO_GRADIENT
 from caffe2lite.ops.recurrent_units import _sigmoid
 from caffe2lite.ops.registry import MANY, operator
@@ -12,7 +11,7 @@ def _run(xp, steps, h, c, weights, backwards):
     """(outputs of all steps, last hidden state, last cell): gates are input, forget, cell, output."""
     w_in, w_hidden, *biases = weights
     gates_in = steps @ w_in.T + sum(biases)
-    made = empty(xp, (*steps.shape[:2], h.shape[1]), steps.dtype)
+    made = xp.empty((*steps.shape[:2], h.shape[1]), steps.dtype)
     for t in reversed(range(len(steps))) if backwards else range(len(steps)):
         i, f, g, o = xp.split(gates_in[t] + h @ w_hidden.T, 4, axis=1)
         c = _sigmoid(xp, f) * c + _sigmoid(xp, i) * xp.tanh(g)
@@ -60,5 +59,5 @@ def InferenceLSTM(
             states.append(h)
             cells.append(c)
         steps = xp.concatenate(sides, axis=2)
-    output = contiguous(xp, steps.swapaxes(0, 1)) if batch_first else steps
+    output = xp.ascontiguousarray(steps.swapaxes(0, 1)) if batch_first else steps
     return output, xp.stack(states), xp.stack(cells)

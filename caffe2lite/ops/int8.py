@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops._int8 import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
-from caffe2lite.ops._recycled import arange, contiguous, zeros
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.layout import _axis, _bounds, _order, _window
 from caffe2lite.ops.registry import MANY, operator
@@ -65,7 +64,7 @@ def _sum_op(name, num_inputs, relu):
             raise ValueError(f"both inputs must have one shape, got {list(A.shape)} and {list(B.shape)}")
         ratios = [ratio(X, Y_scale, least=-14) for X in Xs]
         bits = 21 - (int(np.frexp(max(ratios))[1]) - 1)
-        total = zeros(np, A.shape, np.int64)
+        total = np.zeros(A.shape, np.int64)
         for X, r in zip(Xs, ratios):
             total += (X.data.astype(np.int64) - X.zero_point) * int(np.rint(r * np.float32(2.0**bits)))
         return Int8Tensor(saturate(shift_right(total, bits), Y_zero_point, relu), Y_scale, Y_zero_point)
@@ -92,7 +91,7 @@ def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
 def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Y = X where X >= 0, alpha * X elsewhere."""
     need(X)
-    steps = ratio(X, Y_scale) * (arange(np, 256) - X.zero_point).astype(np.float32)
+    steps = ratio(X, Y_scale) * (np.arange(256) - X.zero_point).astype(np.float32)
     steps = np.where(steps < 0, steps * np.float32(alpha), steps)
     table = saturate(np.rint(steps).astype(np.int64), Y_zero_point)
     return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
@@ -108,7 +107,7 @@ def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Y = 1 / (1 + exp(-X)), in steps of 1/256."""
     need(X)
     _unit_scale(Y_scale, Y_zero_point)
-    steps = np.float32(X.scale) * (arange(np, 256) - X.zero_point).astype(np.float32)
+    steps = np.float32(X.scale) * (np.arange(256) - X.zero_point).astype(np.float32)
     table = np.rint(np.minimum(np.float32(256) / (1 + np.exp(-steps)), 255)).astype(np.uint8)
     return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
 
@@ -122,7 +121,7 @@ def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
         return Int8Tensor(X.data.copy(), Y_scale, Y_zero_point)
     rows = X.data.reshape(X.shape[0], -1)
     largest = min((2**32 - 1) / rows.shape[1], 2**23 - 1)
-    table = np.rint(largest * np.exp((arange(np, 256) - 255) * np.float64(X.scale))).astype(np.int64)
+    table = np.rint(largest * np.exp((np.arange(256) - 255) * np.float64(X.scale))).astype(np.int64)
     parts = table[rows.astype(np.int64) + 255 - rows.max(axis=1, keepdims=True)]
     total = parts.sum(axis=1, keepdims=True)
     Y = np.minimum((parts * 256 + total // 2) // total, 255).astype(np.uint8)
@@ -184,7 +183,7 @@ def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_p
     """X with its dimensions in the order `axes` (default: the last first)."""
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    return Int8Tensor(contiguous(np, X.data.transpose(_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
+    return Int8Tensor(np.ascontiguousarray(X.data.transpose(_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
 
 
 @operator("Y", infer=like(0))

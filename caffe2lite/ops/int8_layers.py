@@ -8,7 +8,6 @@ import numpy as np
 
 from caffe2lite.ops import _windows
 from caffe2lite.ops._int8 import Int8Tensor, bytes_as, need, ratio, requantize, same_scale, saturate, shift_right
-from caffe2lite.ops._recycled import empty, recycled, zeros
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.convolution_transpose import TRANSPOSE_ARGS, prepare
 from caffe2lite.ops.int8_packed import PackedWeights, above_zero
@@ -29,7 +28,7 @@ def _views(data, place, padding):
     """The pixels under each window: (N, OH, OW, C, KH, KW), what is beyond the image being `padding`."""
     (top, left), (bottom, right) = place.heads, place.tails
     n, h, w, channels = data.shape
-    padded = empty(np, (n, top + h + bottom, left + w + right, channels), data.dtype)
+    padded = np.empty((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded[...] = padding
     padded[:, top : top + h, left : left + w] = data
     views = np.lib.stride_tricks.sliding_window_view(padded, place.reach, axis=(1, 2))
@@ -160,7 +159,7 @@ def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
     x = _centred(X)
     weights = _centred(filter)
-    total = zeros(np, (batch, place.size[0] + top + bottom, place.size[1] + left + right, made), np.float64)
+    total = np.zeros((batch, place.size[0] + top + bottom, place.size[1] + left + right, made), np.float64)
     for i in range(place.kernel[0]):
         for j in range(place.kernel[1]):
             total[:, i : i + sh * h : sh, j : j + sw * w : sw] += x @ weights[:, i, j]
@@ -192,16 +191,16 @@ def Int8RoIAlign(
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
     sizes, channels = X.shape[1:3], X.shape[3]
-    Y = empty(np, (RoIs.shape[0], pooled_h, pooled_w, channels), np.uint8)
+    Y = np.empty((RoIs.shape[0], pooled_h, pooled_w, channels), np.uint8)
     for r, roi in enumerate(RoIs):
         image, box = image_of(roi, 4, X.shape[0])
         x1, y1, x2, y2 = box * np.float32(spatial_scale)
         grid_h, rows, down = _samples(y1, max(y2 - y1, 1), pooled_h, sizes[0], sampling_ratio)
         grid_w, columns, across = _samples(x1, max(x2 - x1, 1), pooled_w, sizes[1], sampling_ratio)
-        total = zeros(np, (pooled_h * grid_h, pooled_w * grid_w, channels), np.int64)
+        total = np.zeros((pooled_h * grid_h, pooled_w * grid_w, channels), np.int64)
         for y, wy in zip(rows, down):
             for x, wx in zip(columns, across):
-                weights = np.rint(recycled(wy)[:, None] * wx * np.float32(255)).astype(np.int64)
+                weights = np.rint(wy[:, None] * wx * np.float32(255)).astype(np.int64)
                 total += weights[:, :, None] * X.data[image][np.ix_(y, x)]
         sums = total.reshape(pooled_h, grid_h, pooled_w, grid_w, channels).sum(axis=(1, 3))
         step = X.scale / (np.float64(np.float32(Y_scale)) * 255 * grid_h * grid_w)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops import _segments
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops._segments import column, lengths_to_starts, maximum_rows, reduce_rows, spread
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
@@ -79,7 +78,7 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
     if Y.shape[0] != counts.shape[0]:
         raise ValueError(f"there are {counts.shape[0]} segments, and {Y.shape[0]} maxima")
     dX = spread(xp, dY, counts, out, data.shape[0])
-    rows = xp.repeat(arange(xp, counts.shape[0]), counts.tolist() if xp is not np else counts)
+    rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
     return xp.multiply(dX, data == Y[rows], out=dX)
 
 
@@ -165,7 +164,7 @@ def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, o
     if counts.size and int(counts.max()) > weights.shape[0]:
         raise ValueError(f"a segment has {int(counts.max())} indices, and there are {weights.shape[0]} weights")
     repeats = counts.tolist() if xp is not np else counts
-    positions = arange(xp, indices.shape[0]) - xp.repeat(starts, repeats)
+    positions = xp.arange(indices.shape[0]) - xp.repeat(starts, repeats)
     return _sum(xp, data, indices, lengths, out, weights[positions])[0]
 
 

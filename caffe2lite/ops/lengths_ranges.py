@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops import _segments
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import FORBID_GRADIENT, NO_GRADIENT, operator
@@ -28,7 +27,7 @@ def _owners(xp, lengths):
     """For each row the segment that it is in."""
     ends = xp.cumsum(lengths.astype("int64"))
     total = int(ends[-1]) if lengths.size else 0
-    return xp.searchsorted(ends, arange(xp, total), side="right")
+    return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
 @operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
@@ -152,7 +151,7 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     _segments.check_indices(INDICES, counts.shape[0])
     chosen = counts[INDICES]
     owners = _owners(xp, chosen)
-    places = arange(xp, owners.shape[0]) - (xp.cumsum(chosen) - chosen)[owners]
+    places = xp.arange(owners.shape[0]) - (xp.cumsum(chosen) - chosen)[owners]
     rows = starts[INDICES][owners] + places
     Y = out((rows.shape[0], *ITEMS.shape[1:]), ITEMS.dtype)
     if Y.size:
@@ -177,7 +176,7 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
     Y = out((counts.shape[0] * target_length, *DATA.shape[1:]), DATA.dtype)
     Y[...] = padding_value
     if DATA.size:
-        places = arange(xp, target_length).reshape(1, -1) < counts.reshape(-1, 1)
+        places = xp.arange(target_length).reshape(1, -1) < counts.reshape(-1, 1)
         Y[places.reshape(-1)] = DATA
     return Y
 
@@ -202,7 +201,7 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
         raise ValueError(f"n_split must be positive, got {parts}")
     Y = out((LENGTHS.shape[0] * parts,), "int32")
     share = LENGTHS.reshape(-1, 1) // parts
-    Y.reshape(-1, parts)[...] = share + (arange(xp, parts).reshape(1, -1) < LENGTHS.reshape(-1, 1) - share * parts)
+    Y.reshape(-1, parts)[...] = share + (xp.arange(parts).reshape(1, -1) < LENGTHS.reshape(-1, 1) - share * parts)
     return Y
 
 
@@ -223,8 +222,8 @@ def _top_places(xp, DATA, LENGTHS, k):
     _, counts = _segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     starts = xp.cumsum(counts) - counts
     owners = _owners(xp, LENGTHS)
-    order = xp.lexsort(xp.stack([arange(xp, DATA.shape[0]).astype(DATA.dtype), -DATA, owners.astype(DATA.dtype)]))
-    places = arange(xp, k).reshape(1, -1)
+    order = xp.lexsort(xp.stack([xp.arange(DATA.shape[0]).astype(DATA.dtype), -DATA, owners.astype(DATA.dtype)]))
+    places = xp.arange(k).reshape(1, -1)
     there = places < counts.reshape(-1, 1)
     rows = xp.where(there, starts.reshape(-1, 1) + places, 0)
     return order, rows, there, starts
@@ -281,7 +280,7 @@ def GatherRanges(xp, DATA, RANGES, *, out):
     starts, counts = RANGES[..., 0].reshape(-1).astype("int64"), RANGES[..., 1].reshape(-1).astype("int64")
     _check_ranges(starts, counts, DATA.shape[0])
     owners = _owners(xp, counts)
-    rows = starts[owners] + arange(xp, owners.shape[0]) - (xp.cumsum(counts) - counts)[owners]
+    rows = starts[owners] + xp.arange(owners.shape[0]) - (xp.cumsum(counts) - counts)[owners]
     Y = out[0]((rows.shape[0],), DATA.dtype)
     if Y.size:
         Y[...] = DATA[rows]
@@ -336,7 +335,7 @@ def GatherRangesToDense(
         Y = out[j]((RANGES.shape[0], length), DATA.dtype)
         Y[...] = b"" if DATA.dtype == object else 0
         if bool(whole.any()):
-            rows = starts[whole].reshape(-1, 1) + arange(xp, length).reshape(1, -1)
+            rows = starts[whole].reshape(-1, 1) + xp.arange(length).reshape(1, -1)
             if KEY is not None:
                 rows = xp.take_along_axis(rows, xp.argsort(KEY[rows], axis=1, kind="stable"), axis=1)
             Y[whole] = DATA[rows]

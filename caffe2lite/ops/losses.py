@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like, scalar
 from caffe2lite.ops.registry import operator
@@ -41,7 +40,7 @@ def LabelCrossEntropy(xp, X, labels, *, out):
     rows = _rows(X)
     labels = _labels(rows, labels)
     Y = out((len(rows),), X.dtype)
-    Y[...] = -xp.log(xp.maximum(rows[arange(xp, len(rows)), labels], _TINY))
+    Y[...] = -xp.log(xp.maximum(rows[xp.arange(len(rows)), labels], _TINY))
     return Y
 
 
@@ -54,7 +53,7 @@ def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0
-    at = (arange(xp, len(rows)), labels)
+    at = (xp.arange(len(rows)), labels)
     dX.reshape(rows.shape)[at] = -dY / xp.maximum(rows[at], _TINY)
     return dX
 

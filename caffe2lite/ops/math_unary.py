@@ -10,7 +10,6 @@ import functools
 import math
 from typing import Any
 
-from caffe2lite.ops._recycled import recycled
 from caffe2lite.ops._special import erf
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT_YET, single
 from caffe2lite.ops.infer import like
@@ -26,7 +25,7 @@ def _sqrt_gradient(g: Any) -> Any:
 
 
 def _cube(xp: Any, X: Any, Y: Any) -> None:
-    xp.multiply(recycled(X) * X, X, Y)
+    xp.multiply(X * X, X, Y)
 
 
 def _rsqrt(xp: Any, X: Any, Y: Any) -> None:
@@ -40,7 +39,6 @@ def _erf(xp: Any, X: Any, Y: Any) -> None:
 
 def _sign(xp: Any, X: Any, Y: Any) -> None:
     """0 for NaN, where NumPy says NaN."""
-    X = recycled(X)
     Y[...] = (X > 0).astype(Y.dtype) - (X < 0).astype(Y.dtype)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.infer import Spec, scalar
 from caffe2lite.ops.registry import operator
@@ -30,7 +29,7 @@ def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
     inside = (labels >= 0) & (labels < classes)
     label = xp.where(inside, labels, 0)[:, None]
     score = xp.take_along_axis(predictions, label, axis=1)
-    better = (predictions > score) | ((predictions == score) & (arange(xp, classes) < label))
+    better = (predictions > score) | ((predictions == score) & (xp.arange(classes) < label))
     right = inside & (better.sum(axis=1) < top_k)
     Y = out((), "float32")
     Y[...] = right.sum() / xp.float32(n)  # no rows: NaN

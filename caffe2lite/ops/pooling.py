@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _windows
-from caffe2lite.ops._recycled import arange, recycled
 from caffe2lite.ops._scratch import scratch
 from caffe2lite.ops._windows import WINDOW_ARGS
 from caffe2lite.ops.arguments import Arg
@@ -173,7 +172,7 @@ def _counts(xp, place, window, include_pad, dtype):
             for o in range(positions.start, positions.stop):
                 along[o] += 1
         shape = (-1,) + (1,) * (len(place.kernel) - 1 - i + window.channels_last)
-        counts = recycled(xp.asarray(along, dtype).reshape(shape))
+        counts = xp.asarray(along, dtype).reshape(shape)
         total = counts if total is None else total * counts
     if window.channels_last or total.size > 1 and bool((total != total.reshape(-1)[0]).any()):
         return total
@@ -318,6 +317,6 @@ def MaxPoolWithIndexGradient(xp, X, dY, Index, *, out, **args):
     dX[...] = 0
     planes = X.shape[0] * X.shape[1]
     if planes:
-        rows = arange(xp, planes).reshape(-1, 1)
+        rows = xp.arange(planes).reshape(-1, 1)
         xp.add.at(dX.reshape(planes, -1), (rows, Index.reshape(planes, -1)), dY.reshape(planes, -1))
     return dX

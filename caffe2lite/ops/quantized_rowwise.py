@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from caffe2lite.ops import _rowwise, _segments
-from caffe2lite.ops._recycled import contiguous, recycled, zeros
 from caffe2lite.ops._rowwise import EIGHT, EIGHT_HALF, FOUR, FOUR_FAKE, TWO, TWO_FAKE
 from caffe2lite.ops._segments import check_indices, column, lengths_to_starts, reduce_rows
 from caffe2lite.ops.infer import Spec, like
@@ -171,7 +170,7 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     width = (DATA.shape[1] - form.tail) * form.per_byte
 
     def decode(indices):
-        values = zeros(xp, (rows.shape[0], width), "float32")
+        values = xp.zeros((rows.shape[0], width), "float32")
         values[there] = _rowwise.dequantise(xp, DATA[rows[there]], form)
         return values
 
@@ -360,12 +359,12 @@ def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: b
         return Y
     low, high = input.min(axis=1, keepdims=True), input.max(axis=1, keepdims=True)
     gap = (high - low) / xp.float32((1 << bitwidth) - 1) + xp.float32(1e-8)
-    exact = (recycled(input) - low) / gap
-    values = xp.floor(exact + (recycled(ctx.rng.random(input.shape)) if random else 0.5)).astype("uint8")
-    places = zeros(xp, (n, size * per), "uint8")
+    exact = (input - low) / gap
+    values = xp.floor(exact + (ctx.rng.random(input.shape) if random else 0.5)).astype("uint8")
+    places = xp.zeros((n, size * per), "uint8")
     places[:, :width] = xp.minimum(values, (1 << bitwidth) - 1)
     Y[:, 0], Y[:, 1] = bitwidth, size * per - width
-    Y[:, 2:_RAND_HEAD] = contiguous(xp, xp.concatenate([low, high], axis=1)).view("uint8")
+    Y[:, 2:_RAND_HEAD] = xp.ascontiguousarray(xp.concatenate([low, high], axis=1)).view("uint8")
     data = Y[:, _RAND_HEAD:]
     data[...] = 0
     for k in range(per):  # the k-th part of the row is in the k-th bits of the bytes
@@ -387,7 +386,7 @@ def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
     width = size * per - tail
     if width < 0:
         raise ValueError(f"the rows say {tail} unused places and have {size * per}")
-    bounds = contiguous(xp, input[:, 2:_RAND_HEAD]).view("float32")
+    bounds = xp.ascontiguousarray(input[:, 2:_RAND_HEAD]).view("float32")
     low, high = bounds[:, :1], bounds[:, 1:]
     gap = (high - low) / xp.float32((1 << bits) - 1) + xp.float32(1e-8)
     data = input[:, _RAND_HEAD:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from caffe2lite.ops._recycled import recycled
 from caffe2lite.ops.gradient import FORBID_GRADIENT
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
@@ -171,8 +170,8 @@ def APMeter(ctx, predictions, labels, *, buffer_size: int = 1000, out):
         raise ValueError(f"the meter has seen {state.scores.shape[1]} classes before, now {predictions.shape[1]}")
     state.scores = xp.concatenate([state.scores, predictions])[-buffer_size:]
     state.truth = xp.concatenate([state.truth, labels])[-buffer_size:]
-    order = xp.argsort(-recycled(state.scores), axis=0, kind="stable")
-    truth = xp.take_along_axis(recycled(state.truth), order, axis=0)
+    order = xp.argsort(-state.scores, axis=0, kind="stable")
+    truth = xp.take_along_axis(state.truth, order, axis=0)
     precision = xp.cumsum(truth, axis=0) / xp.arange(1, len(truth) + 1)[:, None]
     AP = out(predictions.shape[1:], "float32")
     AP[...] = (precision * (truth == 1)).sum(axis=0) / xp.maximum(truth.sum(axis=0), 1)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like, scalar
 from caffe2lite.ops.registry import MANY, operator
@@ -168,7 +167,7 @@ def _inside(xp: Any, matrix: Any, axis: int, lengths: Any, least: int) -> Any:
     if lengths.size and not (int(lengths.min()) >= 0 and int(lengths.max()) <= most):
         raise ValueError(f"lengths must be from 0 to {most}")
     lengths = xp.maximum(lengths, least)
-    place = arange(xp, most)
+    place = xp.arange(most)
     return place[:, None] < lengths if axis == 0 else place < lengths[:, None]
 
 

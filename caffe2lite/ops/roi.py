@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from caffe2lite.ops._recycled import arange, zeros
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import CPU, operator
@@ -58,17 +57,17 @@ def _side(start, length, bins, size, samples):
     """The matrix (bins, size) of the mean of bilinear samples in each of `bins` parts of a side."""
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
-    matrix = zeros(np, (bins, size), np.float32)
+    matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix
-    at = start + (arange(np, bins)[:, None] + (arange(np, grid)[None] + 0.5) / grid) * step
+    at = start + (np.arange(bins)[:, None] + (np.arange(grid)[None] + 0.5) / grid) * step
     outside = (at < -1.0) | (at > size)
     at = np.clip(at, 0, None)
     low = np.minimum(at.astype(np.int64), size - 1)
     at = np.where(low >= size - 1, size - 1, at)
     high = np.minimum(low + 1, size - 1)
     share = at - low
-    rows = np.repeat(arange(np, bins), grid)
+    rows = np.repeat(np.arange(bins), grid)
     np.add.at(matrix, (rows, low.reshape(-1)), np.where(outside, 0, 1 - share).reshape(-1) / grid)
     np.add.at(matrix, (rows, high.reshape(-1)), np.where(outside, 0, share).reshape(-1) / grid)
     return matrix
@@ -147,8 +146,8 @@ def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_rat
     c, s = math.cos(angle), math.sin(angle)
     grid_h = sampling_ratio if sampling_ratio > 0 else math.ceil(h / pooled_h)
     grid_w = sampling_ratio if sampling_ratio > 0 else math.ceil(w / pooled_w)
-    v = -h / 2 + (arange(np, pooled_h)[:, None] + (arange(np, grid_h)[None] + 0.5) / grid_h) * (h / pooled_h)
-    u = -w / 2 + (arange(np, pooled_w)[:, None] + (arange(np, grid_w)[None] + 0.5) / grid_w) * (w / pooled_w)
+    v = -h / 2 + (np.arange(pooled_h)[:, None] + (np.arange(grid_h)[None] + 0.5) / grid_h) * (h / pooled_h)
+    u = -w / 2 + (np.arange(pooled_w)[:, None] + (np.arange(grid_w)[None] + 0.5) / grid_w) * (w / pooled_w)
     v, u = v[:, None, :, None], u[None, :, None, :]
     px = (u * c + v * s + x).reshape(pooled_h * pooled_w, -1)
     py = (v * c - u * s + y).reshape(pooled_h * pooled_w, -1)
@@ -265,7 +264,7 @@ def RoIPool(
                     continue
                 part = X[image, :, top:bottom, left:right].reshape(X.shape[1], -1)
                 at = part.argmax(axis=1)
-                Y[r, :, i, j] = part[arange(xp, X.shape[1]), at]
+                Y[r, :, i, j] = part[xp.arange(X.shape[1]), at]
                 if argmax is not None:
                     argmax[r, :, i, j] = (at // (right - left) + top) * X.shape[3] + at % (right - left) + left
     return (Y,) if is_test else (Y, argmax)
@@ -296,7 +295,7 @@ def RoIPoolGradient(
         image, _ = _image(roi, 4, X.shape[0])
         at = argmaxes[r].reshape(channels, -1)
         there = at >= 0
-        places = (arange(xp, channels).reshape(-1, 1) * size + xp.maximum(at, 0)).reshape(-1)
+        places = (xp.arange(channels).reshape(-1, 1) * size + xp.maximum(at, 0)).reshape(-1)
         weights = xp.where(there, dY[r].reshape(channels, -1), 0).reshape(-1)
         dX[image] += (
             xp.bincount(places, weights=weights, minlength=channels * size).reshape(X.shape[1:]).astype(dX.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from caffe2lite.ops._recycled import recycled
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import operator
@@ -24,7 +23,7 @@ def WeightedSample(ctx, weights, choices=None, *, out):
     if not weights.size:
         empty = out[0]((0,), "int32")
         return (empty, out[1]((0,), "float32")) if len(out) > 1 else empty
-    sums = xp.cumsum(recycled(weights), axis=1)
+    sums = xp.cumsum(weights, axis=1)
     drawn = ctx.rng.random((n, 1), dtype=xp.float32) * sums[:, -1:]
     found = xp.minimum((sums <= drawn).sum(axis=1, keepdims=True), d - 1)
     indices = out[0]((n, 1), "int32")
@@ -95,5 +94,5 @@ def SparseItemwiseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0,
     _check(X, lengths)
     Y, L = out[0](X.shape, "int64"), out[1](lengths.shape, "int32")
     ctx.xp.copyto(L, lengths)
-    Y[...] = ctx.xp.where(recycled(ctx.rng.random(X.size)) < ratio, replacement_value, X)
+    Y[...] = ctx.xp.where(ctx.rng.random(X.size) < ratio, replacement_value, X)
     return Y, L

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
@@ -71,8 +70,8 @@ def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
         target(values)[...] = arranged(xp.take_along_axis(rows, found, axis=1))
         target(indices)[...] = arranged(found)
         if flat is not None:
-            place = target(indices) * inner + arange(xp, inner)
-            target(flat)[...] = place + (arange(xp, outer) * (n * inner))[:, None, None]
+            place = target(indices) * inner + xp.arange(inner)
+            target(flat)[...] = place + (xp.arange(outer) * (n * inner))[:, None, None]
     return (values, indices) if flat is None else (values, indices, flat)
 
 
@@ -91,7 +90,7 @@ def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
     dX[...] = 0
     if X.size and dvalues.size:
         k = dvalues.shape[at]
-        rows, columns = arange(xp, outer)[:, None, None], arange(xp, inner)
+        rows, columns = xp.arange(outer)[:, None, None], xp.arange(inner)
         ids = indices.reshape(outer, k, inner)
         inside = ids >= 0
         wide = lambda T: xp.broadcast_to(T, ids.shape)[inside]
@@ -120,7 +119,7 @@ def FlexibleTopK(xp, X, K, *, out):
     values, indices = out[0]((sum(ks),), X.dtype), out[1]((sum(ks),), "int64")
     if ks:
         found = _best(xp, rows, max(ks))
-        wanted = arange(xp, found.shape[1]) < xp.asarray(ks)[:, None]
+        wanted = xp.arange(found.shape[1]) < xp.asarray(ks)[:, None]
         values[...] = xp.take_along_axis(rows, found, axis=1)[wanted]
         indices[...] = found[wanted]
     return values, indices
@@ -133,7 +132,7 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     if ks:
-        dX.reshape(rows.shape)[xp.repeat(arange(xp, len(ks)), ks), indices] = dvalues
+        dX.reshape(rows.shape)[xp.repeat(xp.arange(len(ks)), ks), indices] = dvalues
     return dX
 
 
@@ -224,7 +223,7 @@ def OneHot(xp, indices, size, *, out):
     if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < width):
         raise ValueError(f"an index is not from 0 to {width - 1}")
     Y = out((indices.size, width), "float32")
-    Y[...] = arange(xp, width) == indices[:, None]
+    Y[...] = xp.arange(width) == indices[:, None]
     return Y
 
 
@@ -274,7 +273,7 @@ def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
         edges = boundaries[start : start + n]
         low, high = (xp.searchsorted(edges, X[:, j], side=side) for side in ("left", "right"))
         bucket = (low + high) // 2  # in the middle of equal boundaries
-        Y[:, column : column + n + 1] = arange(xp, n + 1) == bucket[:, None]
+        Y[:, column : column + n + 1] = xp.arange(n + 1) == bucket[:, None]
         start, column = start + n, column + n + 1
     return Y
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
 from caffe2lite.ops.registry import operator
@@ -33,7 +32,7 @@ def _fill(xp, Y, pad_minf):
 
 def _within(xp, lengths, longest):
     """(segments, longest) bool: which places hold a row."""
-    return arange(xp, longest).reshape(1, -1) < lengths.reshape(-1, 1)
+    return xp.arange(longest).reshape(1, -1) < lengths.reshape(-1, 1)
 
 
 @operator(
@@ -69,7 +68,7 @@ def _kept(xp, lengths, longest):
     whole = int(lengths.max()) if lengths.size else 0
     if whole <= longest:
         return slice(None)
-    places = xp.broadcast_to(arange(xp, whole).reshape(1, -1), (lengths.shape[0], whole))
+    places = xp.broadcast_to(xp.arange(whole).reshape(1, -1), (lengths.shape[0], whole))
     return places[_within(xp, lengths, whole)] < longest
 
 
@@ -132,7 +131,7 @@ def SequenceMask(
     if repeat < axis:
         raise ValueError(f"repeat_from_axis ({repeat}) must not be before axis ({axis})")
     columns, inner = math.prod(shape[axis:repeat]), math.prod(shape[repeat:])
-    i, j = arange(xp, rows).reshape(-1, 1), arange(xp, columns).reshape(1, -1)
+    i, j = xp.arange(rows).reshape(-1, 1), xp.arange(columns).reshape(1, -1)
     if mode in ("sequence", "window"):
         if lengths is None or lengths.ndim != 1 or lengths.shape[0] < rows:
             raise ValueError(f"mode {mode!r} needs a length for each of {rows} rows as second input")
@@ -177,12 +176,12 @@ def ReversePackedSegs(xp, data, lengths, *, out):
         raise ValueError(f"there must be one length for each of {data.shape[1]} segments")
     if lengths.size and int(lengths.max()) > data.shape[0]:
         raise ValueError(f"a length is {int(lengths.max())}, and there are {data.shape[0]} steps")
-    t = arange(xp, data.shape[0]).reshape(-1, 1)
+    t = xp.arange(data.shape[0]).reshape(-1, 1)
     n = lengths.reshape(1, -1)
     source = xp.where(t < n, n - 1 - t, t)
     Y = out(data.shape, data.dtype)
     if Y.size:
-        Y[...] = data[source, arange(xp, data.shape[1]).reshape(1, -1)]
+        Y[...] = data[source, xp.arange(data.shape[1]).reshape(1, -1)]
     return Y
 
 
@@ -320,8 +319,8 @@ def _parts(xp, counts, before, after):
     longer = counts + (before + after)
     ends = xp.cumsum(longer)
     total = int(ends[-1]) if counts.size else 0
-    owner = xp.searchsorted(ends, arange(xp, total), side="right")
-    place = arange(xp, total) - (ends - longer)[owner]
+    owner = xp.searchsorted(ends, xp.arange(total), side="right")
+    place = xp.arange(total) - (ends - longer)[owner]
     start = place < before
     end = place >= longer[owner] - after
     return ~(start | end), start, end & ~start
@@ -366,8 +365,8 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
     counts = _ranges(xp, data, lengths, exact=False)
     ends = xp.cumsum(counts)
     # Rows of a range that is shorter than its padding count on both sides.
-    starts = ((ends - counts).reshape(-1, 1) + arange(xp, before)).reshape(-1)
-    stops = (ends.reshape(-1, 1) - 1 - arange(xp, after)).reshape(-1)
+    starts = ((ends - counts).reshape(-1, 1) + xp.arange(before)).reshape(-1)
+    stops = (ends.reshape(-1, 1) - 1 - xp.arange(after)).reshape(-1)
     for rows in (starts, stops):
         if rows.size and not 0 <= int(rows.min()) <= int(rows.max()) < data.shape[0]:
             raise ValueError(f"the padding of {before} and {after} rows reaches beyond the data's {data.shape[0]} rows")
@@ -391,7 +390,7 @@ def PadEmptySamples(xp, lengths, *features, out):
     empty = lengths == 0
     ends = xp.cumsum(counts)
     size = int(ends[-1]) if counts.size else 0
-    owner = xp.searchsorted(ends, arange(xp, size), side="right")
+    owner = xp.searchsorted(ends, xp.arange(size), side="right")
     real = ~empty[owner] if size else xp.zeros(0, bool)
     for i, X in enumerate(features):
         if X.shape[0] != total:

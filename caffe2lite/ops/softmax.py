@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops._scratch import BLOCK, blocks, scratch
 from caffe2lite.ops.gradient import single
 from caffe2lite.ops.infer import Spec, like
@@ -121,7 +120,7 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     if label_prob:
         each = (labels * -xp.log(xp.maximum(p, _TINY))).sum(axis=1)
     elif d:  # the largest score has the probability 1 / sum, from which -log p follows without rounding p to 0
-        each = rows.max(axis=1) - rows.reshape(-1)[arange(xp, n) * d + labels] - xp.log(p.max(axis=1))
+        each = rows.max(axis=1) - rows.reshape(-1)[xp.arange(n) * d + labels] - xp.log(p.max(axis=1))
     else:
         each = xp.zeros(n, X.dtype)
     total: Any = n
@@ -156,7 +155,7 @@ def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scal
         xp.subtract(p, labels, dx)
     else:
         xp.copyto(dx, p)
-        flat, at = dx.reshape(-1), arange(xp, n) * d + labels
+        flat, at = dx.reshape(-1), xp.arange(n) * d + labels
         flat[at] -= 1
     factor = dloss.reshape(()) * X.dtype.type(scale)
     if weights is None:
@@ -223,7 +222,7 @@ def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out
         raise ValueError(f"4 or 5 inputs are needed (X, labels, weights?, softmax, dloss), got {len(rest) + 2}")
     weights, (P, dloss) = (rest[0] if len(rest) == 3 else None), rest[-2:]
     known = _spatial(X, labels, weights)
-    classes = arange(xp, X.shape[1]).reshape(1, -1, 1, 1)
+    classes = xp.arange(X.shape[1]).reshape(1, -1, 1, 1)
     w = (known.astype(X.dtype) if weights is None else weights * known)[:, None]
     total = w.sum()
     dX = out(X.shape, X.dtype)

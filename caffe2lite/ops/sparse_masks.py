@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from caffe2lite.ops._recycled import arange, recycled, zeros
 from caffe2lite.ops.infer import Spec
 from caffe2lite.ops.registry import MANY, operator
 
@@ -13,7 +12,7 @@ def _columns(xp: Any, indices: Any, mask: Any) -> Any:
     """The place of each index in the mask, -1 where it is not there."""
     if min(mask, default=0) < 0:
         raise ValueError(f"the indices in mask must be 0 or more, found {min(mask)}")
-    wanted = recycled(xp.asarray(mask, dtype="int64"))
+    wanted = xp.asarray(mask, dtype="int64")
     if not indices.size or not wanted.size:
         return xp.full(indices.shape, -1, "int64")
     order = xp.argsort(wanted, kind="stable")
@@ -27,11 +26,11 @@ def _places(xp: Any, indices: Any, mask: Any, lengths: Any) -> tuple[Any, Any, i
     if indices.ndim != 1:
         raise ValueError(f"the indices must be a vector, found {list(indices.shape)}")
     if lengths is None:
-        return zeros(xp, indices.size, "int64"), _columns(xp, indices, mask), 1
+        return xp.zeros(indices.size, "int64"), _columns(xp, indices, mask), 1
     counts = lengths.tolist()
     if lengths.ndim != 1 or sum(counts) != indices.size or min(counts, default=0) < 0:
         raise ValueError(f"the lengths add up to {sum(counts)}, and there are {indices.size} indices")
-    return xp.repeat(arange(xp, len(counts)), counts), _columns(xp, indices, mask), len(counts)
+    return xp.repeat(xp.arange(len(counts)), counts), _columns(xp, indices, mask), len(counts)
 
 
 def _gradient(g: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from caffe2lite.ops._recycled import arange
 from caffe2lite.ops.infer import like
 from caffe2lite.ops.registry import MANY, operator
 
@@ -58,7 +57,7 @@ def _segments(xp, lengths, count):
     """For each row the number of its segment."""
     if int(lengths.sum()) != count:
         raise ValueError(f"the lengths add up to {int(lengths.sum())}, and there are {count} indices")
-    return xp.repeat(arange(xp, lengths.size), lengths.tolist())
+    return xp.repeat(xp.arange(lengths.size), lengths.tolist())
 
 
 def _tables(cores, factor_i, factor_j, ranks):
