@@ -9,8 +9,8 @@ from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
 
 from caffe2lite.engine.inference import infer_operator, workspace_specs
-from caffe2lite.engine.serialize import DATA_TYPES
 from caffe2lite.inspect.clashes import clash_of
+from caffe2lite.ops import dtypes
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +95,7 @@ def test_what_is_inferred_is_what_genuine_made(kind):
             if spec is None or not made or made.type != "Tensor" or blob in operator.input:
                 continue
             # genuine infers int32 for the indices of TopK, and makes int64
-            kind_of = None if spec.dtype is None or kind == "TopK" else DATA_TYPES[spec.dtype]
+            kind_of = None if spec.dtype is None or kind == "TopK" else dtypes.NUMBERS[spec.dtype]
             if list(spec.shape) != list(made.tensor.dims) or kind_of not in (None, made.tensor.data_type):
                 wrong.append(f"{name} {blob}: {spec}, made {list(made.tensor.dims)} type {made.tensor.data_type}")
     assert not wrong, "\n".join(wrong)

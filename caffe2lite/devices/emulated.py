@@ -21,7 +21,7 @@ from caffe2lite.devices.cpu import HOST
 
 _DEFAULT_MEMORY = 16 << 30
 
-_gpus: list[Device] = []
+_gpus: list[Device] | None = None  # None: as the environment says
 
 
 @functools.cache
@@ -352,7 +352,9 @@ def use(count: int, peers: bool = True) -> None:
 
 def devices() -> list[Device]:
     """The emulated GPUs."""
-    return _gpus
+    if _gpus is None:
+        use(_asked(), os.environ.get("CAFFE2LITE_EMULATED_PEERS", "1") != "0")
+    return _gpus or []
 
 
 def _asked() -> int:
@@ -361,6 +363,3 @@ def _asked() -> int:
     if not text.isdecimal():
         raise DeviceError(f"CAFFE2LITE_EMULATED_GPUS is the number of GPUs to emulate, 0 or more, and not {text!r}")
     return int(text)
-
-
-use(_asked(), os.environ.get("CAFFE2LITE_EMULATED_PEERS", "1") != "0")

@@ -58,7 +58,7 @@ from caffe2lite.engine.c_types import (
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
-from caffe2lite.ops import registry, stats
+from caffe2lite.ops import dtypes, registry, stats
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [  # what other modules hold; the functions below are public too
@@ -219,7 +219,7 @@ def get_blob_numa_node(name: str) -> int:
 
 def create_offline_tensor(name: str, dims: Any, data_type: int) -> bool:
     """A tensor of that shape and type, for nets that are only looked at."""
-    _ws.create_blob(str(name)).resize(tuple(dims), serialize.NUMPY_TYPES[data_type])
+    _ws.create_blob(str(name)).resize(tuple(dims), dtypes.NUMPY[data_type])
     return True
 
 
@@ -356,7 +356,7 @@ def infer_shapes_and_types_from_map(nets: Any, blob_dimensions: Any, blob_types:
     known = {}
     for name, dims in blob_dimensions.items():
         kind = (blob_types or {}).get(name)
-        dtype = "float32" if kind is None else serialize.NUMPY_TYPES[kind].name
+        dtype = "float32" if kind is None else dtypes.NUMPY[kind].name
         known[name] = inference.Spec(tuple(dims), dtype)
     return inference.to_shapes(parsed, inference.infer_net(parsed, known)).SerializeToString()
 

@@ -16,6 +16,7 @@ from caffe2lite.engine.blob import Blob as EngineBlob
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.workspace import CompiledNet
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
+from caffe2lite.ops import dtypes
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [
@@ -94,9 +95,9 @@ class TensorCPU:
 
     def init(self, dims: Sequence[int], data_type: int) -> None:
         """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
-        if data_type not in serialize.NUMPY_TYPES or serialize.NUMPY_TYPES[data_type].kind == "O":
+        if data_type not in dtypes.NUMPY or dtypes.NUMPY[data_type].kind == "O":
             raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
-        self._blob.resize(tuple(int(d) for d in dims), serialize.NUMPY_TYPES[data_type])
+        self._blob.resize(tuple(int(d) for d in dims), dtypes.NUMPY[data_type])
 
     def feed(self, array: Any) -> None:
         """Replace dimensions, type and values by those of a NumPy array."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from caffe2lite.engine.serialize import DATA_TYPES, NUMPY_TYPES, data_type
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import arguments, registry
+from caffe2lite.ops import arguments, dtypes, registry
 from caffe2lite.ops.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
@@ -90,13 +89,13 @@ def to_shapes(nets: Iterable[Any], known: Mapping[str, Spec]) -> Any:
             shape.unknown_shape = True
         else:
             shape.dims.extend(spec.shape)
-            shape.data_type = DATA_TYPES.get(spec.dtype or "", caffe2_pb2.TensorProto.UNDEFINED)
+            shape.data_type = dtypes.NUMBERS.get(spec.dtype or "", caffe2_pb2.TensorProto.UNDEFINED)
     return message
 
 
 def spec_of(shape: Any) -> Spec:
     """The Spec of a TensorShape message."""
-    kind = NUMPY_TYPES.get(shape.data_type)
+    kind = dtypes.NUMPY.get(shape.data_type)
     return Spec(tuple(shape.dims), None if kind is None else kind.name)
 
 
@@ -136,7 +135,6 @@ def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:
 
 __all__ = [
     "arguments_of",
-    "data_type",
     "infer_net",
     "infer_operator",
     "operand_devices",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.engine.inference import infer_operator, spec_of
-from caffe2lite.engine.serialize import DATA_TYPES
-from caffe2lite.ops import arguments, registry
+from caffe2lite.ops import arguments, dtypes, registry
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -77,7 +76,7 @@ class OpSchema:
                 shape.unknown_shape = True
             else:
                 shape.dims.extend(spec.shape)
-                shape.data_type = DATA_TYPES.get(spec.dtype or "", 0)  # type: ignore[assignment]
+                shape.data_type = dtypes.NUMBERS.get(spec.dtype or "", 0)  # type: ignore[assignment]
             made.append(shape)
         return made
 

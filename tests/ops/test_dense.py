@@ -6,8 +6,7 @@ import pytest
 from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import registry
-from caffe2lite.ops.gradient import set_argument
+from caffe2lite.ops import arguments, registry
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
 
@@ -15,7 +14,7 @@ from caffe2lite.python import core, workspace
 def op(kind, inputs=(), outputs=(), seed=None, **args):
     made = caffe2_pb2.OperatorDef(type=kind, input=inputs, output=outputs)
     for name, value in args.items():
-        set_argument(made.arg.add(name=name), value)
+        arguments.write(made.arg.add(), name, value)
     if seed is not None:
         made.device_option.random_seed = seed
     return made
