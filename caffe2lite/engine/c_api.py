@@ -13,7 +13,6 @@ from caffe2lite import db as databases
 from caffe2lite import devices
 from caffe2lite.engine import (
     fillers,
-    fusion,
     gradients,
     inference,
     memonger,
@@ -387,22 +386,22 @@ def memonger_optimize_inference_net(net: Any, static_blobs: Any) -> bytes:
 
 def transform_exists(key: str) -> bool:
     """Whether a transform of nets has that name."""
-    return transforms.exists(key) or key in fusion.NET_TRANSFORMS
+    return key in transforms.OF_NETS
 
 
 def workspace_transform_exists(key: str) -> bool:
     """Whether a transform of nets and their weights has that name."""
-    return key in fusion.WORKSPACE_TRANSFORMS
+    return key in transforms.OF_WORKSPACES
 
 
 def run_transform(key: str, net: Any) -> bytes:
     """The NetDef that a transform of nets makes of one."""
-    return fusion.run(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
+    return transforms.apply(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
 
 
 def run_workspace_transform(key: str, net: Any) -> bytes:
     """The NetDef that a transform makes of one; it also changes weights in the current workspace."""
-    return fusion.run(key, message(caffe2_pb2.NetDef, net), _ws).SerializeToString()
+    return transforms.apply(key, message(caffe2_pb2.NetDef, net), _ws).SerializeToString()
 
 
 def transform_addNNPACK(net: Any) -> bytes:

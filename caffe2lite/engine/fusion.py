@@ -1,8 +1,8 @@
-"""Rewrites that the class Transformer applies: engines, and operators fused into convolutions."""
+"""Rewrites of nets: engines named, and operators fused into convolutions (engine.transforms has their names)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,13 @@ def _argument(op: Any, name: str) -> Any:
 def _text(op: Any, name: str, value: str) -> None:
     arg = _argument(op, name) or op.arg.add(name=name)
     arg.s = value.encode()
+
+
+def name_nnpack(net: Any) -> None:
+    """Name the engine NNPACK on every convolution on the CPU."""
+    for op in net.op:
+        if op.type == "Conv" and op.device_option.device_type == caffe2_pb2.PROTO_CPU:
+            op.engine = "NNPACK"
 
 
 def add_nnpack(net: Any) -> None:
@@ -122,24 +129,3 @@ def _put(workspace: Workspace, name: str, array: np.ndarray) -> None:
 
 def optimize_for_mkldnn(net: Any) -> None:
     """Nothing: there is no MKL-DNN here."""
-
-
-NET_TRANSFORMS: dict[str, Callable[[Any], None]] = {
-    "AddNNPACK": add_nnpack,
-    "FuseNNPACKConvRelu": fuse_nnpack_conv_relu,
-    "OptimizeForMKLDNN": optimize_for_mkldnn,
-}
-WORKSPACE_TRANSFORMS: dict[str, Callable[[Any, Workspace], None]] = {"FuseConvBN": fuse_conv_bn}
-
-
-def run(name: str, net: Any, workspace: Workspace | None = None) -> Any:
-    """A copy of the net as the transform leaves it."""
-    changed = caffe2_pb2.NetDef()
-    changed.CopyFrom(net)
-    if workspace is None and name in NET_TRANSFORMS:
-        NET_TRANSFORMS[name](changed)
-    elif workspace is not None and name in WORKSPACE_TRANSFORMS:
-        WORKSPACE_TRANSFORMS[name](changed, workspace)
-    else:
-        raise EngineError(f"there is no transform {name!r}")
-    return changed

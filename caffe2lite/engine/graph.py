@@ -9,39 +9,12 @@ from __future__ import annotations
 import threading
 
 from caffe2lite.engine import threads
+from caffe2lite.engine.dependencies import dependencies
 from caffe2lite.engine.errors import StopNet, explain
 from caffe2lite.engine.instance import NetMaker
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
-
-
-def dependencies(definition: caffe2_pb2.NetDef) -> list[set[int]]:
-    """For each operator the earlier ones that it must wait for: its sources, and all whose blobs it overwrites.
-
-    A control input is the name of a blob, which it waits for as if it read it.
-    """
-    writer: dict[str, int] = {}
-    readers: dict[str, set[int]] = {}
-    parents: list[set[int]] = []
-    for i, op in enumerate(definition.op):
-        mine: set[int] = set()
-        awaited = (*op.input, *op.control_input)
-        for name in awaited:
-            if name in writer:
-                mine.add(writer[name])
-        for name in op.output:
-            if name in writer:
-                mine.add(writer[name])
-            mine |= readers.get(name, set())
-        mine.discard(i)
-        for name in awaited:
-            readers.setdefault(name, set()).add(i)
-        for name in op.output:
-            writer[name] = i
-            readers[name] = {i} if name in op.input else set()
-        parents.append(mine)
-    return parents
 
 
 class GraphNet(Net):

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.proto import caffe2_pb2
-
-
-def _ancestors(net: Any) -> list[int]:
-    """For each operator the operators that have run before it in any order that keeps the net's meaning, as bits."""
-    before: list[int] = []
-    writer: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
-    for i, op in enumerate(net.op):
-        parents = {writer[b] for b in (*op.input, *op.control_input) if b in writer}
-        for blob in op.output:
-            parents.update(readers.get(blob, ()))
-            if blob in writer:
-                parents.add(writer[blob])
-        bits = 0
-        for parent in parents:
-            bits |= before[parent] | 1 << parent
-        before.append(bits)
-        for blob in op.input:
-            readers.setdefault(blob, []).append(i)
-        for blob in op.output:
-            writer[blob] = i
-            readers[blob] = []
-    return before
 
 
 def _nested(net: Any) -> set[str]:
@@ -68,6 +47,26 @@ def _place(op: Any) -> tuple[int, int]:
     return op.device_option.device_type, op.device_option.device_id
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Blobs that share one storage."""
+
+    place: tuple[int, int]  # type and id of the device
+    touched_by: int  # the operators that read or write one of the blobs, as bits
+    size: int  # elements of the largest, 0 where that is not known
+    blobs: tuple[str, ...]
+    name: str | None  # under which they share it; None: it gets a new one
+
+    def with_blob(self, other: _Group) -> _Group:
+        """The group with the other one's blobs."""
+        return replace(
+            self,
+            touched_by=self.touched_by | other.touched_by,
+            size=max(self.size, other.size),
+            blobs=self.blobs + other.blobs,
+        )
+
+
 def _text(name: Any) -> str:
     return name.decode("utf-8") if isinstance(name, bytes) else str(name)
 
@@ -89,7 +88,7 @@ def share_blobs(
     _check_enforced_inplace(net)
     chosen = set(op_indices)
     allowed = {_text(b) for b in shareable} - {_text(b) for b in dont_share} - _nested(net)
-    before = _ancestors(net)
+    before = ancestors(net)
     touched: dict[str, int] = {}  # blob -> the operators that touch it, as bits
     first: dict[str, int] = {}
     for i, op in enumerate(net.op):
@@ -103,39 +102,35 @@ def share_blobs(
             size *= int(d)
         sizes[_text(name)] = size
 
-    groups: list[dict[str, Any]] = []
+    groups: list[_Group] = []
     for i, op in enumerate(net.op):
-        if i not in chosen:
-            for blob in dict.fromkeys(op.output):
-                if blob in allowed and first[blob] == i:
-                    size = sizes.get(blob, 0)
-                    group = {"place": _place(op), "bits": touched[blob], "size": size, "blobs": [blob], "name": blob}
-                    groups.append(group)
-            continue
+        place = _place(op)
         for blob in dict.fromkeys(op.output):
-            if blob not in allowed or first[blob] != i or blob in op.input:
+            if blob not in allowed or first[blob] != i:
                 continue
-            free = [g for g in groups if g["place"] == _place(op) and not g["bits"] & ~before[i]]
-            if free and sizes:
-                size = sizes.get(blob, 0)
-                group = min(free, key=lambda g: abs(g["size"] - size))
-            elif free:
-                group = max(free, key=lambda g: len(g["blobs"]))
-            else:
-                group = {"place": _place(op), "bits": 0, "size": 0, "blobs": [], "name": None}
-                groups.append(group)
-            group["bits"] |= touched[blob]
-            group["size"] = max(group["size"], sizes.get(blob, 0))
-            group["blobs"].append(blob)
+            alone = _Group(place, touched[blob], sizes.get(blob, 0), (blob,), blob if i not in chosen else None)
+            if i not in chosen:
+                groups.append(alone)
+            elif blob not in op.input:
+                free = [g for g in groups if g.place == place and not g.touched_by & ~before[i]]
+                if free and sizes:
+                    taken = min(free, key=lambda g: abs(g.size - alone.size))
+                elif free:
+                    taken = max(free, key=lambda g: len(g.blobs))
+                else:
+                    groups.append(alone)
+                    continue
+                groups[groups.index(taken)] = taken.with_blob(alone)
 
     names: dict[str, str] = {}
     number = 0
     for group in groups:
-        if len(group["blobs"]) > 1:
-            if group["name"] is None:
-                group["name"] = f"{_text(namescope)}__m{number}_shared"
+        if len(group.blobs) > 1:
+            name = group.name
+            if name is None:
+                name = f"{_text(namescope)}__m{number}_shared"
                 number += 1
-            names.update(dict.fromkeys(group["blobs"], group["name"]))
+            names.update(dict.fromkeys(group.blobs, name))
     return _renamed(net, names)
 
 

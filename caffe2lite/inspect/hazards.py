@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.engine.graph import dependencies
+from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.ops import registry
 
@@ -27,7 +27,7 @@ def of_net(net: Any) -> Iterator[Hazard]:
     storage = _storages(net)
     if not storage:
         return
-    before = _ancestors(net)
+    before = ancestors(net)
     accesses: dict[str, list[tuple[int, str, bool]]] = {}
     for position, op in enumerate(net.op):
         for name in dict.fromkeys([*op.input, *op.output]):
@@ -54,7 +54,7 @@ def unordered(net: Any) -> Iterator[Hazard]:
             users.setdefault(op.input[0], []).append(position)
     if all(len(found) < 2 for found in users.values()):
         return
-    before = _ancestors(net)
+    before = ancestors(net)
     for shared, found in users.items():
         for p, q in itertools.pairwise(found):
             bad, remedy = _OUT_OF_ORDER.get((use_of(net.op[p]), use_of(net.op[q])), ("", ""))
@@ -114,14 +114,3 @@ def _storages(net: Any) -> dict[str, str]:
                 same[root(op.output[o])] = root(op.input[i])
                 same.setdefault(op.output[o], root(op.input[i]))
     return {name: root(name) for name in same}
-
-
-def _ancestors(net: Any) -> list[int]:
-    """For each operator the set of those that have ended when it starts, as bits."""
-    found: list[int] = []
-    for parents in dependencies(net):
-        bits = 0
-        for p in parents:
-            bits |= found[p] | 1 << p
-        found.append(bits)
-    return found
