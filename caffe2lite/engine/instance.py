@@ -14,7 +14,7 @@ from caffe2lite import devices
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, describe, operator_line
-from caffe2lite.ops import _compiled, arguments, registry
+from caffe2lite.ops.kit import arguments, compiled, registry
 
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
@@ -194,7 +194,7 @@ class Instance:
         if self.record.alike:
             self._check_alike(ins)
         if self.compiled is not None:
-            self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
+            self.kernel = self.compiled if compiled.worthwhile(ins) else self.plain
         for out in self.outs:
             out.safe = None
         self.known = ins
