@@ -9,7 +9,7 @@ import pytest
 
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import compiled, registry
-from caffe2lite.ops.reduce import compiled_rows
+from caffe2lite.ops.reduce import lengths as lengths_file
 from caffe2lite.proto import caffe2_pb2
 
 COMPILED = [n for n in registry.names() if ("NUMBA", registry.CPU) in registry.find(n).kernels]
@@ -127,8 +127,8 @@ def test_several_threads(kind, always, monkeypatch):
     ids = np.random.RandomState(0).randint(0, 6, 15)
     arrays = [floats(6, 20), *([floats(15, seed=3)] if "Weighted" in kind else []), ids, lengths]
     alone = run(kind, arrays, {})
-    monkeypatch.setattr(compiled_rows, "_SHARED", 0)
-    monkeypatch.setattr(compiled_rows, "cores", lambda: 3)
+    monkeypatch.setattr(lengths_file, "_SHARED", 0)
+    monkeypatch.setattr(lengths_file, "cores", lambda: 3)
     np.testing.assert_array_equal(run(kind, arrays, {}), alone)
 
 

@@ -76,7 +76,7 @@ def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, sha
 _FIELDS = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "object": "string_data"}
 
 
-def _array(tensor, key):
+def array_of(tensor, key):
     """The array of a TensorProto."""
     dtype = dtype_of(tensor.data_type)
     shape = tuple(tensor.dims)
@@ -102,7 +102,7 @@ def _tensors(record, count):
         raise ValueError(f"the record {key!r} holds no TensorProtos") from None
     if len(tensors) != count:
         raise ValueError(f"the record {key!r} holds {len(tensors)} tensors, and there are {count} outputs")
-    return [_array(t, key) for t in tensors]
+    return [array_of(t, key) for t in tensors]
 
 
 @operator("output*", stateful=True, num_outputs=(1, MANY), gradient=NO_GRADIENT)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from caffe2lite.ops.detection.roi import RoIPool, RoIPoolGradient, _check, _image, _on_host
+from caffe2lite.ops.detection.roi import RoIPool, RoIPoolGradient, check_rois, image_of, on_host
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -390,14 +390,14 @@ def _ps_bins(box, spatial_scale, group):
 )
 def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
     """The mean of each part of a roi, each part in channels of its own (Dai et al., R-FCN, 2016)."""
-    _check(X, rois, (5,))
+    check_rois(X, rois, (5,))
     if X.shape[1] != output_dim * group_size * group_size:
         raise ValueError(f"X must have {output_dim} * {group_size}² channels, got {X.shape[1]}")
     shape = (rois.shape[0], output_dim, group_size, group_size)
     Y, mapping = out[0](shape, X.dtype), out[1](shape, "int32")
     mapping[...] = xp.arange(X.shape[1]).reshape(1, output_dim, group_size, group_size)
-    for r, roi in enumerate(_on_host(rois)):
-        image, box = _image(roi, 4, X.shape[0])
+    for r, roi in enumerate(on_host(rois)):
+        image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _ps_bins(box, spatial_scale, group_size)
         for i, (top, bottom) in enumerate(rows):
             for j, (left, right) in enumerate(columns):
@@ -413,8 +413,8 @@ def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, g
     """Each pixel gets its share of the gradients of the means that it has a part in."""
     d = out(X.shape, X.dtype)
     d[...] = 0
-    for r, roi in enumerate(_on_host(rois)):
-        image, box = _image(roi, 4, X.shape[0])
+    for r, roi in enumerate(on_host(rois)):
+        image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _ps_bins(box, spatial_scale, group_size)
         planes = d[image].reshape(output_dim, group_size, group_size, *X.shape[2:])
         for i, (top, bottom) in enumerate(rows):

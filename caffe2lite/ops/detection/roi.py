@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import CPU, operator
 
 
-def _check(X, rois, sizes, order="NCHW"):
+def check_rois(X, rois, sizes, order="NCHW"):
     if order not in ("NCHW", "NHWC"):
         raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
     if X.ndim != 4:
@@ -20,11 +20,11 @@ def _check(X, rois, sizes, order="NCHW"):
         raise ValueError(f"rois must be [R, {' or '.join(map(str, sizes))}], got shape {list(rois.shape)}")
 
 
-def _on_host(rois):
+def on_host(rois):
     return rois if isinstance(rois, np.ndarray) else rois.get()
 
 
-def _image(roi, size, batch):
+def image_of(roi, size, batch):
     """(image number, the box itself)."""
     if len(roi) == size:
         return 0, roi
@@ -95,10 +95,10 @@ def RoIAlign(
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
     """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi (He et al., Mask R-CNN, 2017)."""
-    _check(X, RoIs, (4, 5), order)
+    check_rois(X, RoIs, (4, 5), order)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(_on_host(RoIs)):
-        image, box = _image(roi, 4, x.shape[0])
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         y[r] = xp.matmul(xp.matmul(xp.asarray(rows), x[image]), xp.asarray(columns).T)
     return Y
@@ -110,7 +110,7 @@ def RoIAlignGradient(
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part."""
-    _check(X, RoIs, (4, 5), order)
+    check_rois(X, RoIs, (4, 5), order)
     if order == "NHWC":
         dX = out(X.shape, dY.dtype)
         turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
@@ -125,8 +125,8 @@ def RoIAlignGradient(
         )
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
-    for r, roi in enumerate(_on_host(RoIs)):
-        image, box = _image(roi, 4, X.shape[0])
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
     return dX
@@ -175,10 +175,10 @@ def RoIAlignRotated(
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
     """RoIAlign for rois (image, x, y, w, h, degrees) (Ma et al., Rotation Region Proposals, 2018)."""
-    _check(X, RoIs, (5, 6), order)
+    check_rois(X, RoIs, (5, 6), order)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(_on_host(RoIs)):
-        image, box = _image(roi, 5, x.shape[0])
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 5, x.shape[0])
         pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         plane = x[image].reshape(x.shape[1], -1)
         seen = plane[:, xp.asarray(pixels)] * xp.asarray(weights)
@@ -192,12 +192,12 @@ def RoIAlignRotatedGradient(
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part."""
-    _check(X, RoIs, (5, 6), order)
+    check_rois(X, RoIs, (5, 6), order)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
-    for r, roi in enumerate(_on_host(RoIs)):
-        image, box = _image(roi, 5, X.shape[0])
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 5, X.shape[0])
         pixels, weights = _rotated_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         spread = np.zeros((pooled_h * pooled_w, size), np.float32)
         bins = np.broadcast_to(np.arange(pooled_h * pooled_w)[None, :, None], pixels.shape)
@@ -242,7 +242,7 @@ def RoIPool(
     spatial_scale: float = 1.0, out,
 ):  # fmt: skip
     """The maximum in each of pooled_h × pooled_w parts of each roi, and, unless is_test, which pixel it is."""
-    _check(X, rois, (5,), order)
+    check_rois(X, rois, (5,), order)
     if order != "NCHW":
         raise ValueError("RoIPool takes the order NCHW only")
     if len(out) != (1 if is_test else 2):
@@ -252,8 +252,8 @@ def RoIPool(
     shape = (rois.shape[0], X.shape[1], pooled_h, pooled_w)
     Y = out[0](shape, X.dtype)
     argmax = None if is_test else out[1](shape, "int32")
-    for r, roi in enumerate(_on_host(rois)):
-        image, box = _image(roi, 4, X.shape[0])
+    for r, roi in enumerate(on_host(rois)):
+        image, box = image_of(roi, 4, X.shape[0])
         x, y, w, h = _pool_box(box, spatial_scale)
         for i, (top, bottom) in enumerate(_bins(y, h, pooled_h, X.shape[2])):
             for j, (left, right) in enumerate(_bins(x, w, pooled_w, X.shape[3])):
@@ -285,14 +285,14 @@ def RoIPoolGradient(
     out,
 ):
     """The gradient goes to the pixel that each maximum was."""
-    _check(X, rois, (5,), order)
+    check_rois(X, rois, (5,), order)
     if argmaxes.shape != dY.shape:
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
-    for r, roi in enumerate(_on_host(rois)):
-        image, _ = _image(roi, 4, X.shape[0])
+    for r, roi in enumerate(on_host(rois)):
+        image, _ = image_of(roi, 4, X.shape[0])
         at = argmaxes[r].reshape(channels, -1)
         there = at >= 0
         places = (xp.arange(channels).reshape(-1, 1) * size + xp.maximum(at, 0)).reshape(-1)
@@ -304,7 +304,10 @@ def RoIPoolGradient(
 
 
 @RoIPoolGradient.engine(device=CPU)
-def _no_kernel(xp, X, rois, argmaxes, dY, *, out):
+def _no_kernel(
+    xp, X, rois, argmaxes, dY,
+    *, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out,
+):  # fmt: skip
     raise ValueError(
         "Caffe2 has no RoIPoolGradient for the CPU: run it on a GPU, which may be emulated, or use RoIAlign"
     )

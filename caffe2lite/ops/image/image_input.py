@@ -15,7 +15,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffe2lite import extras
-from caffe2lite.ops.data.databases import Reader, _array
+from caffe2lite.ops.data.databases import Reader, array_of
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.proto import caffe2_pb2, caffe_pb2
@@ -193,7 +193,7 @@ def _read(record: tuple[bytes, bytes], box: tuple[int, ...], extra: int) -> _Sam
             raise ValueError(f"the record {key!r} holds {len(first.string_data)} encoded images; 1 is expected")
         image: Any = first.string_data[0]
     elif first.data_type == caffe2_pb2.TensorProto.BYTE:
-        image = _array(first, key).astype(np.uint8)
+        image = array_of(first, key).astype(np.uint8)
     else:
         raise ValueError(f"the first tensor of record {key!r} must be an image: a string (encoded) or bytes (pixels)")
     return _Sample(key, image, box, protos[1:])

@@ -15,7 +15,7 @@ from caffe2lite.ops.kit.windows import Place
 
 _BLOCK = 1 << 20  # elements of columns in a block
 _SMALL = 512  # images with fewer positions than this are taken several at a time
-_PADDED, _COLUMNS, _PRODUCT, _GRADIENT, _FOLDED = range(10, 15)  # slots of working memory
+_PADDED, COLUMNS, PRODUCT, _GRADIENT, _FOLDED = range(10, 15)  # slots of working memory
 
 
 class Block(NamedTuple):
@@ -72,7 +72,7 @@ def _block_shape(place: Place, block: Block) -> tuple[int, ...]:
     return (end - begin, *(_padded_size(place, i) for i in range(1, len(place.size))))
 
 
-def _padded(xp: Any, X: Any, place: Place, block: Block) -> Any:
+def padded_block(xp: Any, X: Any, place: Place, block: Block) -> Any:
     """(channels, images, rows, …): the pixels that a block looks at, with padding around."""
     images = X[block.first : block.last].swapaxes(0, 1)
     inside, where = _inside(place, block)
@@ -104,8 +104,8 @@ def window_views(xp: Any, padded: Any, place: Place, block: Block) -> Any:
 
 def columns(xp: Any, X: Any, place: Place, block: Block, group: int) -> Any:
     """(group, channels of a group × kernel, positions of the block), in working memory."""
-    view = window_views(xp, _padded(xp, X, place, block), place, block)
-    made = scratch(xp, view.shape, X.dtype, _COLUMNS)
+    view = window_views(xp, padded_block(xp, X, place, block), place, block)
+    made = scratch(xp, view.shape, X.dtype, COLUMNS)
     xp.copyto(made, view)
     depth = 1
     for s in view.shape[: 1 + len(place.kernel)]:
@@ -122,7 +122,7 @@ def fold(xp: Any, dcol: Any, dX: Any, place: Place, block: Block) -> None:
     padded[...] = 0
     out = (block.bottom - block.top, *place.out[1:])
     taps = dcol.reshape(dX.shape[1], *place.kernel, images, *out)
-    for tap in _taps(place.kernel):
+    for tap in taps_of(place.kernel):
         where = tuple(
             slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in zip(tap, place.dilation, out, place.stride)
         )
@@ -134,12 +134,12 @@ def fold(xp: Any, dcol: Any, dX: Any, place: Place, block: Block) -> None:
     assert n == len(shape)
 
 
-def _taps(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def taps_of(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     if not kernel:
         yield ()
         return
     for i in range(kernel[0]):
-        for rest in _taps(kernel[1:]):
+        for rest in taps_of(kernel[1:]):
             yield (i, *rest)
 
 
@@ -158,14 +158,14 @@ def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
         if flat is not None and block.last == block.first + 1:
             matmul(xp, filters, col, out=flat[block.first, :, :, block.top * across : block.bottom * across])
             continue
-        product = scratch(xp, (*filters.shape[:2], col.shape[2]), Y.dtype, _PRODUCT)
+        product = scratch(xp, (*filters.shape[:2], col.shape[2]), Y.dtype, PRODUCT)
         matmul(xp, filters, col, out=product)
-        _block_of(Y, block)[...] = product.reshape(
+        block_of(Y, block)[...] = product.reshape(
             Y.shape[1], block.last - block.first, block.bottom - block.top, *place.out[1:]
         )
 
 
-def _block_of(Y: Any, block: Block) -> Any:
+def block_of(Y: Any, block: Block) -> Any:
     """A view (channels, images, rows, …) of a block of a result."""
     return Y[block.first : block.last].swapaxes(0, 1)[:, :, block.top : block.bottom]
 
@@ -176,7 +176,7 @@ def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) ->
     if dY.flags.c_contiguous and block.last == block.first + 1:
         flat = dY[block.first].reshape(group, dY.shape[1] // group, -1)
         return flat[:, :, block.top * across : block.bottom * across]
-    view = _block_of(dY, block)
+    view = block_of(dY, block)
     made = scratch(xp, view.shape, dY.dtype, _GRADIENT)
     xp.copyto(made, view)
     return made.reshape(group, dY.shape[1] // group, -1)
@@ -201,7 +201,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
         )
     elif dX is not None:
         dX[...] = 0
-    part = scratch(xp, total.shape, total.dtype, _PRODUCT)
+    part = scratch(xp, total.shape, total.dtype, PRODUCT)
     for block in blocks(batch, channels * taps, place):
         g = _gradient_block(xp, dY, block, place, group)
         if place.trivial and X.flags.c_contiguous and block.last == block.first + 1:
@@ -213,7 +213,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
         matmul(xp, g, col.transpose(0, 2, 1), out=part)
         xp.add(total, part, out=total)
         if dX is not None and not direct:
-            dcol = scratch(xp, col.shape, col.dtype, _COLUMNS + 10)
+            dcol = scratch(xp, col.shape, col.dtype, COLUMNS + 10)
             matmul(xp, backward, g, out=dcol)
             fold(xp, dcol, dX, place, block)
 
@@ -227,7 +227,7 @@ def convolve_transposed(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: in
     filters = W.reshape(group, W.shape[0] // group, -1).transpose(0, 2, 1)
     for block in blocks(X.shape[0], Y.shape[1] * _count(place.kernel), place):
         g = _gradient_block(xp, X, block, place, group)
-        dcol = scratch(xp, (group, filters.shape[1], g.shape[2]), Y.dtype, _COLUMNS)
+        dcol = scratch(xp, (group, filters.shape[1], g.shape[2]), Y.dtype, COLUMNS)
         matmul(xp, filters, g, out=dcol)
         fold(xp, dcol, Y, place, block)
 

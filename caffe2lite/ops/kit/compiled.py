@@ -134,17 +134,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive a fork
 
 
-def compiled(*operators: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the function is the compiled kernel of these operators."""
+def compiled(*operators: registry.Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the function is the compiled kernel of these operators.
+
+    Where it does not fit, it calls the operator itself, which is the plain kernel: `return Adam(xp, ..., out=out)`.
+    """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in operators:
-            registry.find(name).engine("NUMBA", registry.CPU)(function)
+        for record in operators:
+            record.engine("NUMBA", registry.CPU)(function)
         return function
 
     return add
-
-
-def plain(name: str) -> Callable[..., Any]:
-    """The operator's NumPy kernel."""
-    return registry.find(name).kernels["", None]

@@ -93,9 +93,20 @@ class Operator:
         return self.kernels["", None](xp, *inputs, **args)
 
     def engine(self, name: str = "", device: int | None = None) -> Callable[[Callable[..., Any]], Operator]:
-        """Decorator: a further kernel of this operator, for an engine, a device type, or both."""
+        """Decorator: a further kernel of this operator, for an engine, a device type, or both.
+
+        Its parameters are those of the plain kernel, with the same names and defaults (TypeError otherwise).
+        """
 
         def add(function: Callable[..., Any]) -> Operator:
+            if (name, device) in self.kernels:
+                raise ValueError(f"operator {self.name} has a kernel for engine {name!r} and device {device} already")
+            wanted, found = _parameters(self.kernels["", None]), _parameters(function)
+            if found != wanted:
+                raise TypeError(
+                    f"a kernel of operator {self.name} must take the plain one's parameters, {wanted}; "
+                    f"{function.__qualname__} takes {found}"
+                )
             self.kernels[name, device] = function
             return self
 
@@ -266,6 +277,19 @@ def _signature(title: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
         if name != "out"
     }
     return inputs, variadic, count - 1 - len(function.__defaults__ or ()), declared, "out" in names[count:end]
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """{name: default, or REQUIRED} of a kernel's operands and arguments; variadic ones with their stars."""
+    function = inspect.unwrap(function)
+    code = function.__code__
+    names, count = code.co_varnames, code.co_argcount
+    end = count + code.co_kwonlyargcount
+    required = dict.fromkeys(names[1:end], arguments.REQUIRED)
+    defaults = function.__defaults__ or ()
+    found = {**required, **dict(zip(names[count - len(defaults) : count], defaults)), **(function.__kwdefaults__ or {})}
+    stars = [mark for mark, flag in (("*", inspect.CO_VARARGS), ("**", inspect.CO_VARKEYWORDS)) if code.co_flags & flag]
+    return {**found, **{mark + name: arguments.REQUIRED for mark, name in zip(stars, names[end:])}}
 
 
 def _range(numbers: tuple[int, int] | set[int]) -> tuple[int, int, frozenset[int]]:

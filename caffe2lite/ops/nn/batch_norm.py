@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
@@ -82,6 +85,63 @@ class Channels:
             xp.add(z[part], t, z[part])
 
 
+class CompiledChannels(Channels):
+    """Sums and results of all images NCHW, each in one pass."""
+
+    def moments(self, xp: Any, X: Any, Y: Any = None) -> tuple[Any, Any]:
+        if not self.first or not X.size:
+            return super().moments(xp, X, Y)
+        sums = np.empty((2, self.count), np.float32)
+        _moments(X.reshape(-1), (X if Y is None else Y).reshape(-1), sums, self.n, self.count, self.pixels)
+        return sums[0], sums[1]
+
+    def affine(self, xp: Any, X: Any, scale: Any, shift: Any, Y: Any) -> None:
+        if not self.first or not X.size:
+            return super().affine(xp, X, scale, shift, Y)
+        _affine(X.reshape(-1), scale, shift, Y.reshape(-1), self.pixels)
+
+    def combine(self, xp: Any, X: Any, a: Any, Y: Any, b: Any, c: Any, Z: Any) -> None:
+        if not self.first:
+            return super().combine(xp, X, a, Y, b, c, Z)
+        _combine(X.reshape(-1), a, Y.reshape(-1), b, c, Z.reshape(-1), self.pixels)
+
+
+@loop(reorder=True)
+def _moments(X, Y, sums, n, channels, pixels):
+    for c in range(channels):
+        total, product = 0.0, 0.0
+        for i in range(n):
+            at = (i * channels + c) * pixels
+            x, y = X[at : at + pixels], Y[at : at + pixels]
+            s, q = np.float32(0), np.float32(0)
+            for j in range(pixels):
+                s += x[j]
+                q += x[j] * y[j]
+            total += s
+            product += q
+        sums[0, c] = total
+        sums[1, c] = product
+
+
+@loop
+def _affine(X, scale, shift, Y, pixels):
+    for row in range(X.size // pixels):
+        a, b = scale[row % scale.size], shift[row % scale.size]
+        x, y = X[row * pixels : (row + 1) * pixels], Y[row * pixels : (row + 1) * pixels]
+        for j in range(pixels):
+            y[j] = x[j] * a + b
+
+
+@loop
+def _combine(X, A, Y, B, C, Z, pixels):
+    for row in range(X.size // pixels):
+        a, b, c = A[row % A.size], B[row % A.size], C[row % A.size]
+        at = slice(row * pixels, (row + 1) * pixels)
+        x, y, z = X[at], Y[at], Z[at]
+        for j in range(pixels):
+            z[j] = x[j] * a + (y[j] * b + c)
+
+
 def _statistics(xp: Any, layout: Channels, X: Any, sums: Any, sumsq: Any, num_batches: int) -> tuple[Any, Any, int]:
     """(mean, variance, elements a channel)."""
     count = layout.n * layout.pixels
@@ -137,12 +197,22 @@ def SpatialBN(
     out,
 ):
     """Y = (X - mean) / sqrt(var + epsilon) * scale + bias, by the batch's statistics, in a test by the running ones."""
-    if len(out) != (1 if is_test else 5):
-        raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
     return normalize(
         xp, Channels(X, order), X, scale, bias, mean, var, sums, sumsq,
         is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
     )  # fmt: skip
+
+
+@compiled(SpatialBN)
+def _spatial_bn_compiled(
+    xp, X, scale, bias, mean, var, sums=None, sumsq=None,
+    *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, order: str = "NCHW", num_batches: int = 1, out,
+):  # fmt: skip
+    return normalize(
+        xp, CompiledChannels(X, order), X, scale, bias, mean, var, sums, sumsq,
+        is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
+    )  # fmt: skip
+
 
 
 def normalize(
@@ -150,6 +220,8 @@ def normalize(
     *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, num_batches: int = 1, out: Any,
 ) -> Any:  # fmt: skip
     """SpatialBN of images that lie as `layout` says."""
+    if len(out) != (1 if is_test else 5):
+        raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
     layout.check(scale=scale, bias=bias, mean=mean, var=var)
     kind = scale.dtype.type
     if is_test:
@@ -157,8 +229,6 @@ def normalize(
         Y = out[0](X.shape, X.dtype)
         layout.affine(xp, X, inv, bias - mean * inv, Y)
         return Y
-    if len(out) < 5:
-        raise ValueError("training needs 5 outputs: Y, running mean, running variance, saved mean, saved 1 / deviation")
     if sums is not None:
         layout.check(sums=sums, sumsq=sumsq)
     centre, spread, count = _statistics(xp, layout, X, sums, sumsq, num_batches)
@@ -185,6 +255,7 @@ def normalize(
     "dX dscale dbias",
     inplace=[(5, 1), (6, 2)],
     num_inputs={5, 7},
+    alike="X dY",
     types={"X": "float32", "scale": "float32", "dY": "=X", "mean": "float32", "inv_std": "float32"},
     cuda_types={"X": "float32 float16", "scale": "float32", "dY": "=X", "mean": "float32", "inv_std": "float32"},
     infer=lambda args, inputs: [inputs[0], inputs[1], inputs[1]],
@@ -193,10 +264,18 @@ def SpatialBNGradient(
     xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
 ):
     """dX, dscale and dbias; the last two inputs are the sums over all batches, where several were normalized as one."""
-    if num_batches > 1 and all_dbias is None:
-        raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
     sums = all_dscale, all_dbias
     return normalize_gradient(xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+
+
+@compiled(SpatialBNGradient)
+def _spatial_bn_gradient_compiled(
+    xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
+):
+    layout = CompiledChannels(X, order)
+    sums = all_dscale, all_dbias
+    return normalize_gradient(xp, layout, X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+
 
 
 def normalize_gradient(
@@ -204,6 +283,8 @@ def normalize_gradient(
     all_dbias: Any = None, *, num_batches: int = 1, out: Any,
 ) -> Any:  # fmt: skip
     """SpatialBNGradient of images that lie as `layout` says."""
+    if num_batches > 1 and all_dbias is None:
+        raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
     layout.check(scale=scale, mean=mean, inv_std=inv_std)
     count = layout.n * layout.pixels
     if all_dscale is None:

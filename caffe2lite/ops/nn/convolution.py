@@ -86,13 +86,13 @@ def _convolve(xp, X, W, b, out, args):
 def _depthwise(xp, X, W, Y, place):
     """Each channel with its own filter: a sum over the taps, without columns."""
     for block in columns.blocks(X.shape[0], X.shape[1], place):
-        padded = columns._padded(xp, X, place, block)
+        padded = columns.padded_block(xp, X, place, block)
         views = columns.window_views(xp, padded, place, block)
-        target = columns._block_of(Y, block)
-        product = columns.scratch(xp, target.shape, Y.dtype, columns._PRODUCT)
-        total = columns.scratch(xp, target.shape, Y.dtype, columns._COLUMNS)
+        target = columns.block_of(Y, block)
+        product = columns.scratch(xp, target.shape, Y.dtype, columns.PRODUCT)
+        total = columns.scratch(xp, target.shape, Y.dtype, columns.COLUMNS)
         total[...] = 0
-        for tap in columns._taps(place.kernel):
+        for tap in columns.taps_of(place.kernel):
             weight = W[(slice(None), 0, *tap)].reshape(-1, *(1,) * (target.ndim - 1))
             xp.multiply(views[(slice(None), *tap)], weight, out=product)
             xp.add(total, product, out=total)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from caffe2lite.ops.kit.arguments import Arg
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.nn.recurrent_units import _sigmoid
+from caffe2lite.ops.nn.recurrent_units import sigmoid
 
 _GATES = {"lstm": 4, "gru": 3}
 _PARAMETERS = {
@@ -121,7 +121,7 @@ def _run(xp: Any, stack: _Stack, layer: _Layer, parameters: Any, X: Any, h: Any,
         trace.before.append(h)
         if stack.mode == "lstm":
             i, f, g, o = xp.split(given[t] + recurrent, 4, axis=1)
-            i, f, g, o = _sigmoid(xp, i), _sigmoid(xp, f), xp.tanh(g), _sigmoid(xp, o)
+            i, f, g, o = sigmoid(xp, i), sigmoid(xp, f), xp.tanh(g), sigmoid(xp, o)
             trace.cells.append(c)
             c = f * c + i * g
             top = xp.tanh(c)
@@ -129,7 +129,7 @@ def _run(xp: Any, stack: _Stack, layer: _Layer, parameters: Any, X: Any, h: Any,
             trace.gates.append((i, f, g, o, top))
         else:
             (r, u, n), (rr, ru, rn) = xp.split(given[t], 3, axis=1), xp.split(recurrent, 3, axis=1)
-            r, u = _sigmoid(xp, r + rr), _sigmoid(xp, u + ru)
+            r, u = sigmoid(xp, r + rr), sigmoid(xp, u + ru)
             n = xp.tanh(n + r * rn)
             h = n + u * (h - n)
             trace.gates.append((r, u, n, rn))

@@ -42,7 +42,7 @@ def Im2Col(xp, X, *, out, **args):
     Y = out(windows.join_shape(batch, depth, place.out, window), X.dtype)
     x = windows.channels_first(X, window)
     for block in _blocks(X.shape, place):
-        view = columns._windows(xp, columns._padded(xp, x, place, block), place, block)  # C, kh, kw, 1, oh, ow
+        view = columns.window_views(xp, columns.padded_block(xp, x, place, block), place, block)  # C, kh, kw, 1, oh, ow
         if window.channels_last:
             Y[block.first].reshape(*place.out, *place.kernel, channels)[...] = view[:, :, :, 0].transpose(3, 4, 1, 2, 0)
         else:

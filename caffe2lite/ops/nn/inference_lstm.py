@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.nn.recurrent_units import _sigmoid
+from caffe2lite.ops.nn.recurrent_units import sigmoid
 
 
 def _run(xp, steps, h, c, weights, backwards):
@@ -14,8 +14,8 @@ def _run(xp, steps, h, c, weights, backwards):
     made = xp.empty((*steps.shape[:2], h.shape[1]), steps.dtype)
     for t in reversed(range(len(steps))) if backwards else range(len(steps)):
         i, f, g, o = xp.split(gates_in[t] + h @ w_hidden.T, 4, axis=1)
-        c = _sigmoid(xp, f) * c + _sigmoid(xp, i) * xp.tanh(g)
-        h = _sigmoid(xp, o) * xp.tanh(c)
+        c = sigmoid(xp, f) * c + sigmoid(xp, i) * xp.tanh(g)
+        h = sigmoid(xp, o) * xp.tanh(c)
         made[t] = h
     return made, h, c
 

@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
 
 
-def _sigmoid(xp, x):
+def sigmoid(xp, x):
     return 1 / (1 + xp.exp(-x))
 
 
@@ -54,7 +54,7 @@ def _check(H_prev, X, gates):
 
 def _lstm_gates(xp, X, D, forget_bias):
     i, f, o = (
-        _sigmoid(xp, X[..., k * D : (k + 1) * D] + b) for k, b in ((0, 0), (1, X.dtype.type(forget_bias)), (2, 0))
+        sigmoid(xp, X[..., k * D : (k + 1) * D] + b) for k, b in ((0, 0), (1, X.dtype.type(forget_bias)), (2, 0))
     )
     return i, f, o, xp.tanh(X[..., 3 * D :])
 
@@ -149,7 +149,7 @@ def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True,
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 3)
     D = H_prev.shape[2]
-    u, o = _sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     H = out(H_prev.shape, X.dtype)
     h = o + u * (H_prev - o)
     valid = _valid(xp, lengths, timestep, X.shape[1])
@@ -165,7 +165,7 @@ def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_st
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)
     _check(H_prev, X, 3)
     D = H_prev.shape[2]
-    u, o = _sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     dH_prev, dX = out[0](H_prev.shape, X.dtype), out[1](X.shape, X.dtype)
     valid = _valid(xp, lengths, timestep, X.shape[1])
     by_u, by_o = dH * (H_prev - o) * u * (1 - u), dH * (1 - u) * (1 - o * o)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
@@ -60,6 +63,27 @@ def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     xp.subtract(dy, mean, dx)
     xp.multiply(dx, y, dx)
     return dX
+
+
+@compiled(SoftmaxGradient)
+def _softmax_gradient_compiled(xp, Y, dY, *, axis: int = 1, out):
+    y = _rows(Y, axis)
+    dX = out(Y.shape, Y.dtype)
+    _softmax_gradient_loop(y, dY.reshape(y.shape), dX.reshape(y.shape))
+    return dX
+
+
+@loop(reorder=True)
+def _softmax_gradient_loop(Y, dY, dX):
+    rows, width = Y.shape
+    for i in range(rows):
+        y, dy, dx = Y[i], dY[i], dX[i]
+        mean = np.float32(0)
+        for j in range(width):
+            mean += y[j] * dy[j]
+        for j in range(width):
+            dx[j] = (dy[j] - mean) * y[j]
+
 
 
 def check_labels(labels: Any, classes: int) -> None:

@@ -10,10 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import blocks, scratch
 from caffe2lite.ops.kit.registry import operator
+
+_F = np.float32  # of the compiled loops
 
 
 def one(operand: Any, what: str) -> Any:
@@ -38,6 +43,19 @@ def over_blocks(xp: Any, step: Callable[..., None], arrays: Sequence[Any]) -> No
     flat = [a.reshape(-1) for a in arrays]
     for part in blocks(xp, flat[0].size):
         step(xp, *[a[part] for a in flat])
+
+
+def _placed(out: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The outputs, holding the inputs' values: the compiled loops work in place.
+
+    With further arrays for the results there would be more pairs that might overlap than the compiler checks, and it
+    would make the loops scalar.
+    """
+    made = [o(a.shape, a.dtype) for o, a in zip(out, inputs)]
+    for target, a in zip(made, inputs):
+        if target is not a:
+            np.copyto(target, a)
+    return made
 
 
 # ---- momentum ----------------------------------------------------------------------------------------------------
@@ -93,6 +111,34 @@ def MomentumSGDUpdate(xp, grad, moment, lr, param, *, momentum: float = 0.0, nes
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
     _momentum(xp, grad, moment, one(lr, "lr"), momentum, nesterov, outs, param)
     return outs
+
+
+@compiled(MomentumSGDUpdate)
+def _momentum_update_compiled(xp, grad, moment, lr, param, *, momentum: float = 0.0, nesterov: bool = False, out):
+    check_sizes(grad=grad, moment=moment, param=param)
+    g, m, p = _placed(out, (grad, moment, param))
+    _momentum_update_loop(*(a.reshape(-1) for a in (g, m, p)), one(lr, "lr")[()], _F(momentum), bool(nesterov))
+    return g, m, p
+
+
+@loop
+def _momentum_update_loop(G, M, P, lr, mu, nesterov):
+    if nesterov:
+        ahead = _F(1) + mu
+        for j in range(G.size):
+            old = M[j] * mu
+            new = old + G[j] * lr
+            step = new * ahead - old
+            G[j] = step
+            M[j] = new
+            P[j] -= step
+    else:
+        for j in range(G.size):
+            new = M[j] * mu + G[j] * lr
+            G[j] = new
+            M[j] = new
+            P[j] -= new
+
 
 
 def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out):
@@ -190,6 +236,34 @@ def Adam(
     return outs
 
 
+@compiled(Adam)
+def _adam_compiled(
+    xp, param, moment1, moment2, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, out,
+):  # fmt: skip
+    if len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "out": out}
+        return Adam(xp, param, moment1, moment2, grad, lr, iter, **options)
+    check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
+    rate = one(lr, "lr")[()]
+    p, m, v = _placed(out, (param, moment1, moment2))
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _adam_loop(*(a.reshape(-1) for a in (p, m, v, grad)), rate, *map(_F, numbers))
+    return p, m, v
+
+
+@loop
+def _adam_loop(P, M, V, G, lr, b1, b2, c1, c2, epsilon, correction):
+    for j in range(G.size):
+        g = G[j]
+        m = M[j] * b1 + g * c1
+        v = V[j] * b2 + g * g * c2
+        M[j] = m
+        V[j] = v
+        P[j] += lr * (correction * (m / (np.sqrt(v) + epsilon)))
+
+
+
 @operator(
     "param_out moment_out effective_lr? update?",
     inplace={0: 0, 1: 1},
@@ -225,6 +299,28 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
 
     over_blocks(xp, step, [param, moment, grad, *outs])
     return outs
+
+
+@compiled(Adagrad)
+def _adagrad_compiled(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out):
+    if len(out) > 2:
+        options = {"epsilon": epsilon, "decay": decay, "weight_decay": weight_decay, "out": out}
+        return Adagrad(xp, param, moment, grad, lr, **options)
+    check_sizes(param=param, moment=moment, grad=grad)
+    rate = one(lr, "lr")[()]
+    p, m = _placed(out, (param, moment))
+    _adagrad_loop(*(a.reshape(-1) for a in (p, m, grad)), rate, *map(_F, (epsilon, decay, weight_decay)))
+    return p, m
+
+
+@loop
+def _adagrad_loop(P, M, G, lr, epsilon, decay, weight_decay):
+    for j in range(G.size):
+        g = weight_decay * P[j] + G[j]
+        m = M[j] * decay + g * g
+        M[j] = m
+        P[j] += lr / (np.sqrt(m) + epsilon) * g
+
 
 
 @operator(

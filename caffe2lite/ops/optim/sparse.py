@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop, prefetch
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import operator
@@ -16,6 +19,8 @@ from caffe2lite.ops.optim.adaptive import storm_rates
 from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step, one
 
 _INDICES = "int32 int64"
+_F = np.float32  # of the compiled loops
+_AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
 
 
 def _rows(param: Any, indices: Any, grad: Any, *moments: Any) -> tuple[Any, ...]:
@@ -37,6 +42,10 @@ def _row_moment(moment: Any, param: Any) -> Any:
             f"the moment {list(moment.shape)} must have one value a row of the parameter {list(param.shape)}"
         )
     return moment.reshape(-1)
+
+
+def _rate(lr: Any) -> Any:
+    return one(lr, "lr")[()]
 
 
 @operator(
@@ -64,50 +73,67 @@ def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: f
     return steps, moment, param
 
 
-def _sparse_adam(row_wise: bool) -> Any:
-    def kernel(
-        xp,
-        param,
-        moment1,
-        moment2,
-        indices,
-        grad,
-        lr,
-        iter,
-        *,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        epsilon: float = 1e-5,
-        enableRAdam: bool = False,
-        out,
-    ):
-        if row_wise:
-            ids, g, p, m = _rows(param, indices, grad, moment1)
-            v = _row_moment(moment2, param)[:, None]
-        else:
-            ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
-        kind = grad.dtype.type
-        correction, adapt = adam_correction(iter, beta1, beta2), True
-        if enableRAdam and not row_wise:  # the row-wise form has none
-            correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
-        c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
-        steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
-        for at in sweeps(xp, ids):
-            rows = ids[at]
-            square = g[at] * g[at]
-            if row_wise:
-                square = square.mean(axis=1, keepdims=True)
-            m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
-            v[rows] = v[rows] * kind(beta2) + square * kind(1 - beta2)
-            step = c * m[rows]
-            if adapt:
-                step = step / (xp.sqrt(v[rows]) + eps)
-            p[rows] += rate * step
-            if steps is not None:
-                steps.reshape(g.shape)[at] = step
-        return param, moment1, moment2, steps
+@compiled(SparseMomentumSGDUpdate)
+def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    steps = out[0](grad.shape, grad.dtype)
+    _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
+    return steps, moment, param
 
-    return kernel
+
+@loop
+def _sparse_momentum_loop(ids, G, P, M, steps, lr, mu, nesterov):
+    ahead = _F(1) + mu
+    for k in range(ids.size):
+        p, m, g, step = P[ids[k]], M[ids[k]], G[k], steps[k]
+        for j in range(g.size):
+            old = m[j] * mu
+            new = old + g[j] * lr
+            m[j] = new
+            step[j] = new * ahead - old if nesterov else new
+            p[j] -= step[j]
+
+
+
+_ADAM_TYPES = {
+    "param": "float32",
+    "moment1": "=param",
+    "moment2": "=param",
+    "indices": _INDICES,
+    "grad": "=param",
+    "lr": "float32",
+    "iter": "int64",
+}
+
+
+@operator(
+    "param_out moment1_out moment2_out grad_out?",
+    mutates=[(0, 0), (1, 1), (2, 2)],
+    types=_ADAM_TYPES,
+    host="iter",
+    gradient=FORBID_GRADIENT,
+)
+def SparseAdam(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    """Adam of the rows in `indices`; the fourth output are the steps without lr."""
+    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    correction, adapt = adam_correction(iter, beta1, beta2), True
+    if enableRAdam:
+        correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
+    kind = grad.dtype.type
+    c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
+    steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
+        v[rows] = v[rows] * kind(beta2) + g[at] * g[at] * kind(1 - beta2)
+        step = c * m[rows] / (xp.sqrt(v[rows]) + eps) if adapt else c * m[rows]
+        p[rows] += rate * step
+        if steps is not None:
+            steps.reshape(g.shape)[at] = step
+    return param, moment1, moment2, steps
 
 
 def _radam(t: int, beta1: float, beta2: float) -> tuple[float, bool]:
@@ -120,20 +146,85 @@ def _radam(t: int, beta1: float, beta2: float) -> tuple[float, bool]:
     return rectify * math.sqrt(1 - beta2**t) / (1 - beta1**t), True
 
 
-for _name, _row_wise, _doc in (
-    ("SparseAdam", False, "Adam of the rows in `indices`; the fourth output are the steps without lr."),
-    ("RowWiseSparseAdam", True, "SparseAdam with one second moment a row, of the mean square of its gradient."),
-):
-    operator(
-        "param_out moment1_out moment2_out grad_out?",
-        name=_name,
-        mutates=[(0, 0), (1, 1), (2, 2)],
-        types={"param": "float32", "moment1": "=param", "moment2": "=param", "indices": _INDICES, "grad": "=param",
-               "lr": "float32", "iter": "int64"},
-        host="iter",
-        gradient=FORBID_GRADIENT,
-        doc=_doc,
-    )(_sparse_adam(_row_wise))  # fmt: skip
+@compiled(SparseAdam)
+def _sparse_adam_compiled(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    if enableRAdam or len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
+        return SparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _sparse_adam_loop(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    return param, moment1, moment2
+
+
+@loop
+def _sparse_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
+    for k in range(ids.size):
+        g, p, m, v = G[k], P[ids[k]], M[ids[k]], V[ids[k]]
+        for j in range(g.size):
+            m[j] = m[j] * b1 + g[j] * c1
+            v[j] = v[j] * b2 + g[j] * g[j] * c2
+            p[j] += lr * (correction * m[j] / (np.sqrt(v[j]) + epsilon))
+
+
+@operator(
+    "param_out moment1_out moment2_out grad_out?",
+    mutates=[(0, 0), (1, 1), (2, 2)],
+    types=_ADAM_TYPES,
+    host="iter",
+    gradient=FORBID_GRADIENT,
+)
+def RowWiseSparseAdam(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    """SparseAdam with one second moment a row, of the mean square of its gradient; enableRAdam changes nothing."""
+    ids, g, p, m = _rows(param, indices, grad, moment1)
+    v = _row_moment(moment2, param)[:, None]
+    kind = grad.dtype.type
+    c, rate, eps = kind(adam_correction(iter, beta1, beta2)), one(lr, "lr"), kind(epsilon)
+    steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
+        v[rows] = v[rows] * kind(beta2) + (g[at] * g[at]).mean(axis=1, keepdims=True) * kind(1 - beta2)
+        step = c * m[rows] / (xp.sqrt(v[rows]) + eps)
+        p[rows] += rate * step
+        if steps is not None:
+            steps.reshape(g.shape)[at] = step
+    return param, moment1, moment2, steps
+
+
+@compiled(RowWiseSparseAdam)
+def _row_wise_sparse_adam_compiled(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    if enableRAdam or len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
+        return RowWiseSparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    ids, g, p, m = _rows(param, indices, grad, moment1)
+    v = _row_moment(moment2, param)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _row_wise_adam_loop(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    return param, moment1, moment2
+
+
+@loop(reorder=True)
+def _row_wise_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
+    for k in range(ids.size):
+        g, p, m = G[k], P[ids[k]], M[ids[k]]
+        total = _F(0)
+        for j in range(g.size):
+            total += g[j] * g[j]
+        V[ids[k]] = V[ids[k]] * b2 + total / _F(g.size) * c2
+        scale = correction / (np.sqrt(V[ids[k]]) + epsilon)
+        for j in range(g.size):
+            m[j] = m[j] * b1 + g[j] * c1
+            p[j] += lr * (scale * m[j])
 
 
 @operator(
@@ -199,6 +290,31 @@ def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5
     return param, moment
 
 
+@compiled(SparseAdagrad)
+def _sparse_adagrad_compiled(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    _sparse_adagrad_loop(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    return param, moment
+
+
+@loop
+def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
+    width = G.shape[1]
+    flat, moments = P.reshape(-1), M.reshape(-1)
+    for k in range(ids.size):
+        soon = ids[min(k + _AHEAD, ids.size - 1)] * width
+        for j in range(soon, soon + width, _LINE):
+            prefetch(flat, j)
+            prefetch(moments, j)
+        begin = ids[k] * width
+        g, p, m = G[k], flat[begin : begin + width], moments[begin : begin + width]
+        for j in range(width):
+            slope = g[j] + weight_decay * p[j]
+            m[j] += slope * slope
+            p[j] += lr * slope / (np.sqrt(m[j]) + epsilon)
+
+
+
 @operator(
     "param_out moment_out",
     mutates=[(0, 0), (1, 1)],
@@ -234,6 +350,43 @@ def RowWiseSparseAdagrad(
         m[rows] += (slope * slope).mean(axis=1)
         p[rows] += (rate / (xp.sqrt(m[rows]) + kind(epsilon)))[:, None] * slope
     return param, moment
+
+
+@compiled(RowWiseSparseAdagrad)
+def _row_wise_sparse_adagrad_compiled(
+    xp, param, moment, indices, grad, lr, counter=None,
+    *, epsilon: float = 1e-5, weight_decay: float = 0.0, counter_halflife: int = -1,
+):  # fmt: skip
+    ids, g, p = _rows(param, indices, grad)
+    m = _row_moment(moment, param)
+    if counter is not None and counter_halflife > 0:
+        options = {"epsilon": epsilon, "weight_decay": weight_decay, "counter_halflife": counter_halflife}
+        return RowWiseSparseAdagrad(xp, param, moment, indices, grad, lr, counter, **options)
+    _row_wise_adagrad_loop(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    return param, moment
+
+
+@loop(reorder=True)
+def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
+    width = G.shape[1]
+    flat = P.reshape(-1)
+    for k in range(ids.size):
+        soon = ids[min(k + _AHEAD, ids.size - 1)]
+        prefetch(M, soon)
+        for j in range(0, width, _LINE):
+            prefetch(flat, soon * width + j)
+        row = ids[k]
+        g, p = G[k], flat[row * width : (row + 1) * width]
+        total = _F(0)
+        for j in range(width):
+            slope = g[j] + weight_decay * p[j]
+            total += slope * slope
+        moment = M[row] + total / _F(width)
+        M[row] = moment
+        step = lr / (np.sqrt(moment) + epsilon)
+        for j in range(width):
+            p[j] += step * (g[j] + weight_decay * p[j])
+
 
 
 @operator(

@@ -10,8 +10,8 @@ import numpy as np
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
-from caffe2lite.ops.shape.layout import _axis, _bounds, _order, _window
-from caffe2lite.ops.shape.reshape import _wanted
+from caffe2lite.ops.shape.layout import axis_of, slice_bounds, slice_window, transpose_order
+from caffe2lite.ops.shape.reshape import wanted_shape
 
 # ---- making them, and back -----------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float 
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had."""
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    wanted = _wanted(shape if new_shape is None else new_shape.tolist(), X.data)
+    wanted = wanted_shape(shape if new_shape is None else new_shape.tolist(), X.data)
     old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
     return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
 
@@ -171,10 +171,10 @@ def Int8Slice(
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if dim is not None:
-        dim = _axis(dim, X.data.ndim)
+        dim = axis_of(dim, X.data.ndim)
         starts, ends = [0] * X.data.ndim, [-1] * X.data.ndim
         starts[dim], ends[dim] = start_idx, end_idx
-    part = X.data[_window(X.shape, *_bounds(starts_in, ends_in, starts, ends))]
+    part = X.data[slice_window(X.shape, *slice_bounds(starts_in, ends_in, starts, ends))]
     return Int8Tensor(part.copy(), Y_scale, Y_zero_point)
 
 
@@ -183,7 +183,7 @@ def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_p
     """X with its dimensions in the order `axes` (default: the last first)."""
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    return Int8Tensor(np.ascontiguousarray(X.data.transpose(_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
+    return Int8Tensor(np.ascontiguousarray(X.data.transpose(transpose_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
 
 
 @operator("Y", infer=like(0))

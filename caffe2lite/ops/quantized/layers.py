@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from caffe2lite.ops.detection.roi import _check as check_rois
-from caffe2lite.ops.detection.roi import _image as image_of
+from caffe2lite.ops.detection.roi import check_rois, image_of
 from caffe2lite.ops.kit import windows
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import WINDOW_ARGS

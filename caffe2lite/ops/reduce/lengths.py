@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 
-from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit import registry, segments
+from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, together
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -13,6 +17,10 @@ from caffe2lite.ops.kit.segments import column, lengths_to_starts, maximum_rows,
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
 _SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
+_NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
+_SHARED = 1 << 20  # elements to be read from which on several threads pay
+_U = np.uint64
+_AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
 
 
 def _infer(args, inputs):
@@ -129,10 +137,98 @@ def _sparse(kind):
     return make
 
 
+def _counts(lengths: Any, size: int) -> None:
+    """ValueError where the lengths do not cover `size` rows."""
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length is negative: {int(lengths.min())}")
+    total = int(lengths.sum(dtype=np.int64))
+    if total != size:
+        raise ValueError(f"the lengths sum to {total}, and there are {size} rows")
+
+
+def _parts(lengths: Any, work: int) -> list[tuple[int, int, int, int]]:
+    """(first segment, last, first index, last) of the part of each thread."""
+    count = min(cores(), lengths.size) if work >= _SHARED else 1
+    cuts = [lengths.size * k // count for k in range(count + 1)]
+    places = [int(lengths[:cut].sum(dtype=np.int64)) for cut in cuts]
+    return list(zip(cuts, cuts[1:], places, places[1:]))
+
+
+def _sum_compiled(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False) -> Any:
+    if data.ndim < 1:
+        raise ValueError("the data must have at least one dimension")
+    check_lookup(data, indices, lengths)
+    _counts(lengths, indices.shape[0])
+    Y = _result(out, lengths, data)
+    if Y.size:
+        rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
+        together([
+            functools.partial(
+                _sum_rows, rows, weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
+                sums[first:last].reshape(-1), mean, positional,
+            )
+            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+        ])
+    return Y
+
+
+@loop
+def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
+    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end.
+
+    Four rows are added at a time, one after the other, so that a sum is read and written once for four of them.
+    """
+    width, last = _U(Y.size // lengths.size), _U(indices.size - 1)
+    begin = _U(0)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for j in range(width):
+            Y[y + j] = 0
+        end = begin + _U(lengths[k])
+        i = begin
+        while i < end:
+            some = min(end - i, _U(4))
+            for s in range(some):
+                soon = _U(indices[min(i + s + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            if some == _U(4) and not weights.size:
+                a, b = _U(indices[i]) * width, _U(indices[i + _U(1)]) * width
+                c, d = _U(indices[i + _U(2)]) * width, _U(indices[i + _U(3)]) * width
+                for j in range(width):
+                    total = Y[y + j] + data[a + j]
+                    total += data[b + j]
+                    total += data[c + j]
+                    total += data[d + j]
+                    Y[y + j] = total
+            else:
+                for s in range(i, i + some):
+                    row = _U(indices[s]) * width
+                    w = np.float32(1)
+                    if weights.size:
+                        w = weights[s - begin] if positional else weights[s]
+                    for j in range(width):
+                        Y[y + j] += w * data[row + j]
+            i += some
+        if mean and end > begin:
+            share = np.float32(1) / np.float32(lengths[k])
+            for j in range(width):
+                Y[y + j] *= share
+        begin = end
+
+
 @operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
 def SparseLengthsSum(xp, data, indices, lengths, *, out):
     """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings."""
     return _sum(xp, data, indices, lengths, out)[0]
+
+
+@compiled(SparseLengthsSum)
+def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, indices, lengths, out)
+
 
 
 @operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
@@ -140,6 +236,12 @@ def SparseLengthsMean(xp, data, indices, lengths, *, out):
     """Y[k] = mean of data[i] over the indices of segment k."""
     result, counts = _sum(xp, data, indices, lengths, out)
     return _divide(xp, result, counts)
+
+
+@compiled(SparseLengthsMean)
+def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
+
 
 
 @operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, infer=_infer)
@@ -157,6 +259,13 @@ def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_wei
     return _sum(xp, data, indices, lengths, out, weights)[0]
 
 
+@compiled(SparseLengthsWeightedSum)
+def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
+    _check_weights(weights, indices.shape[0])
+    return _sum_compiled(data, weights, indices, lengths, out)
+
+
+
 @operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer)
 def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
     """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k."""
@@ -166,6 +275,14 @@ def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, o
     repeats = counts.tolist() if xp is not np else counts
     positions = xp.arange(indices.shape[0]) - xp.repeat(starts, repeats)
     return _sum(xp, data, indices, lengths, out, weights[positions])[0]
+
+
+@compiled(SparseLengthsPositionalWeightedSum)
+def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices, lengths, *, out):
+    if lengths.size and int(lengths.max()) > weights.size:
+        raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
+    return _sum_compiled(data, weights, indices, lengths, out, positional=True)
+
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------
@@ -233,6 +350,30 @@ def _sparse_both(xp, weights, dY, lengths, data, indices, *, out):
     return _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out)
 
 
+def _spread_compiled(dY: Any, weights: Any, lengths: Any, out: Any, mean: bool) -> Any:
+    _check_gradients(dY, lengths)
+    size = int(lengths.sum(dtype=np.int64))
+    _counts(lengths, size)
+    made = out((size, *dY.shape[1:]), dY.dtype)
+    if made.size:
+        _spread_rows(dY.reshape(dY.shape[0], -1), weights, lengths, made.reshape(size, -1), mean)
+    return made
+
+
+@loop
+def _spread_rows(dY, weights, lengths, made, mean):
+    at = 0
+    for k in range(lengths.size):
+        dy = dY[k]
+        share = np.float32(1) / np.float32(lengths[k]) if mean else np.float32(1)
+        for i in range(at, at + lengths[k]):
+            goal = made[i]
+            w = weights[i] if weights.size else share
+            for j in range(dy.size):
+                goal[j] = dy[j] * w
+        at += lengths[k]
+
+
 def _infer_rows(args, inputs):
     return [Spec((inputs[2].shape[0], *inputs[0].shape[1:]))]
 
@@ -266,3 +407,38 @@ for _name, _outputs, _kernel, _types, _doc in (
     ),
 ):  # fmt: skip
     operator(_outputs, name=_name, types=_types, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)
+
+
+@compiled(*(registry.find(n) for n in ("LengthsSumGradient", "SparseLengthsSumGradient")))
+def _sum_gradient_compiled(xp, dY, lengths, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=False)
+
+
+@compiled(
+    *(registry.find(n) for n in ("LengthsIndicesInGradientSumGradient", "SparseLengthsIndicesInGradientSumGradient"))
+)
+def _sum_gradient_of_compiled(xp, dY, lengths, indices, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=False)
+
+
+@compiled(*(registry.find(n) for n in ("LengthsMeanGradient", "SparseLengthsMeanGradient")))
+def _mean_gradient_compiled(xp, dY, lengths, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=True)
+
+
+@compiled(
+    *(registry.find(n) for n in ("LengthsIndicesInGradientMeanGradient", "SparseLengthsIndicesInGradientMeanGradient"))
+)
+def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=True)
+
+
+@compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
+def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
+    _check_weights(weights, int(lengths.sum(dtype=np.int64)))
+    return _spread_compiled(dY, weights, lengths, out, mean=False)
+
+
+@compiled(registry.find("SparseLengthsIndicesInGradientWeightedSumGradient"))
+def _weighted_gradient_of_compiled(xp, weights, dY, lengths, indices, *, out):
+    return _weighted_gradient_compiled(xp, weights, dY, lengths, out=out)

@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.infer import Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
-def _axis(axis: int, ndim: int) -> int:
+def axis_of(axis: int, ndim: int) -> int:
     at = axis + ndim if axis < 0 else axis
     if not 0 <= at < ndim:
         raise ValueError(f"axis {axis} is out of range: the tensor has {ndim} dimensions")
@@ -35,7 +35,7 @@ def _transpose_gradient(g: Any) -> Any:
     return [op]
 
 
-def _order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+def transpose_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     order = tuple(axes) or tuple(range(ndim))[::-1]
     if sorted(order) != list(range(ndim)):
         raise ValueError(f"axes={list(axes)} is no permutation of the {ndim} dimensions")
@@ -46,13 +46,13 @@ def _order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     "Y",
     types="float32 float64 int32 int64",
     infer=lambda args, inputs: [
-        Spec(tuple(inputs[0].shape[a] for a in _order(args.get("axes") or (), len(inputs[0].shape))), inputs[0].dtype)
+        Spec(tuple(inputs[0].shape[a] for a in transpose_order(args.get("axes") or (), len(inputs[0].shape))), inputs[0].dtype)
     ],
     gradient=_transpose_gradient,
 )
 def Transpose(xp, X, *, axes: list[int] = (), out):
     """Y = X with its dimensions in the order `axes` (default: the last first)."""
-    turned = X.transpose(_order(axes, X.ndim))
+    turned = X.transpose(transpose_order(axes, X.ndim))
     Y = out(turned.shape, X.dtype)
     xp.copyto(Y, turned)
     return Y
@@ -106,9 +106,9 @@ def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
     info = Spec((len(inputs),), "int32")
     axis = _channel_axis(args.get("axis"), args.get("order"))
     if args.get("add_axis"):  # also without `axis`, where a run adds none: Caffe2 infers it so, and its tests ask for it
-        axis = _axis(axis, len(first) + 1)
+        axis = axis_of(axis, len(first) + 1)
         return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), info]
-    axis = _axis(axis, len(first))
+    axis = axis_of(axis, len(first))
     if len({(*s.shape[:axis], *s.shape[axis + 1 :]) for s in inputs}) > 1:
         return [None, None]
     total = sum(s.shape[axis] for s in inputs)
@@ -118,7 +118,7 @@ def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
 def _concat(xp, *Xs, axis: int | None = None, order: str | None = None, add_axis: bool = False, out):
     first = Xs[0]
     add_axis = add_axis and axis is not None  # Caffe2 adds one only where it is told which
-    at = _axis(_channel_axis(axis, order), first.ndim + add_axis)
+    at = axis_of(_channel_axis(axis, order), first.ndim + add_axis)
     for i, X in enumerate(Xs):
         if X.dtype != first.dtype:
             raise ValueError(f"all inputs must have one type: input 0 is {first.dtype}, input {i} {X.dtype}")
@@ -192,7 +192,7 @@ def _split_op(
     split: list[int] = (),
     out,
 ):
-    at = _axis(_channel_axis(axis, order), X.ndim)
+    at = axis_of(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
     if lengths is not None and split:
         raise ValueError(f"the sizes come as argument split ({list(split)}) or as second input, not as both")
@@ -214,7 +214,7 @@ def _split_op(
 def _infer_split(args: Any, inputs: Any) -> list[Spec | None]:
     """Equal pieces, or those of the argument; sizes in a second input are not known."""
     X, count = inputs[0], args["#outputs"]
-    at = _axis(_channel_axis(args.get("axis"), args.get("order")), len(X.shape))
+    at = axis_of(_channel_axis(args.get("axis"), args.get("order")), len(X.shape))
     if len(inputs) > 1:
         return [None] * count
     sizes = list(args.get("split") or [X.shape[at] // count] * count)
@@ -243,7 +243,7 @@ def SplitByLengths(
     xp, X, lengths, *, axis: int | None = None, order: str | None = None, use_scaling_lengths: bool = False, out
 ):
     """The pieces of X along an axis, where each output takes the sum of its equal share of `lengths`."""
-    at = _axis(_channel_axis(axis, order), X.ndim)
+    at = axis_of(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
     if lengths.size % count:
         raise ValueError(f"{lengths.size} lengths cannot be shared among {count} outputs")
@@ -259,7 +259,7 @@ def SplitByLengths(
 # ---- slices ------------------------------------------------------------------------------------------------------
 
 
-def _window(shape: tuple[int, ...], starts: Any, ends: Any) -> tuple[slice, ...]:
+def slice_window(shape: tuple[int, ...], starts: Any, ends: Any) -> tuple[slice, ...]:
     """The slices of an array; a negative bound counts from one behind the end."""
     starts, ends = list(starts), list(ends)
     if len(starts) != len(ends) or len(starts) > len(shape):
@@ -282,7 +282,7 @@ def _slice_gradient(g: Any) -> Any:
     return g.single("SliceGradient", [*g.op.input, g.GO(0)], [g.GI(0)])
 
 
-def _bounds(starts: Any, ends: Any, given_starts: Any, given_ends: Any) -> tuple[Any, Any]:
+def slice_bounds(starts: Any, ends: Any, given_starts: Any, given_ends: Any) -> tuple[Any, Any]:
     if starts is None:
         return given_starts, given_ends
     if ends is None or starts.ndim != 1 or ends.ndim != 1:
@@ -294,7 +294,7 @@ def _infer_slice(args: Any, inputs: Any) -> list[Spec | None]:
     if len(inputs) > 1 or args.get("starts") is None:
         return [None]
     shape = inputs[0].shape
-    window = _window(shape, args["starts"], args["ends"])
+    window = slice_window(shape, args["starts"], args["ends"])
     return [Spec((*(w.stop - w.start for w in window), *shape[len(window) :]), inputs[0].dtype)]
 
 
@@ -307,7 +307,7 @@ def _infer_slice(args: Any, inputs: Any) -> list[Spec | None]:
 )
 def Slice(xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: list[int] = (), out):
     """Y = X[starts:ends] in each dimension; an end of -1 is the end."""
-    part = X[_window(X.shape, *_bounds(starts_in, ends_in, starts, ends))]
+    part = X[slice_window(X.shape, *slice_bounds(starts_in, ends_in, starts, ends))]
     Y = out(part.shape, X.dtype)
     xp.copyto(Y, part)
     return Y
@@ -318,7 +318,7 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
     """dX = dY in the slice, 0 elsewhere; the inputs are X, dY, or X, starts, ends, dY."""
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
-    window = _window(X.shape, *_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
+    window = slice_window(X.shape, *slice_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
     dY = rest[-1]
     if dY.shape != X[window].shape:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}, and the slice of X {list(X[window].shape)}")
@@ -341,14 +341,14 @@ def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | 
     axis = axis if axis_in is None else int(axis_in.reshape(-1)[0])
     if tiles < 0:
         raise ValueError(f"tiles must not be negative, found {tiles}")
-    return tiles, _axis(axis, X.ndim)
+    return tiles, axis_of(axis, X.ndim)
 
 
 def _infer_tile(args: Any, inputs: Any) -> list[Spec | None]:
     X = inputs[0]
     if len(inputs) > 1 or args.get("tiles") is None:
         return [None]
-    at = _axis(args.get("axis") or 0, len(X.shape))
+    at = axis_of(args.get("axis") or 0, len(X.shape))
     return [Spec((*X.shape[:at], X.shape[at] * args["tiles"], *X.shape[at + 1 :]), X.dtype)]
 
 

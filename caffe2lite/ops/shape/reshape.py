@@ -27,7 +27,7 @@ def _infer(shape_of: Any) -> Any:
     return lambda args, inputs: [Spec(tuple(shape_of(inputs[0].shape, args)), inputs[0].dtype)]
 
 
-def _wanted(shape: Sequence[int], X: Any) -> tuple[int, ...]:
+def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
     """The shape with 0 (as before) and -1 (what is left) filled in."""
     if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
         return tuple(max(d, 0) for d in shape)
@@ -89,7 +89,7 @@ def Reshape(xp, X, new_shape=None, *, shape: list[int] = (), out):
             raise ValueError(f"the new shape comes as argument ({list(shape)}) or as second input, not as both")
         shape = new_shape.tolist()
     old = out[1]((X.ndim,), "int64")
-    dims = _wanted(shape, X)
+    dims = wanted_shape(shape, X)
     for i, d in enumerate(X.shape):
         old[i] = d
     return _reshaped(xp, X, dims, out[0]), old
