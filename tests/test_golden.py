@@ -4,7 +4,7 @@ import golden_cases
 import pytest
 
 from caffe2lite.devices import emulated
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 
 def _report(kind, wrong):

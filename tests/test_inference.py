@@ -10,7 +10,7 @@ from caffe2.python import core, workspace
 
 from caffe2lite.engine.inference import infer_operator, workspace_specs
 from caffe2lite.inspect.clashes import clash_of
-from caffe2lite.ops import dtypes
+from caffe2lite.ops.kit import dtypes
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from caffe2lite.engine import runner
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 

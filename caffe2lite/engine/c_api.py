@@ -57,7 +57,8 @@ from caffe2lite.engine.c_types import (
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
-from caffe2lite.ops import dtypes, registry, stats
+from caffe2lite.ops.control import stats
+from caffe2lite.ops.kit import dtypes, registry
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [  # what other modules hold; the functions below are public too

@@ -16,7 +16,7 @@ from caffe2lite.engine.blob import Blob as EngineBlob
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.workspace import CompiledNet
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
-from caffe2lite.ops import dtypes
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import arguments, dtypes, registry
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit import arguments, dtypes, registry
+from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 

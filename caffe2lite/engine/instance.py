@@ -18,7 +18,7 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import CompiledNet, Workspace
-from caffe2lite.ops import _compiled, arguments, registry
+from caffe2lite.ops.kit import arguments, compiled, registry
 from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
@@ -222,7 +222,7 @@ class Instance:
         if self.record.alike:
             self._check_alike(ins)
         if self.compiled_kernel is not None:
-            self.kernel = self.compiled_kernel if _compiled.worthwhile(ins) else self.plain_kernel
+            self.kernel = self.compiled_kernel if compiled.worthwhile(ins) else self.plain_kernel
         for out in self.allocators:
             out.safe = None
         self.checked_arrays = ins

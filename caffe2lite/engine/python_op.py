@@ -14,7 +14,7 @@ from caffe2lite.devices import HOST
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.c_types import TensorCPU, Workspace
 from caffe2lite.engine.errors import StopNet, UserCodeError
-from caffe2lite.ops.registry import operator
+from caffe2lite.ops.kit.registry import operator
 
 _functions: dict[str, tuple[Any, bool]] = {}
 _gradients: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.engine.inference import infer_operator, spec_of
-from caffe2lite.ops import arguments, dtypes, registry
+from caffe2lite.ops.kit import arguments, dtypes, registry
 from caffe2lite.proto import caffe2_pb2
 
 

@@ -16,7 +16,7 @@ from caffe2lite.exchange.fills import fill_of, made_by
 from caffe2lite.exchange.formats import FORMATS, CannotHold, beside, format_of, found_in
 from caffe2lite.inspect.checkpoint import each_tensor
 from caffe2lite.inspect.files import File, read
-from caffe2lite.ops import dtypes
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 
 _CHUNK = 1_000_000  # elements of a record, as Save writes them

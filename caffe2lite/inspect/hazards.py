@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.runner import runs_in_order
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 
 class Hazard(NamedTuple):

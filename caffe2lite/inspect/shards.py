@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from caffe2lite.engine.inference import infer_operator
 from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.inspect.hazards import Hazard
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 _COLLECTIVES = ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier")
 _ROOTED = ("Broadcast", "Reduce")

@@ -6,7 +6,7 @@ import pytest
 from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import arguments, registry
+from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
 
