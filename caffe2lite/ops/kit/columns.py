@@ -6,6 +6,7 @@ nothing large is allocated (Chellapilla, Puri and Simard, 2006, for the idea).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -30,9 +31,7 @@ class Block(NamedTuple):
 def blocks(batch: int, depth: int, place: Place) -> Iterator[Block]:
     """Blocks that cover a batch; `depth` is the length of a column."""
     rows = place.out[0]
-    across = 1
-    for o in place.out[1:]:
-        across *= o
+    across = math.prod(place.out[1:])
     positions = rows * across
     if positions < _SMALL:
         together = max(1, 2 * _BLOCK // max(1, depth * positions))
@@ -107,9 +106,7 @@ def columns(xp: Any, X: Any, place: Place, block: Block, group: int) -> Any:
     view = window_views(xp, padded_block(xp, X, place, block), place, block)
     made = scratch(xp, view.shape, X.dtype, COLUMNS)
     xp.copyto(made, view)
-    depth = 1
-    for s in view.shape[: 1 + len(place.kernel)]:
-        depth *= s
+    depth = math.prod(view.shape[: 1 + len(place.kernel)])
     return made.reshape(group, depth // group, made.size // depth if depth else 0)
 
 
@@ -146,13 +143,13 @@ def taps_of(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
     """Y = X convolved with W.  X (N, C, …), W (M, C / group, kernel…), Y (N, M, …), views of any order."""
     batch, channels = X.shape[:2]
-    taps = _count(place.kernel)
+    taps = math.prod(place.kernel)
     filters = W.reshape(group, W.shape[0] // group, -1)
     flat = Y.reshape(batch, group, Y.shape[1] // group, -1) if Y.flags.c_contiguous else None
     if place.trivial and X.flags.c_contiguous and flat is not None and flat.shape[-1] >= _SMALL:
         matmul(xp, filters, X.reshape(batch, group, channels // group, -1), out=flat)
         return
-    across = _count(place.out[1:])
+    across = math.prod(place.out[1:])
     for block in blocks(batch, channels * taps, place):
         col = columns(xp, X, place, block, group)
         if flat is not None and block.last == block.first + 1:
@@ -172,7 +169,7 @@ def block_of(Y: Any, block: Block) -> Any:
 
 def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) -> Any:
     """(group, channels of a group, positions) of the gradient of a block's results."""
-    across = _count(place.out[1:])
+    across = math.prod(place.out[1:])
     if dY.flags.c_contiguous and block.last == block.first + 1:
         flat = dY[block.first].reshape(group, dY.shape[1] // group, -1)
         return flat[:, :, block.top * across : block.bottom * across]
@@ -185,13 +182,13 @@ def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) ->
 def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None, place: Place, group: int) -> None:
     """Gradients of `convolve`: fills dW (M, C / group, kernel…, contiguous) and, unless None, dX."""
     batch, channels = X.shape[:2]
-    taps = _count(place.kernel)
+    taps = math.prod(place.kernel)
     filters = W.reshape(group, W.shape[0] // group, -1)
     total = dW.reshape(filters.shape)
     total[...] = 0
     backward = filters.transpose(0, 2, 1)
     direct = place.trivial and dX is not None and dX.flags.c_contiguous and dY.flags.c_contiguous
-    direct = direct and X.flags.c_contiguous and _count(place.out) >= _SMALL
+    direct = direct and X.flags.c_contiguous and math.prod(place.out) >= _SMALL
     if dX is not None and direct:
         matmul(
             xp,
@@ -205,7 +202,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
     for block in blocks(batch, channels * taps, place):
         g = _gradient_block(xp, dY, block, place, group)
         if place.trivial and X.flags.c_contiguous and block.last == block.first + 1:
-            across = _count(place.out[1:])
+            across = math.prod(place.out[1:])
             col = X[block.first].reshape(group, channels // group, -1)
             col = col[:, :, block.top * across : block.bottom * across]
         else:
@@ -225,15 +222,8 @@ def convolve_transposed(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: in
     """
     Y[...] = 0
     filters = W.reshape(group, W.shape[0] // group, -1).transpose(0, 2, 1)
-    for block in blocks(X.shape[0], Y.shape[1] * _count(place.kernel), place):
+    for block in blocks(X.shape[0], Y.shape[1] * math.prod(place.kernel), place):
         g = _gradient_block(xp, X, block, place, group)
         dcol = scratch(xp, (group, filters.shape[1], g.shape[2]), Y.dtype, COLUMNS)
         matmul(xp, filters, g, out=dcol)
         fold(xp, dcol, Y, place, block)
-
-
-def _count(sizes: tuple[int, ...]) -> int:
-    n = 1
-    for s in sizes:
-        n *= s
-    return n

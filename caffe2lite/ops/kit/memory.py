@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +29,7 @@ def scratch(xp: Any, shape: tuple[int, ...], dtype: Any, slot: int = 0) -> Any:
     """
     if xp is not np:
         return xp.empty(shape, dtype)
-    count = 1
-    for d in shape:
-        count *= d
+    count = math.prod(shape)
     if count > 64 * BLOCK:  # too large to keep
         return np.empty(shape, dtype)
     flat = _buffers.flat.get((slot, dtype))

@@ -54,6 +54,12 @@ def check_indices(indices: Any, size: int) -> None:
         raise ValueError(f"index {wrong} is not within the {size} rows of the data")
 
 
+def check_weights(weights: Any, size: int) -> None:
+    """ValueError unless there is one weight for each of `size` rows."""
+    if weights.ndim != 1 or weights.shape[0] != size:
+        raise ValueError(f"there must be one weight for each of {size} rows, got shape {list(weights.shape)}")
+
+
 def take_rows(xp: Any, data: Any, indices: Any, slot: int = _SLOT) -> Any:
     """The rows of (checked) indices, in working memory."""
     rows = scratch(xp, (indices.shape[0], *data.shape[1:]), data.dtype, slot)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.infer import Spec, given
+from caffe2lite.ops.kit.infer import Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
@@ -109,21 +109,8 @@ def _infer(args, inputs):
 def _cost(args, inputs):
     made = _infer(args, inputs)[0].shape
     W = inputs[1].shape
-    outputs = 1
-    for s in made:
-        outputs *= s
-    depth = 1
-    for s in W[1:]:
-        depth *= s
-    read = sum(_size(spec.shape) * np.dtype(spec.dtype).itemsize for spec in inputs)
-    return 2 * outputs * depth, 4 * outputs, read
-
-
-def _size(shape):
-    n = 1
-    for s in shape:
-        n *= s
-    return n
+    outputs = math.prod(made)
+    return 2 * outputs * math.prod(W[1:]), 4 * outputs, size_of(*inputs)
 
 
 def _Conv(xp, X, filter, bias=None, *, out, **args):

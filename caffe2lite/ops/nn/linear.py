@@ -11,20 +11,14 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
 from caffe2lite.ops.kit.registry import operator
-
-
-def _axis(axis: int, ndim: int, least: int = 0) -> int:
-    at = axis + ndim if axis < 0 else axis
-    if not least <= at <= ndim:
-        raise ValueError(f"axis {axis} is out of range for {ndim} dimensions")
-    return at
+from caffe2lite.ops.kit.shapes import split_axis
 
 
 def _matrix(X: Any, axis: int) -> Any:
     """X as a matrix whose columns are the dimensions from `axis` on."""
     if X.ndim == 2 and axis == 1:
         return X
-    at = _axis(axis, X.ndim)
+    at = split_axis(axis, X.ndim)
     return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
 
 
@@ -59,7 +53,7 @@ _FC_CUDA = {"X": "float32 float16", "W": "=X", "b": "=W"}
 def _fc(name: str, gradient: str, transposed: bool, doc: str) -> None:
     def kernel(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
         rows, weights = _fc_operands(X, W, b, axis, axis_w, transposed)
-        Y = out((*X.shape[: _axis(axis, X.ndim)], weights.shape[1]), X.dtype)
+        Y = out((*X.shape[: split_axis(axis, X.ndim)], weights.shape[1]), X.dtype)
         flat = Y.reshape(rows.shape[0], weights.shape[1])
         dot(xp, rows, weights, flat)
         xp.add(flat, b, flat)
@@ -81,7 +75,7 @@ def _fc(name: str, gradient: str, transposed: bool, doc: str) -> None:
     def infer(args, inputs):
         shape = inputs[0].shape
         n = inputs[2].shape[0]
-        return [Spec((*shape[: _axis(args.get("axis", 1), len(shape))], n), inputs[0].dtype)]
+        return [Spec((*shape[: split_axis(args.get("axis", 1), len(shape))], n), inputs[0].dtype)]
 
     def cost(args, inputs):
         Y = infer(args, inputs)[0]
@@ -130,7 +124,7 @@ def _fc_gradient(name: str, transposed: bool) -> None:
 
     def infer(args, inputs):
         X, W = inputs[:2]
-        at = _axis(args["axis_w"], len(W.shape))
+        at = split_axis(args["axis_w"], len(W.shape))
         outputs = W.shape[at:] if transposed else W.shape[:at]
         return [W, Spec((math.prod(outputs),), W.dtype), X]
 
@@ -177,7 +171,7 @@ def _infer_matmul(args: Any, inputs: Any) -> list[Spec | None]:
     sizes = []
     for k, which in enumerate("ab"):
         shape = inputs[k].shape
-        at = _axis(args.get(f"axis_{which}", 1), len(shape))
+        at = split_axis(args.get(f"axis_{which}", 1), len(shape))
         halves = math.prod(shape[:at]), math.prod(shape[at:])
         sizes.append(halves[::-1] if args.get(f"trans_{which}") else halves)
     return [Spec((sizes[0][0], sizes[1][1]), inputs[0].dtype)]

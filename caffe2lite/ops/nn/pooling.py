@@ -166,10 +166,7 @@ def _check_gradient(X, Y, dY, args):
 def _counts(xp, place, window, include_pad, dtype):
     """How many pixels each position's average is over, in a shape that broadcasts with the result."""
     if include_pad:
-        n = 1
-        for k in place.kernel:
-            n *= k
-        return dtype.type(n)
+        return dtype.type(math.prod(place.kernel))
     total = None
     for i in range(len(place.kernel)):
         along = [0] * place.out[i]
@@ -476,10 +473,7 @@ def MaxPoolWithIndex(xp, X, *, out, **args):
     Y, index = out[0](shape, X.dtype), out[1](shape, "int32")
     Y[...] = xp.finfo(X.dtype).min
     index[...] = -1
-    count = 1
-    for s in place.size:
-        count *= s
-    numbers = xp.arange(count, dtype="int32").reshape(1, 1, *place.size)
+    numbers = xp.arange(math.prod(place.size), dtype="int32").reshape(1, 1, *place.size)
     for positions, pixels in _windows_of(place, window):
         y, i, x = Y[positions], index[positions], X[pixels]
         better = (x > y) | (i < 0)
