@@ -6,6 +6,7 @@ from typing import Any
 
 from caffe2lite.engine.inference import infer_operator, spec_of
 from caffe2lite.ops.kit import arguments, dtypes, registry
+from caffe2lite.ops.kit.infer import UNKNOWN
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -68,11 +69,11 @@ class OpSchema:
         """A TensorShape for each output, from those of the inputs."""
         if isinstance(op, bytes):
             op = caffe2_pb2.OperatorDef.FromString(op)
-        known = {name: spec_of(s) for name, s in zip(op.input, shapes)}
+        known = {name: spec_of(s) for name, s in zip(op.input, shapes) if not s.unknown_shape}
         made = []
         for spec in infer_operator(op, known):
             shape = caffe2_pb2.TensorShape()
-            if spec is None:
+            if spec is UNKNOWN:
                 shape.unknown_shape = True
             else:
                 shape.dims.extend(spec.shape)

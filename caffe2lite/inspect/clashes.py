@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.engine.inference import arguments_of
+from caffe2lite.engine.inference import inferred
+from caffe2lite.engine.instance import check_schema
 from caffe2lite.ops.kit import arguments, registry
-from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.infer import NotKnown, Spec
 from caffe2lite.proto import caffe2_pb2
 
 _MOST = 1 << 26  # elements; some checks walk over an array
@@ -91,11 +92,15 @@ def _no_result(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str
     if record.infer is None or not op.output:
         return ""
     try:
-        record.infer(arguments_of(op, record), inputs)
+        check_schema(record, op)
+    except ValueError:
+        return ""  # that is another problem
+    try:
+        inferred(record, op, inputs)
+    except NotKnown:
+        return ""
     except ValueError as e:
         return f"{op.type} cannot take {_shapes(op, inputs)}: {e}"
-    except Exception:
-        return ""  # it asks for a value, which is not known
     return ""
 
 

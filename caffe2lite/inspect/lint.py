@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from caffe2lite.engine.inference import infer_net, infer_operator
+from caffe2lite.engine.inference import infer_net, learn
 from caffe2lite.engine.instance import check_schema
 from caffe2lite.inspect import hazards, shards, side_by_side
 from caffe2lite.inspect.clashes import clash_of
@@ -193,11 +193,7 @@ def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
         if clash:
             blob = op.output[0] if op.output else op.input[0]
             yield Problem("C008", position, blob, clash, "check shapes, types and arguments")
-        for name, spec in zip(op.output, infer_operator(op, known)):
-            if spec is None:
-                known.pop(name, None)
-            else:
-                known[name] = spec
+        learn(known, op)
 
 
 def shapes_after(net: Any, shapes: Mapping[str, Spec]) -> dict[str, Spec]:

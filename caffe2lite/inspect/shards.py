@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from caffe2lite.engine.inference import infer_operator
+from caffe2lite.engine.inference import learn
 from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.inspect.hazards import Hazard
 from caffe2lite.ops.kit.infer import Spec
@@ -86,9 +86,5 @@ def _calls(net: Any, known: dict[str, Spec]) -> list[Call]:
             root = f" root {values.get('root', 0)}" if op.type in _ROOTED else ""
             said = f"{op.type} {blob.rpartition('/')[2]}{root}".strip()
             found.append(Call(position, op.input[0], said, known.get(blob), None))
-        for name, spec in zip(op.output, infer_operator(op, known)):
-            if spec is None:
-                known.pop(name, None)
-            else:
-                known[name] = spec
+        learn(known, op)
     return found

@@ -70,7 +70,7 @@ def ConstantFill(
     return Y
 
 
-def _infer_constant(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
     """What dtype says, float16 too, which does not run: genuine's layers ask for the type of a blob in this way."""
     kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
     return infer_fill(kind)({**args, "dtype": 0}, inputs)

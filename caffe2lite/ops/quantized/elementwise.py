@@ -203,7 +203,7 @@ def Int8ChannelShuffle(
     return Int8Tensor(parts.swapaxes(-1, -2).reshape(X.shape), Y_scale, Y_zero_point)
 
 
-def _infer_resized(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_resized(args: Any, inputs: Any) -> list[Spec]:
     n, height, width, channels = inputs[0].shape
     return [Spec((n, int(height * args["height_scale"]), int(width * args["width_scale"]), channels), "uint8")]
 
