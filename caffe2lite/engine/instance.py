@@ -166,6 +166,7 @@ class Instance:
             check_schema(record, op)
             self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
             self.args = arguments.parse(op.type, record.args, op.arg)
+            self.kwargs = record.parameters(self.args)
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
         engines = [engine for engine in preferences.engines(op) if engine != "NUMBA"]
@@ -177,7 +178,6 @@ class Instance:
         self.allocators = tuple(Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
         self.context = Context(self, workspace, around, position) if record.stateful else None
         self.first_argument = self.context if record.stateful else self.device.xp
-        self.kwargs = dict(self.args)
         if record.takes_out:
             self.kwargs["out"] = self.allocators[0] if record.max_outputs == 1 and self.allocators else self.allocators
         self.checked_arrays: list[Any] | None = None  # the arrays that the last checks were made for

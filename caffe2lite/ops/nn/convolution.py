@@ -7,7 +7,7 @@ import math
 from caffe2lite.ops.kit import columns, windows
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS
+from caffe2lite.ops.kit.windows import Window
 
 
 def conv_gradient(kind: str):
@@ -54,13 +54,12 @@ def check_filter(window, channels, W, b, outputs: int):
         )
 
 
-def _prepare(X, W, b, args):
-    window = windows.parse(args)
+def _prepare(X, W, b, window):
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     if len(size) != len(window.kernel):
         raise ValueError(f"the window has {len(window.kernel)} dimensions and the input {len(size)}: {list(X.shape)}")
     check_filter(window, channels, W, b, W.shape[0])
-    return window, windows.place(window, size), batch
+    return windows.place(window, size), batch
 
 
 def _first(xp, array, window):
@@ -68,8 +67,8 @@ def _first(xp, array, window):
     return xp.ascontiguousarray(windows.channels_first(array, window))
 
 
-def _convolve(xp, X, W, b, out, args):
-    window, place, batch = _prepare(X, W, b, args)
+def _convolve(xp, X, W, b, out, window):
+    place, batch = _prepare(X, W, b, window)
     Y = out(windows.join_shape(batch, W.shape[0], place.out, window), X.dtype)
     if not Y.size:
         return Y
@@ -113,17 +112,17 @@ def _cost(args, inputs):
     return 2 * outputs * math.prod(W[1:]), 4 * outputs, size_of(*inputs)
 
 
-def _Conv(xp, X, filter, bias=None, *, out, **args):
-    return _convolve(xp, X, filter, bias, out, args)
+def _Conv(xp, X, filter, bias=None, *, window: Window, out):
+    return _convolve(xp, X, filter, bias, out, window)
 
 
-def _ConvRelu(xp, X, filter, bias=None, *, out, **args):
-    Y = _convolve(xp, X, filter, bias, out, args)
+def _ConvRelu(xp, X, filter, bias=None, *, window: Window, out):
+    Y = _convolve(xp, X, filter, bias, out, window)
     return xp.maximum(Y, Y.dtype.type(0), out=Y)
 
 
-def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
-    window, place, batch = _prepare(X, filter, None, args)
+def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
+    place, batch = _prepare(X, filter, None, window)
     wanted = windows.join_shape(batch, filter.shape[0], place.out, window)
     if dY.shape != wanted:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the convolution's result has {list(wanted)}")
@@ -156,7 +155,6 @@ for _name, _gradient in (
     operator(
         "Y",
         name=_name,
-        args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "bias": "=X"},
         cuda_types={"X": "float32 float16", "filter": "=X", "bias": "=X"},
         infer=_infer,
@@ -168,7 +166,6 @@ for _name, _gradient in (
         "dfilter dbias? dX?",
         name=_gradient,
         num_inputs=(2, 3),
-        args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
         infer=infer_filter_gradient(0),
@@ -178,7 +175,6 @@ for _name, _gradient in (
 operator(
     "Y",
     name="ConvRelu",
-    args=WINDOW_ARGS,
     types={"X": "float32", "filter": "=X", "bias": "=X"},
     infer=_infer,
     cost=_cost,
