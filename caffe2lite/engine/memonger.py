@@ -8,7 +8,9 @@ from typing import Any
 
 from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.inference import operand_devices
 from caffe2lite.engine.schema import OpSchema
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -16,9 +18,10 @@ def _nested(net: Any) -> set[str]:
     """Blobs that nets in arguments mention, other than those of recurrent networks, which are renamed along."""
     names: set[str] = set()
     for op in net.op:
-        if op.type.startswith("RecurrentNetwork"):
-            continue
+        followed = _step_nets(op)
         for argument in op.arg:
+            if argument.name in followed:
+                continue
             inner = [*argument.nets, *([argument.n] if argument.HasField("n") else [])]
             for subnet in inner:
                 for inner_op in subnet.op:
@@ -40,11 +43,15 @@ def _check_enforced_inplace(net: Any) -> None:
                     )
 
 
-def _place(op: Any) -> tuple[int, int]:
-    """Where the outputs of an operator live."""
-    if op.type == "CopyGPUToCPU":
-        return 0, 0
-    return op.device_option.device_type, op.device_option.device_id
+def _places(op: Any) -> list[tuple[int, int]]:
+    """Type and id of the device on which each output of an operator lives."""
+    return [(option.device_type, option.device_id) for option in operand_devices(op)[1]]
+
+
+def _step_nets(op: Any) -> frozenset[str]:
+    """The arguments of an operator with nets whose blobs are renamed along."""
+    record = registry.get(op.type)
+    return frozenset() if record is None else record.step_nets
 
 
 @dataclass(frozen=True)
@@ -104,8 +111,8 @@ def share_blobs(
 
     groups: list[_Group] = []
     for i, op in enumerate(net.op):
-        place = _place(op)
-        for blob in dict.fromkeys(op.output):
+        places = dict(zip(op.output, _places(op)))
+        for blob, place in places.items():
             if blob not in allowed or first[blob] != i:
                 continue
             alone = _Group(place, touched[blob], sizes.get(blob, 0), (blob,), blob if i not in chosen else None)
@@ -149,19 +156,19 @@ def _rename(blobs: Any, names: Mapping[str, str]) -> None:
 
 def _rename_operators(net: Any, names: Mapping[str, str]) -> None:
     for op in net.op:
-        if op.type.startswith("RecurrentNetwork"):
-            for argument in op.arg:
-                if argument.name in ("step_net", "backward_step_net") and argument.HasField("n"):
-                    _rename_operators(argument.n, names)
-                    _rename(argument.n.external_input, names)
-                    _rename(argument.n.external_output, names)
+        followed = _step_nets(op)
+        for argument in op.arg:
+            if argument.name in followed and argument.HasField("n"):
+                _rename_operators(argument.n, names)
+                _rename(argument.n.external_input, names)
+                _rename(argument.n.external_output, names)
         _rename(op.input, names)
         _rename(op.output, names)
 
 
 def share_in_order(net: Any, static_blobs: Iterable[Any]) -> Any:
     """A copy of `net`, which runs in order, in which all blobs but `static_blobs` share storage where they can."""
-    if net.type not in ("", "simple") or any(op.type == "RecurrentNetwork" for op in net.op):
+    if net.type not in ("", "simple") or any(_step_nets(op) for op in net.op):
         return net
     static = {_text(b) for b in static_blobs}
     last: dict[str, int] = {}

@@ -123,7 +123,9 @@ def _python_gradient(g: Any) -> list[Any]:
 def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
     """An operator that calls a Python function, and its gradient."""
 
-    @operator("Ys*", name=name, stateful=True, inplace=[(-1, -1)], gradient=_python_gradient, doc=doc)
+    @operator(
+        "Ys*", name=name, stateful=True, inplace=[(-1, -1)], gradient=_python_gradient, doc=doc, traits="user_code"
+    )
     def forward(
         ctx: Any,
         *Xs: Any,
@@ -134,7 +136,7 @@ def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
     ) -> None:
         _call_forward(ctx, token, pickled_builder, pass_workspace)
 
-    @operator("dXs*", name=gradient, stateful=True, inplace=[(-1, -1)], doc=gradient_doc)
+    @operator("dXs*", name=gradient, stateful=True, inplace=[(-1, -1)], doc=gradient_doc, traits="user_code")
     def backward(
         ctx: Any,
         *Xs: Any,

@@ -16,11 +16,6 @@ from caffe2lite.proto import caffe2_pb2
 
 _MOST = 1 << 26  # elements; some checks walk over an array
 _FLOATS = ("float16", "float32", "float64")
-_VALUES = {"BBoxTransform"}  # it checks values: numbers of images
-_LABELLED = {  # these take integers that are classes, of which 0 always is one
-    "Accuracy", "LabelCrossEntropy", "LabelCrossEntropyGradient", "SoftmaxWithLoss", "SoftmaxWithLossGradient",
-    "SpatialSoftmaxWithLoss", "SpatialSoftmaxWithLossGradient",
-}  # fmt: skip
 
 
 class _Reached(Exception):
@@ -65,8 +60,8 @@ def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> s
 
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
     """
-    numbers = (*_FLOATS, "int32", "int64") if op.type in _LABELLED else _FLOATS
-    if record.stateful or op.type in _VALUES or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs):
+    numbers = (*_FLOATS, "int32", "int64") if "class_labels" in record.traits else _FLOATS
+    if record.stateful or "checks_values" in record.traits or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs):
         return ""
     try:
         args = arguments.parse(op.type, record.args, op.arg)

@@ -67,6 +67,7 @@ def unordered(net: Any) -> Iterator[Hazard]:
 
 
 _ONE, _FILL, _TAKE = "collective", "enqueue", "dequeue"
+_USES = {"collective": _ONE, "enqueues": _FILL, "dequeues": _TAKE}  # those that are paired find each other by their tags
 _OUT_OF_ORDER = {
     (_ONE, _ONE): (
         "another shard may start them the other way round, and both wait forever",
@@ -83,14 +84,8 @@ _OUT_OF_ORDER = {
 
 def use_of(op: Any) -> str:
     """How an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
-    record = registry.get(op.type)
-    if record is None or not record.blocking or not record.inputs or not op.input:
-        return ""
-    if record.inputs[0] == "comm_world":
-        return "" if op.type in ("SendTensor", "ReceiveTensor") else _ONE  # these find each other by their tags
-    if record.inputs[0] == "queue":
-        return _FILL if "Enqueue" in op.type else _TAKE
-    return ""
+    uses = (use for trait, use in _USES.items() if trait in registry.traits(op.type))
+    return next(uses, "") if op.input else ""
 
 
 def _is_graph(net: Any) -> bool:

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from caffe2lite.engine.inference import learn
 from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.inspect.hazards import Hazard
+from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.infer import Spec
 
-_COLLECTIVES = ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier")
-_ROOTED = ("Broadcast", "Reduce")
 _SAME = "give all shards the same parameters in the same order"
 
 
@@ -78,12 +77,13 @@ def _calls(net: Any, known: dict[str, Spec]) -> list[Call]:
     found = []
     for position, op in enumerate(net.op):
         values = {arg.name: arg.i for arg in op.arg}
+        traits = registry.traits(op.type)
         if op.type == "CreateCommonWorld" and op.output:
             said = f"{op.type} of {values.get('size', 0)} shards"
             found.append(Call(position, op.output[0], said, None, values.get("rank", 0)))
-        elif op.type in _COLLECTIVES and op.input:
+        elif "collective" in traits and op.input:
             blob = op.input[1] if len(op.input) > 1 else ""
-            root = f" root {values.get('root', 0)}" if op.type in _ROOTED else ""
+            root = f" root {values.get('root', 0)}" if "rooted" in traits else ""
             said = f"{op.type} {blob.rpartition('/')[2]}{root}".strip()
             found.append(Call(position, op.input[0], said, known.get(blob), None))
         learn(known, op)

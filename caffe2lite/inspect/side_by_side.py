@@ -79,7 +79,7 @@ def _uses(step: Any, nets: dict[str, Any]) -> Uses:
                 found.worlds.add(op.input[0])
             if record.blocking:
                 continue
-            if op.type.startswith("Atomic") and op.input:
+            if "under_mutex" in record.traits and op.input:
                 found.guarded.update((blob, f"{op.type} under {op.input[0]!r}") for blob in op.output if blob in op.input)
                 continue
             found.read.update((blob, op.type) for blob in op.input)

@@ -123,7 +123,14 @@ def _gradient(g: Any) -> Any:
     return g.single("RecurrentNetworkGradient", names, [g.GI(i) for i in [0, *(g.arg("param") or []), *states]])
 
 
-@operator("outputs*", stateful=True, num_inputs=(1, MANY), num_outputs=(2, MANY), gradient=_gradient)
+@operator(
+    "outputs*",
+    stateful=True,
+    num_inputs=(1, MANY),
+    num_outputs=(2, MANY),
+    gradient=_gradient,
+    step_nets="step_net backward_step_net",
+)
 def RecurrentNetwork(
     ctx,
     *inputs,
@@ -193,7 +200,7 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
         states[:first] = initial
 
 
-@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY))
+@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), step_nets="backward_step_net")
 def RecurrentNetworkGradient(
     ctx,
     *inputs,

@@ -47,6 +47,7 @@ class Unknown:
 UNKNOWN: Any = Unknown()  # to a type checker it is a Spec as well
 
 Infer = Callable[[Mapping[str, Any], Sequence[Spec]], Sequence[Spec]]
+Cost = Callable[[Mapping[str, Any], Sequence[Spec]], tuple[int, int, int]]
 
 
 class Shape(tuple[int, ...]):

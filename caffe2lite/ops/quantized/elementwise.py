@@ -23,13 +23,13 @@ def _filled(values, shape, Y_scale, Y_zero_point):
     return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
 
 
-@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")])
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")], traits="fill")
 def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """A tensor of the bytes `values`."""
     return _filled(np.frombuffer(values, np.uint8).copy(), shape, Y_scale, Y_zero_point)
 
 
-@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "int32")])
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "int32")], traits="fill")
 def Int8GivenIntTensorFill(
     xp, *, values: list[int] = (), shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0
 ):
