@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.devices import cuda, emulated
-from caffe2lite.devices.base import Device, DeviceError
+from caffe2lite.devices.base import Array, Device, DeviceError
 from caffe2lite.devices.cpu import HOST
 from caffe2lite.extras import install
 from caffe2lite.proto import caffe2_pb2
 
-__all__ = ["HOST", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
+__all__ = ["HOST", "Array", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
 
 _CPU_TYPES = (caffe2_pb2.CPU, caffe2_pb2.MKLDNN, caffe2_pb2.IDEEP)
 

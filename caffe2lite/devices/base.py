@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+
+
+class Array(Protocol):
+    """What the arrays of all devices have: NumPy's, CuPy's, and those of emulated GPUs."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def flags(self) -> Any: ...
+    @property
+    def base(self) -> Any: ...
+    def reshape(self, shape: int | tuple[int, ...], /) -> Any: ...
 
 
 class DeviceError(RuntimeError):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from caffe2lite.devices import HOST, Device
+from caffe2lite.devices import HOST, Array, Device
 
 _SMALL = 1 << 12  # bytes of a tensor that is copied sooner than its nets are bound anew
 
@@ -55,7 +56,7 @@ class Blob:
         """Whether a tensor is in it."""
         return self.storage is not None
 
-    def show(self, value: Any) -> None:
+    def show(self, value: Array) -> None:
         """Make `value`, a view of the storage, the blob's tensor."""
         if value is not self.value:
             self.value = value
@@ -68,7 +69,7 @@ class Blob:
             for token in told:  # one that stays interested puts itself back
                 token[0] = False
 
-    def resize(self, shape: tuple[int, ...], dtype: Any, device: Device = HOST) -> Any:
+    def resize(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device = HOST) -> Any:
         """A tensor of that shape and dtype, in the present storage where it fits; its values are undefined."""
         storage = self.storage
         if storage is None or storage.dtype != dtype or self.device is not device:
@@ -90,7 +91,7 @@ class Blob:
             self.changed()
         return view
 
-    def _allocate(self, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    def _allocate(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
         count = 1
         for d in shape:
             if d < 0:
@@ -106,25 +107,25 @@ class Blob:
         self._views = {shape: view}
         return view
 
-    def assign(self, array: Any, device: Device = HOST) -> None:
+    def assign(self, array: Array, device: Device = HOST) -> None:
         """Put a copy of the array's values in, into the present storage where they fit."""
         view = self.value
         if self.storage is None or view.shape != array.shape or view.dtype != array.dtype or self.device is not device:
             view = self.resize(array.shape, array.dtype, device)
         device.copy(view, array)
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: Array) -> bool:
         """Whether the array is a view that `resize` handed out for the present storage."""
         return self._views.get(array.shape) is array
 
-    def adopt(self, array: Any, device: Device = HOST) -> None:
+    def adopt(self, array: Array, device: Device = HOST) -> None:
         """Make an array that nobody else holds the tensor; copies where it is a view or not contiguous."""
         if array.base is None and array.flags.c_contiguous and getattr(array.flags, "writeable", True):
             self.borrow(array, device)
         else:
             self.assign(array, device)
 
-    def borrow(self, array: Any, device: Device = HOST) -> None:
+    def borrow(self, array: Array, device: Device = HOST) -> None:
         """Make a contiguous array the tensor, whoever else holds it: what one writes the other reads."""
         self.alone = array.base is None and self.alone
         self.storage = array.reshape(-1)
@@ -133,7 +134,7 @@ class Blob:
         self._views = {array.shape: array}
         self.changed()
 
-    def hold(self, value: Any) -> None:
+    def hold(self, value: object) -> None:
         """Put an object in that is no tensor."""
         self.storage = None
         self._views = {}

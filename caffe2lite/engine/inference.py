@@ -153,7 +153,7 @@ def _cost(
     return cost(arguments_of(op, record), [_asked(known.get(name, UNKNOWN)) for name in op.input])
 
 
-def operand_devices(op: Any) -> tuple[list[Any], list[Any]]:
+def operand_devices(op: caffe2_pb2.OperatorDef) -> tuple[list[Any], list[Any]]:
     """The DeviceOption of each input and output of an operator."""
     record = registry.get(op.type)
     host = caffe2_pb2.DeviceOption()

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from caffe2lite import devices
-from caffe2lite.devices import HOST, Device
+from caffe2lite.devices import HOST, Array, Device
 from caffe2lite.engine import preferences, serialize
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
@@ -26,7 +27,7 @@ watchers: list[Callable[[Instance, Callable[[], None]], Callable[[], None]]] = [
 
 
 @functools.cache  # NumPy makes the name anew each time
-def _kind(dtype: Any) -> str:
+def _kind(dtype: np.dtype) -> str:
     return "object" if dtype.kind == "O" else str(dtype.name)
 
 
@@ -112,7 +113,7 @@ class Allocator:
         self.inputs = inputs
         self.safe: Any = None  # the array that is known to overlap no input
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         view = self.blob.resize(shape, dtype, self.device)
         if view is not self.safe:
             if self.overlaps():
@@ -120,7 +121,7 @@ class Allocator:
             self.safe = view
         return view
 
-    def replaces(self, array: Any) -> bool:
+    def replaces(self, array: Array) -> bool:
         """Whether the output will stand in the place of this input: the operator works in place on it."""
         return self.blob.value is array or getattr(array, "base", None) is self.blob.value is not None
 
@@ -180,7 +181,7 @@ class Instance:
         self.first_argument = self.context if record.stateful else self.device.xp
         if record.takes_out:
             self.kwargs["out"] = self.allocators[0] if record.max_outputs == 1 and self.allocators else self.allocators
-        self.checked_arrays: list[Any] | None = None  # the arrays that the last checks were made for
+        self.checked_arrays: Sequence[Any] | None = None  # the arrays that the last checks were made for
         self.checked_dtypes: list[Any] | None = None  # their types, where all are in host memory
         self.noted_outputs: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
@@ -212,7 +213,7 @@ class Instance:
         with self.device.context():
             self._run()
 
-    def _check(self, ins: list[Any]) -> None:
+    def _check(self, ins: Sequence[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
         on_host = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
         dtypes = [v.dtype for v in ins] if on_host else None
@@ -227,7 +228,7 @@ class Instance:
             out.safe = None
         self.checked_arrays = ins
 
-    def _check_each(self, ins: list[Any]) -> None:
+    def _check_each(self, ins: Sequence[Any]) -> None:
         record = self.record
         table = record.types if self.device is HOST else record.cuda_types
         for i, value in enumerate(ins):
@@ -257,7 +258,7 @@ class Instance:
                 words = " or ".join("string" if a == "object" else a for a in accepted)
                 raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
 
-    def _check_alike(self, ins: list[Any]) -> None:
+    def _check_alike(self, ins: Sequence[Any]) -> None:
         first, *others = self.record.alike
         for i in others:
             if ins[i].shape != ins[first].shape:
@@ -266,7 +267,7 @@ class Instance:
                     f"{self.inputs[first].name!r}, {describe(ins[first])}"
                 )
 
-    def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
+    def _check_place(self, value: Array, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device
         if operand in record.anywhere:
             return
@@ -284,7 +285,7 @@ class Instance:
                 f"which may not read it there: copy it first (Copy, CopyCPUToGPU)"
             )
 
-    def store(self, result: Any) -> None:
+    def store(self, result: object) -> None:
         """Put a kernel's result into the output blobs."""
         if result is None:
             return
@@ -312,7 +313,7 @@ class Instance:
                 blob.adopt(value, out.device)
 
     @staticmethod
-    def _fits(blob: Blob, value: Any, out: Allocator) -> bool:
+    def _fits(blob: Blob, value: Array, out: Allocator) -> bool:
         present = blob.value
         return (
             blob.storage is not None
@@ -371,7 +372,7 @@ class Instance:
         return again
 
 
-def check_schema(record: registry.Operator, op: Any) -> None:
+def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
     """ValueError where the number of operands or an in-place pair is not what the schema allows."""
     for what, have, minimum, maximum, counts in (
         ("inputs", len(op.input), record.min_inputs, record.max_inputs, record.input_counts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 
-def _nested(net: Any) -> set[str]:
+def _nested(net: caffe2_pb2.NetDef) -> set[str]:
     """Blobs that nets in arguments mention, other than those of recurrent networks, which are renamed along."""
     names: set[str] = set()
     for op in net.op:
@@ -30,7 +30,7 @@ def _nested(net: Any) -> set[str]:
     return names
 
 
-def _check_enforced_inplace(net: Any) -> None:
+def _check_enforced_inplace(net: caffe2_pb2.NetDef) -> None:
     for op in net.op:
         schema = OpSchema.get(op.type)
         if schema is None:
@@ -43,12 +43,12 @@ def _check_enforced_inplace(net: Any) -> None:
                     )
 
 
-def _places(op: Any) -> list[tuple[int, int]]:
+def _places(op: caffe2_pb2.OperatorDef) -> list[tuple[int, int]]:
     """Type and id of the device on which each output of an operator lives."""
     return [(option.device_type, option.device_id) for option in operand_devices(op)[1]]
 
 
-def _step_nets(op: Any) -> frozenset[str]:
+def _step_nets(op: caffe2_pb2.OperatorDef) -> frozenset[str]:
     """The arguments of an operator with nets whose blobs are renamed along."""
     record = registry.get(op.type)
     return frozenset() if record is None else record.step_nets
@@ -74,17 +74,20 @@ class _Group:
         )
 
 
-def _text(name: Any) -> str:
+Name = str | bytes
+
+
+def _text(name: Name) -> str:
     return name.decode("utf-8") if isinstance(name, bytes) else str(name)
 
 
 def share_blobs(
-    net: Any,
+    net: caffe2_pb2.NetDef,
     op_indices: Iterable[int],
-    shareable: Iterable[Any],
-    namescope: Any = "",
-    dont_share: Iterable[Any] = (),
-    shapes: Mapping[Any, Any] | None = None,
+    shareable: Iterable[Name],
+    namescope: Name = "",
+    dont_share: Iterable[Name] = (),
+    shapes: Mapping[Name, Sequence[int]] | None = None,
 ) -> Any:
     """A copy of `net` in which outputs of the operators `op_indices` share blobs, safely even on parallel executors.
 
@@ -133,28 +136,28 @@ def share_blobs(
     number = 0
     for group in groups:
         if len(group.blobs) > 1:
-            name = group.name
-            if name is None:
-                name = f"{_text(namescope)}__m{number}_shared"
+            shared = group.name
+            if shared is None:
+                shared = f"{_text(namescope)}__m{number}_shared"
                 number += 1
-            names.update(dict.fromkeys(group.blobs, name))
+            names.update(dict.fromkeys(group.blobs, shared))
     return _renamed(net, names)
 
 
-def _renamed(net: Any, names: Mapping[str, str]) -> Any:
+def _renamed(net: caffe2_pb2.NetDef, names: Mapping[str, str]) -> Any:
     made = caffe2_pb2.NetDef()
     made.CopyFrom(net)
     _rename_operators(made, names)
     return made
 
 
-def _rename(blobs: Any, names: Mapping[str, str]) -> None:
+def _rename(blobs: MutableSequence[str], names: Mapping[str, str]) -> None:
     for i, blob in enumerate(blobs):
         if blob in names:
             blobs[i] = names[blob]
 
 
-def _rename_operators(net: Any, names: Mapping[str, str]) -> None:
+def _rename_operators(net: caffe2_pb2.NetDef, names: Mapping[str, str]) -> None:
     for op in net.op:
         followed = _step_nets(op)
         for argument in op.arg:
@@ -166,7 +169,7 @@ def _rename_operators(net: Any, names: Mapping[str, str]) -> None:
         _rename(op.output, names)
 
 
-def share_in_order(net: Any, static_blobs: Iterable[Any]) -> Any:
+def share_in_order(net: caffe2_pb2.NetDef, static_blobs: Iterable[Name]) -> Any:
     """A copy of `net`, which runs in order, in which all blobs but `static_blobs` share storage where they can."""
     if net.type not in ("", "simple") or any(_step_nets(op) for op in net.op):
         return net

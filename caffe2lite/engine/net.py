@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.devices import HOST
+from caffe2lite.devices import HOST, Array
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, StopNet, explain
 from caffe2lite.engine.instance import Instance, NetMaker, Stale, Surroundings
@@ -200,7 +200,7 @@ class Net:
         return True
 
 
-def _show(blob: Blob, array: Any, token: list[bool]) -> None:
+def _show(blob: Blob, array: Array, token: list[bool]) -> None:
     """Within a replay: the blob's tensor becomes another view of its storage; this replay knows."""
     blob.value = array
     if len(blob.tokens) > 1 or (blob.tokens and blob.tokens[0] is not token):
@@ -210,7 +210,7 @@ def _show(blob: Blob, array: Any, token: list[bool]) -> None:
                 other[0] = False
 
 
-def _on_device(op: Any, definition: Any) -> Any:
+def _on_device(op: caffe2_pb2.OperatorDef, definition: caffe2_pb2.NetDef) -> Any:
     """The operator with the net's device option under its own, field by field."""
     if not definition.HasField("device_option"):
         return op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.engine.inference import infer_operator, spec_of
@@ -65,13 +66,12 @@ class OpSchema:
         """The number of outputs for n inputs, -1 where that is open."""
         return self.min_output if self.min_output == self.max_output else -1
 
-    def infer_tensor(self, op: Any, shapes: list[Any]) -> list[Any]:
+    def infer_tensor(self, op: caffe2_pb2.OperatorDef | bytes, shapes: Sequence[caffe2_pb2.TensorShape]) -> list[Any]:
         """A TensorShape for each output, from those of the inputs."""
-        if isinstance(op, bytes):
-            op = caffe2_pb2.OperatorDef.FromString(op)
-        known = {name: spec_of(s) for name, s in zip(op.input, shapes) if not s.unknown_shape}
+        definition = caffe2_pb2.OperatorDef.FromString(op) if isinstance(op, bytes) else op
+        known = {name: spec_of(s) for name, s in zip(definition.input, shapes) if not s.unknown_shape}
         made = []
-        for spec in infer_operator(op, known):
+        for spec in infer_operator(definition, known):
             shape = caffe2_pb2.TensorShape()
             if spec is UNKNOWN:
                 shape.unknown_shape = True

@@ -196,7 +196,7 @@ class _Reporters:
             thread.start()
             self.threads.append(thread)
 
-    def _repeat(self, job: Callable[[], Any], every: float) -> None:
+    def _repeat(self, job: Callable[[], object], every: float) -> None:
         try:
             while not self.over.wait(every):
                 job()

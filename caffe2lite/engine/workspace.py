@@ -19,6 +19,7 @@ class CompiledNet(Protocol):
     """What a compiled net offers to those that hold it (see engine.net)."""
 
     name: str
+    definition: caffe2_pb2.NetDef
     why_stopped: str
     observers: list[Observer]
 
@@ -95,7 +96,7 @@ class Workspace:
             seen.update(self.parent.names())
         return sorted(seen)
 
-    def feed(self, name: str, value: Any, option: caffe2_pb2.DeviceOption | None = None) -> None:
+    def feed(self, name: str, value: feeding.Value, option: caffe2_pb2.DeviceOption | None = None) -> None:
         """Put a NumPy array (a copy) or a string into a blob, on the device of the DeviceOption."""
         blob = self.blobs.get(name) or self.create_blob(name)
         if (
