@@ -14,7 +14,7 @@ BELOW = {  # {layer: what it may import besides itself and the version}; "" is t
     "proto": "",
     "devices": "extras proto",
     "db": "extras proto",
-    "distributed": "extras",
+    "distributed": "extras proto devices",
     "ops": "extras proto devices db distributed",
     "engine": "extras proto devices db distributed ops",
     "python": "extras proto devices db distributed ops engine",

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from caffe2lite.devices import cuda, emulated
@@ -17,7 +15,7 @@ from caffe2lite.proto import caffe2_pb2
 
 __all__ = ["HOST", "Array", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
 
-_CPU_TYPES = (caffe2_pb2.CPU, caffe2_pb2.MKLDNN, caffe2_pb2.IDEEP)
+_CPU_TYPES = (caffe2_pb2.PROTO_CPU, caffe2_pb2.PROTO_MKLDNN, caffe2_pb2.PROTO_IDEEP)
 
 
 def gpus() -> list[Device]:
@@ -39,7 +37,7 @@ def place(device_type: int = 0, device_id: int = 0) -> Device:
     """The device of a DeviceOption's type and id; DeviceError says what to do where there is none."""
     if device_type in _CPU_TYPES:
         return HOST
-    if device_type not in (caffe2_pb2.CUDA, caffe2_pb2.HIP):
+    if device_type not in (caffe2_pb2.PROTO_CUDA, caffe2_pb2.PROTO_HIP):
         known = {v: n for n, v in caffe2_pb2.DeviceTypeProto.items()}
         raise DeviceError(f"device type {known.get(device_type, device_type)} is not supported: use CPU or CUDA")
     here = gpus()
@@ -53,7 +51,7 @@ def place(device_type: int = 0, device_id: int = 0) -> Device:
     return here[device_id]
 
 
-def of(array: Any) -> Device:
+def of(array: object) -> Device:
     """The device that an array is on."""
     if isinstance(array, np.ndarray):
         return HOST

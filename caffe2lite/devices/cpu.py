@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from caffe2lite.devices.base import Device
+from caffe2lite.devices.base import Array, Device, GpuArray
 
 _ALIGNED, _LINE = 1 << 14, 64  # bytes of arrays that are worth it, and of a cache line
 _LARGE = 1 << 28  # elements from which on it is worth asking how much memory there is
@@ -23,7 +24,7 @@ def _ensure_memory(size: int) -> None:
         raise MemoryError(f"{size:,} bytes are wanted and {free:,} are free")
 
 
-def aligned(count: int, dtype: Any) -> np.ndarray:
+def aligned(count: int, dtype: DTypeLike) -> np.ndarray:
     """A vector with undefined values; a large one begins at a cache line, so that rows in it share none."""
     dtype = np.dtype(dtype)
     size = count * dtype.itemsize
@@ -34,7 +35,7 @@ def aligned(count: int, dtype: Any) -> np.ndarray:
     return memory[begin : begin + size].view(dtype)
 
 
-class Host(Device):
+class Host(Device[np.ndarray]):
     """Host memory and NumPy."""
 
     type = 0
@@ -43,16 +44,16 @@ class Host(Device):
     xp = np
     in_host_memory = True
 
-    def empty(self, count: int, dtype: Any) -> np.ndarray:
+    def empty(self, count: int, dtype: DTypeLike) -> np.ndarray:
         if count > _LARGE:
             _ensure_memory(count * np.dtype(dtype).itemsize)
         return aligned(count, dtype)
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: object) -> bool:
         return isinstance(array, np.ndarray)
 
-    def copy(self, target: np.ndarray, source: Any) -> None:
-        np.copyto(target, source if isinstance(source, np.ndarray) else source.get())
+    def copy(self, target: np.ndarray, source: Array) -> None:
+        np.copyto(target, source if isinstance(source, np.ndarray) else cast(GpuArray, source).get())
 
     def to_host(self, array: np.ndarray) -> np.ndarray:
         return array

@@ -10,13 +10,11 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.ops.kit.memory import scratch
 from caffe2lite.ops.kit.products import matmul
 from caffe2lite.ops.kit.windows import Place
 
 _BLOCK = 1 << 20  # elements of columns in a block
 _SMALL = 512  # images with fewer positions than this are taken several at a time
-_PADDED, COLUMNS, PRODUCT, _GRADIENT, _FOLDED = range(10, 15)  # slots of working memory
 
 
 class Block(NamedTuple):
@@ -78,8 +76,7 @@ def padded_block(xp: Any, X: Any, place: Place, block: Block) -> Any:
     shape = _block_shape(place, block)
     if all(w.start == 0 and w.stop == s for w, s in zip(where, shape)):
         return images[(slice(None), slice(None), *inside)]
-    padded = scratch(xp, (X.shape[1], block.last - block.first, *shape), X.dtype, _PADDED)
-    padded[...] = 0
+    padded = xp.zeros((X.shape[1], block.last - block.first, *shape), X.dtype)
     padded[(slice(None), slice(None), *where)] = images[(slice(None), slice(None), *inside)]
     return padded
 
@@ -104,7 +101,7 @@ def window_views(xp: Any, padded: Any, place: Place, block: Block) -> Any:
 def columns(xp: Any, X: Any, place: Place, block: Block, group: int) -> Any:
     """(group, channels of a group × kernel, positions of the block), in working memory."""
     view = window_views(xp, padded_block(xp, X, place, block), place, block)
-    made = scratch(xp, view.shape, X.dtype, COLUMNS)
+    made = xp.empty(view.shape, X.dtype)
     xp.copyto(made, view)
     depth = math.prod(view.shape[: 1 + len(place.kernel)])
     return made.reshape(group, depth // group, made.size // depth if depth else 0)
@@ -115,8 +112,7 @@ def fold(xp: Any, dcol: Any, dX: Any, place: Place, block: Block) -> None:
     n = len(place.kernel)
     images = block.last - block.first
     shape = _block_shape(place, block)
-    padded = scratch(xp, (dX.shape[1], images, *shape), dX.dtype, _FOLDED)
-    padded[...] = 0
+    padded = xp.zeros((dX.shape[1], images, *shape), dX.dtype)
     out = (block.bottom - block.top, *place.out[1:])
     taps = dcol.reshape(dX.shape[1], *place.kernel, images, *out)
     for tap in taps_of(place.kernel):
@@ -155,7 +151,7 @@ def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
         if flat is not None and block.last == block.first + 1:
             matmul(xp, filters, col, out=flat[block.first, :, :, block.top * across : block.bottom * across])
             continue
-        product = scratch(xp, (*filters.shape[:2], col.shape[2]), Y.dtype, PRODUCT)
+        product = xp.empty((*filters.shape[:2], col.shape[2]), Y.dtype)
         matmul(xp, filters, col, out=product)
         block_of(Y, block)[...] = product.reshape(
             Y.shape[1], block.last - block.first, block.bottom - block.top, *place.out[1:]
@@ -174,7 +170,7 @@ def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) ->
         flat = dY[block.first].reshape(group, dY.shape[1] // group, -1)
         return flat[:, :, block.top * across : block.bottom * across]
     view = block_of(dY, block)
-    made = scratch(xp, view.shape, dY.dtype, _GRADIENT)
+    made = xp.empty(view.shape, dY.dtype)
     xp.copyto(made, view)
     return made.reshape(group, dY.shape[1] // group, -1)
 
@@ -198,7 +194,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
         )
     elif dX is not None:
         dX[...] = 0
-    part = scratch(xp, total.shape, total.dtype, PRODUCT)
+    part = xp.empty(total.shape, total.dtype)
     for block in blocks(batch, channels * taps, place):
         g = _gradient_block(xp, dY, block, place, group)
         if place.trivial and X.flags.c_contiguous and block.last == block.first + 1:
@@ -210,7 +206,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
         matmul(xp, g, col.transpose(0, 2, 1), out=part)
         xp.add(total, part, out=total)
         if dX is not None and not direct:
-            dcol = scratch(xp, col.shape, col.dtype, COLUMNS + 10)
+            dcol = xp.empty(col.shape, col.dtype)
             matmul(xp, backward, g, out=dcol)
             fold(xp, dcol, dX, place, block)
 
@@ -224,6 +220,6 @@ def convolve_transposed(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: in
     filters = W.reshape(group, W.shape[0] // group, -1).transpose(0, 2, 1)
     for block in blocks(X.shape[0], Y.shape[1] * math.prod(place.kernel), place):
         g = _gradient_block(xp, X, block, place, group)
-        dcol = scratch(xp, (group, filters.shape[1], g.shape[2]), Y.dtype, COLUMNS)
+        dcol = xp.empty((group, filters.shape[1], g.shape[2]), Y.dtype)
         matmul(xp, filters, g, out=dcol)
         fold(xp, dcol, Y, place, block)

@@ -88,9 +88,8 @@ def _depthwise(xp, X, W, Y, place):
         padded = columns.padded_block(xp, X, place, block)
         views = columns.window_views(xp, padded, place, block)
         target = columns.block_of(Y, block)
-        product = columns.scratch(xp, target.shape, Y.dtype, columns.PRODUCT)
-        total = columns.scratch(xp, target.shape, Y.dtype, columns.COLUMNS)
-        total[...] = 0
+        product = xp.empty(target.shape, Y.dtype)
+        total = xp.zeros(target.shape, Y.dtype)
         for tap in columns.taps_of(place.kernel):
             weight = W[(slice(None), 0, *tap)].reshape(-1, *(1,) * (target.ndim - 1))
             xp.multiply(views[(slice(None), *tap)], weight, out=product)

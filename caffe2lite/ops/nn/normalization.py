@@ -6,7 +6,6 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
-from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
@@ -188,18 +187,16 @@ def LayerNorm(
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
-    for part in blocks(xp, len(rows), max(1, BLOCK // rows.shape[1])):
-        x, y = rows[part], Y.reshape(rows.shape)[part]
-        x.mean(axis=1, keepdims=True, out=m[part])
-        xp.subtract(x, m[part], y)
-        squares = xp.square(y, out=scratch(xp, y.shape, y.dtype))
-        squares.mean(axis=1, keepdims=True, out=s[part])
-        xp.add(s[part], eps, s[part])
-        xp.sqrt(s[part], s[part])
-        xp.divide(y, s[part], y)
-        if elementwise_affine:
-            xp.multiply(y, gamma, y)
-            xp.add(y, beta, y)
+    y = Y.reshape(rows.shape)
+    rows.mean(axis=1, keepdims=True, out=m)
+    xp.subtract(rows, m, y)
+    xp.square(y).mean(axis=1, keepdims=True, out=s)
+    xp.add(s, eps, s)
+    xp.sqrt(s, s)
+    xp.divide(y, s, y)
+    if elementwise_affine:
+        xp.multiply(y, gamma, y)
+        xp.add(y, beta, y)
     return Y, mean, std
 
 
@@ -344,8 +341,7 @@ def _power(xp: Any, S: Any, beta: float, out: Any) -> Any:
     """S to the power of -beta."""
     if beta == 0.75:  # two square roots are several times faster than a power
         root = xp.sqrt(S, out)
-        root2 = xp.sqrt(root, scratch(xp, S.shape, S.dtype, 2))
-        xp.multiply(root, root2, out)
+        xp.multiply(root, xp.sqrt(root), out)
         return xp.reciprocal(out, out)
     return xp.power(S, S.dtype.type(-beta), out)
 
@@ -371,9 +367,8 @@ def LRN(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: fl
 
 def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out: Any = None) -> Any:
     if out is None:
-        out = scratch(xp, X.shape, X.dtype, 1)
-    square = xp.multiply(X, X, scratch(xp, X.shape, X.dtype))
-    _neighbours(xp, square, axis, *_window(size), out)
+        out = xp.empty(X.shape, X.dtype)
+    _neighbours(xp, X * X, axis, *_window(size), out)
     xp.multiply(out, X.dtype.type(alpha / size), out)
     return xp.add(out, X.dtype.type(bias), out)
 
@@ -391,9 +386,9 @@ def LRNGradient(
     for n in range(len(X)):
         x, y, dy, dx = (A[n : n + 1] for A in (X, Y, dY, dX))
         s = _scale(xp, x, axis, size, alpha, bias)
-        ratio = xp.multiply(dy, y, scratch(xp, x.shape, x.dtype))
-        xp.divide(ratio, s, ratio)
-        around = _neighbours(xp, ratio, axis, before, behind, scratch(xp, x.shape, x.dtype, 3))
+        ratio = dy * y
+        ratio /= s
+        around = _neighbours(xp, ratio, axis, before, behind, xp.empty(x.shape, x.dtype))
         xp.multiply(around, x, around)
         xp.multiply(around, x.dtype.type(2 * alpha * beta / size), around)
         _power(xp, s, beta, dx)

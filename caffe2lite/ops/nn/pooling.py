@@ -11,11 +11,8 @@ from caffe2lite.ops.kit import registry, windows
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
-from caffe2lite.ops.kit.memory import scratch
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
-
-_SLOT = 30  # working memory of this module
 
 
 def _prepare(shape, window):
@@ -73,7 +70,7 @@ def _reduce(xp, X, out, place, window, join, start):
     for i in range(n):
         axis = _axis(window, i)
         shape = X.shape[:axis] + (place.out[i],) + X.shape[axis + 1 :]
-        Y = out if i == n - 1 else scratch(xp, shape, X.dtype, _SLOT + i)
+        Y = out if i == n - 1 else xp.empty(shape, X.dtype)
         taps = [_reach(place, i, t) for t in _taps(place, i)]
         full = [t for t in taps if t[0] == slice(0, place.out[i])]
         if len(full) > 1:
@@ -140,12 +137,8 @@ def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     dX[...] = 0
     for positions, pixels in _windows_of(place, window):
         x, y = X[pixels], Y[positions]
-        here = scratch(xp, x.shape, bool, _SLOT)
-        part = scratch(xp, x.shape, X.dtype, _SLOT)
-        xp.equal(x, y, out=here)
-        xp.multiply(dY[positions], here, out=part)
         target = dX[pixels]
-        xp.add(target, part, out=target)
+        target += dY[positions] * (x == y)
     return dX
 
 
@@ -194,8 +187,7 @@ def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Wi
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     if dX.size:
-        share = scratch(xp, dY.shape, dY.dtype, _SLOT)
-        xp.multiply(dY, 1 / _counts(xp, place, window, count_include_pad, X.dtype), out=share)
+        share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
         for positions, pixels in _windows_of(place, window):
             target = dX[pixels]
             xp.add(target, share[positions], out=target)
@@ -429,8 +421,7 @@ def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
-        powers = scratch(xp, X.shape, X.dtype, _SLOT + 5)
-        xp.power(xp.abs(X, out=powers), X.dtype.type(p), out=powers)
+        powers = xp.power(xp.abs(X), X.dtype.type(p))
         _reduce(xp, powers, Y, place, window, xp.add, 0)
         xp.power(Y, X.dtype.type(1 / p), out=Y)
     return Y

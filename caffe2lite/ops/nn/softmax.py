@@ -9,7 +9,6 @@ import numpy as np
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import matrix
 
@@ -18,16 +17,11 @@ _TINY = 1e-20  # probabilities below it count as this much in a logarithm
 
 def softmax_rows(xp: Any, X: Any, Y: Any) -> None:
     """Y = softmax of each row of X."""
-    n, d = X.shape
     if not X.size:
         return
-    for part in blocks(xp, n, max(1, BLOCK // (2 * d))):
-        x, y = X[part], Y[part]
-        best = x.max(axis=1, keepdims=True, out=scratch(xp, (len(x), 1), X.dtype))
-        xp.subtract(x, best, y)
-        xp.exp(y, y)
-        total = y.sum(axis=1, keepdims=True, out=best)
-        xp.divide(y, total, y)
+    xp.subtract(X, X.max(axis=1, keepdims=True), Y)
+    xp.exp(Y, Y)
+    xp.divide(Y, Y.sum(axis=1, keepdims=True), Y)
 
 
 @operator(
@@ -52,7 +46,7 @@ def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     dX = out(Y.shape, Y.dtype)
     dx = dX.reshape(y.shape)
     xp.multiply(dy, y, dx)
-    mean = dx.sum(axis=1, keepdims=True, out=scratch(xp, (len(y), 1), Y.dtype))
+    mean = dx.sum(axis=1, keepdims=True)
     xp.subtract(dy, mean, dx)
     xp.multiply(dx, y, dx)
     return dX
