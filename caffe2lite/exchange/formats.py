@@ -13,7 +13,8 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -143,7 +144,7 @@ def read_safetensors(path: str) -> Iterator[tuple[str, np.ndarray]]:
             yield name, (widened(array) if kind == "BF16" else array).reshape(shape)
 
 
-def _safe_header(path: str, file: Any) -> tuple[dict[str, Any], int]:
+def _safe_header(path: str, file: BinaryIO) -> tuple[dict[str, Any], int]:
     head = file.read(8)
     length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
     if not 2 <= length <= _LARGEST_HEADER:
@@ -209,7 +210,7 @@ def read_torch(path: str) -> Iterator[tuple[str, np.ndarray]]:
         yield str(name), np.ascontiguousarray(array).reshape(tuple(value.shape))
 
 
-def _holds(torch: Any) -> set[Any]:
+def _holds(torch: ModuleType) -> set[Any]:
     return {getattr(torch, name) for name in (*_SAFE, "bfloat16") if hasattr(torch, name)}
 
 

@@ -6,7 +6,8 @@ import collections
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from caffe2lite.inspect.checkpoint import predictor_of, stored
 from caffe2lite.inspect.files import File, read
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
+
+if TYPE_CHECKING:
+    import onnx
 
 _PREDICT = "PREDICT_NET"  # the key of the net that predicts, in an export
 
@@ -110,7 +114,7 @@ def _predict_net(file: File) -> Any:
     return net
 
 
-def _check_convertible(net: Any, onnx: Any) -> None:
+def _check_convertible(net: caffe2_pb2.NetDef, onnx: ModuleType) -> None:
     from caffe2lite.python.onnx import _writing
 
     without = collections.Counter(
@@ -124,7 +128,7 @@ def _check_convertible(net: Any, onnx: Any) -> None:
         raise CannotHold(f"ONNX has no form for {', '.join(f'{t} ({n})' for t, n in without.items())}")
 
 
-def _drop_unused(graph: Any) -> None:
+def _drop_unused(graph: onnx.GraphProto) -> None:
     """Without the constants that nothing uses, as the sizes of a Concat's parts: onnxruntime warns of each."""
     if any(a.HasField("g") or a.graphs for node in graph.node for a in node.attribute):
         return  # a graph within may use them

@@ -6,7 +6,7 @@ import collections
 import os
 import pathlib
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,7 +72,8 @@ def export_tensors(
     to = to or format_of(out)
     if to not in FORMATS:
         raise ValueError(f"tensors go to {', '.join(FORMATS)}, not to {to or os.path.basename(out)}")
-    file, left = read(path), {}
+    file = read(path)
+    left: dict[str, str] = {}
     count: collections.Counter[str] = collections.Counter()
 
     def arrays() -> Iterator[tuple[str, np.ndarray]]:
@@ -126,7 +127,7 @@ def _into_net(arrays: Iterator[tuple[str, np.ndarray]], out: str) -> Moved:
     return Moved(len(net.op), size, {})
 
 
-def _ours(name: str, array: Any) -> np.ndarray:
+def _ours(name: str, array: np.ndarray) -> np.ndarray:
     """An array of a type that Caffe2 has."""
     if array.dtype.kind in "SU":
         made = np.empty(array.size, object)

@@ -66,7 +66,7 @@ class _Sum:
                 self._add(array[start : start + _BLOCK])
                 forget()
 
-    def _add_other(self, proto: Any) -> None:
+    def _add_other(self, proto: caffe2_pb2.BlobProto) -> None:
         """A blob that is no tensor; one of int8 numbers is told in the numbers that they stand for."""
         self.bytes += len(proto.content) or len(proto.qtensor.data)
         if proto.HasField("qtensor"):
@@ -100,7 +100,7 @@ class _Sum:
         )
 
 
-def stored_in(message: Any) -> list[Stored]:
+def stored_in(message: caffe2_pb2.BlobProto | caffe2_pb2.TensorProto | caffe2_pb2.TensorProtos) -> list[Stored]:
     """The tensors of a BlobProto, TensorProto or TensorProtos, as those of a database."""
     protos = [message] if isinstance(message, caffe2_pb2.BlobProto) else []
     for tensor in message.protos if isinstance(message, caffe2_pb2.TensorProtos) else [message] if not protos else []:
@@ -254,7 +254,7 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
             done.add(name)
             yield name, piece.array.reshape(piece.dims), ""
         else:
-            array, held = parts.pop(name, None) or (_empty(name, piece), 0)
+            array, held = parts.pop(name) if name in parts else (_empty(name, piece, piece.array.dtype), 0)
             if array.shape != piece.dims or array.dtype != piece.array.dtype:
                 raise RuntimeError(f"the pieces of blob {name!r} of {path} do not fit together")
             array.reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
@@ -271,9 +271,9 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
         raise RuntimeError(f"of blob {name!r} of {path} only {held:,} of {array.size:,} elements are there: the file is truncated")
 
 
-def _empty(name: str, piece: Any) -> np.ndarray:
+def _empty(name: str, piece: Piece, dtype: np.dtype) -> np.ndarray:
     try:
-        return np.empty(piece.dims, piece.array.dtype)
+        return np.empty(piece.dims, dtype)
     except (MemoryError, ValueError):
         raise RuntimeError(f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold") from None
 

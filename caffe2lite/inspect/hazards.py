@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.ops.kit import registry
+from caffe2lite.proto import caffe2_pb2
 
 
 class Hazard(NamedTuple):
@@ -20,7 +21,7 @@ class Hazard(NamedTuple):
     remedy: str
 
 
-def of_net(net: Any) -> Iterator[Hazard]:
+def of_net(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
     """In a net that runs as a graph: operators that reach one storage by two names."""
     if not _is_graph(net):
         return
@@ -44,7 +45,7 @@ def of_net(net: Any) -> Iterator[Hazard]:
                 yield Hazard(q, other, message, "use one name, a control input, or the net type simple")
 
 
-def unordered(net: Any) -> Iterator[Hazard]:
+def unordered(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
     """In a net that runs as a graph: users of one queue or common world that it keeps in no order, as they only read its blob."""
     if not _is_graph(net):
         return
@@ -82,17 +83,17 @@ _OUT_OF_ORDER = {
 }
 
 
-def use_of(op: Any) -> str:
+def use_of(op: caffe2_pb2.OperatorDef) -> str:
     """How an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
     uses = (use for trait, use in _USES.items() if trait in registry.traits(op.type))
     return next(uses, "") if op.input else ""
 
 
-def _is_graph(net: Any) -> bool:
+def _is_graph(net: caffe2_pb2.NetDef) -> bool:
     return not runs_in_order(net)
 
 
-def _storages(net: Any) -> dict[str, str]:
+def _storages(net: caffe2_pb2.NetDef) -> dict[str, str]:
     """{blob: one name for the storage that it shares}, of blobs with two names."""
     same: dict[str, str] = {}
 

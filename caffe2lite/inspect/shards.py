@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.engine.inference import learn
 from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.inspect.hazards import Hazard
 from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.proto import caffe2_pb2
 
 _SAME = "give all shards the same parameters in the same order"
 
@@ -25,7 +26,7 @@ class Call(NamedTuple):
     rank: int | None  # of CreateCommonWorld
 
 
-def mismatches(nets: Sequence[Any], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
+def mismatches(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
     """Collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
 
     `shapes` are those of inputs, the same for all shards.
@@ -56,7 +57,7 @@ def _in_world(world: str, calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
             return
 
 
-def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
+def _between_worlds(nets: Sequence[caffe2_pb2.NetDef], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
     """In nets that run in order: shards that meet in several common worlds, but not in one order."""
     for one, other in itertools.combinations(range(len(nets)), 2):
         if not runs_in_order(nets[one]) or not runs_in_order(nets[other]):
@@ -73,7 +74,7 @@ def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Ite
                 return
 
 
-def _calls(net: Any, known: dict[str, Spec]) -> list[Call]:
+def _calls(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> list[Call]:
     found = []
     for position, op in enumerate(net.op):
         values = {arg.name: arg.i for arg in op.arg}

@@ -10,6 +10,7 @@ import logging
 
 import numpy as np
 
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
 from caffe2lite.python.workspace import C
@@ -89,11 +90,7 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
     return _recycled(proto, input_blobs, list(range(len(proto.op))), intermediate, namescope, None, None)
 
 
-_BYTES = {
-    caffe2_pb2.TensorProto.DataType.Value(name): size
-    for size, names in {8: "DOUBLE INT64", 4: "FLOAT INT32", 2: "FLOAT16 INT16 UINT16", 1: "INT8 UINT8 BOOL"}.items()
-    for name in names.split()
-}
+_BYTES = {number: dtype.itemsize for number, dtype in dtypes.NUMPY.items() if dtype != object}
 
 
 def estimate_memory_usage(protos, shapes, types, devicescope):
