@@ -68,7 +68,11 @@ def unordered(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
 
 
 _ONE, _FILL, _TAKE = "collective", "enqueue", "dequeue"
-_USES = {"collective": _ONE, "enqueues": _FILL, "dequeues": _TAKE}  # those that are paired find each other by their tags
+_USES = {
+    "collective": _ONE,
+    "enqueues": _FILL,
+    "dequeues": _TAKE,
+}  # those that are paired find each other by their tags
 _OUT_OF_ORDER = {
     (_ONE, _ONE): (
         "another shard may start them the other way round, and both wait forever",

@@ -90,7 +90,7 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
     return _recycled(proto, input_blobs, list(range(len(proto.op))), intermediate, namescope, None, None)
 
 
-_BYTES = {number: dtype.itemsize for number, dtype in dtypes.NUMPY.items() if dtype != object}
+_BYTES = {number: dtype.itemsize for number, dtype in dtypes.NUMPY.items() if dtype.kind != "O"}
 
 
 def estimate_memory_usage(protos, shapes, types, devicescope):
