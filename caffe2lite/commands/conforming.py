@@ -19,9 +19,15 @@ from caffe2lite.commands.text import Trouble, count, say
 @click.option("--gpus", type=click.IntRange(1), metavar="N", help="Emulate N GPUs on the CPU; results are kept apart.")
 @click.option("--resume", is_flag=True, help="Leave out files that were run before; their results are kept.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Files to run side by side.")
-@click.option("--limit", type=click.FloatRange(1), default=900, show_default=True, metavar="SECONDS", help="For one file.")
-@click.option("--python", default=sys.executable, help="The interpreter to test; it needs pytest, hypothesis and caffe2lite.")
-@click.option("--status", type=click.Path(dir_okay=False), help="Write the scoreboard of all kept results to this file.")
+@click.option(
+    "--limit", type=click.FloatRange(1), default=900, show_default=True, metavar="SECONDS", help="For one file."
+)
+@click.option(
+    "--python", default=sys.executable, help="The interpreter to test; it needs pytest, hypothesis and caffe2lite."
+)
+@click.option(
+    "--status", type=click.Path(dir_okay=False), help="Write the scoreboard of all kept results to this file."
+)
 @click.option("--list", "list_only", is_flag=True, help="List the test files and run nothing.")
 def conformance(
     only: tuple[str, ...],
@@ -59,7 +65,9 @@ def conformance(
     _need(python)
     if gpus:
         os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
-    outcomes = _run(tests.run_files(tree, files, kept, python=python, frontend=frontend, jobs=jobs, limit=limit), len(files))
+    outcomes = _run(
+        tests.run_files(tree, files, kept, python=python, frontend=frontend, jobs=jobs, limit=limit), len(files)
+    )
     everything = {**before, **outcomes}
     if status is not None:
         versions = _versions(python)

@@ -279,7 +279,8 @@ def lint(
     for code in silence:
         if code not in look.CODES:
             raise click.BadParameter(
-                f"there is no code {code!r}; they go from {min(look.CODES)} to {max(look.CODES)}", param_hint="--silence"
+                f"there is no code {code!r}; they go from {min(look.CODES)} to {max(look.CODES)}",
+                param_hint="--silence",
             )
     given = specs_of(inputs)
     specs, nets, found = given, [], []

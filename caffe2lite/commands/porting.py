@@ -17,8 +17,12 @@ from caffe2lite.commands.text import Trouble, count, say, say_json, table
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--diff", "show_diff", is_flag=True, help="Print the safe fixes as a diff; write nothing.")
 @click.option("--write", is_flag=True, help="Apply the safe fixes; the originals stay as FILE.orig.")
-@click.option("-o", "--output", type=click.Path(), metavar="PATH", help="Write the mended files there; no original is touched.")
-@click.option("--uses", "show_uses", is_flag=True, help="List everything of Caffe2's that is used, not only what is missing.")
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="PATH", help="Write the mended files there; no original is touched."
+)
+@click.option(
+    "--uses", "show_uses", is_flag=True, help="List everything of Caffe2's that is used, not only what is missing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def port(
     paths: tuple[str, ...], show_diff: bool, write: bool, output: str | None, show_uses: bool, as_json: bool
@@ -60,7 +64,10 @@ def _show(report: Any) -> None:
         return
     say(f"{report.path}{version}", bold=True)
     head = "cell:line" if any(f.cell for f in report.findings) else "line"
-    table((head, "code", "what", "what to do", ""), [(_place(f), f.code, f.message, f.remedy, f.fix) for f in report.findings])
+    table(
+        (head, "code", "what", "what to do", ""),
+        [(_place(f), f.code, f.message, f.remedy, f.fix) for f in report.findings],
+    )
 
 
 def _place(finding: Any) -> str:

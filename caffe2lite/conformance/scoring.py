@@ -40,7 +40,10 @@ def genuine_without_gpu() -> dict[str, list[str]]:
 @functools.cache
 def exceptions() -> list[tuple[str, str]]:
     """(pattern of FILE::CLASS::TEST, reason) of tests that need what is not meant to be here."""
-    return [(pattern.strip(), reason.strip()) for pattern, _, reason in (line.partition("  ") for line in _data("exceptions.txt"))]
+    return [
+        (pattern.strip(), reason.strip())
+        for pattern, _, reason in (line.partition("  ") for line in _data("exceptions.txt"))
+    ]
 
 
 def _tests(name: str) -> dict[str, list[str]]:
@@ -71,7 +74,11 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
     """The scoreboard as Markdown: names and numbers only.  `versions` says what was tested."""
     scores = [score(outcome) for _, outcome in sorted(outcomes.items())]
     scores = [s for s in scores if s.genuine or s.more]
-    who = "Caffe2's own Python files, untouched, over our engine" if frontend == "genuine" else "caffe2lite's front end and engine"
+    who = (
+        "Caffe2's own Python files, untouched, over our engine"
+        if frontend == "genuine"
+        else "caffe2lite's front end and engine"
+    )
     more = sum(s.more for s in scores)
     lines = [
         f"## {who}",
@@ -116,7 +123,11 @@ def gpu_status(outcomes: Mapping[str, Outcome], gpus: int, versions: str) -> str
 def _share(scores: list[Score], which: str) -> str:
     """`20 tests in 3 files that …, 2 need what is not meant to be here; of the other 18 **17 pass (94.4%)**.`"""
     scores = [s for s in scores if s.genuine]
-    total, passed, excepted = sum(s.genuine for s in scores), sum(s.passed for s in scores), sum(len(s.excepted) for s in scores)
+    total, passed, excepted = (
+        sum(s.genuine for s in scores),
+        sum(s.passed for s in scores),
+        sum(len(s.excepted) for s in scores),
+    )
     return (
         f"{total:,} tests in {len(scores)} files {which}, {excepted} need what is not meant to be here; "
         f"of the other {total - excepted:,} **{passed:,} pass ({passed / max(1, total - excepted):.1%})**."

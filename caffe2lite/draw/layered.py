@@ -200,7 +200,9 @@ def layered(graph: Graph, title: str) -> Drawing:
             if not here:
                 continue
             x += _LEG_GAP if x > left + _LANE_GAP / 2 else 0
-            placed, width = side_by_side(nested([(block.scope.split("/") if block.scope else [], block) for block in here]))
+            placed, width = side_by_side(
+                nested([(block.scope.split("/") if block.scope else [], block) for block in here])
+            )
             for at, block in blocks_of(placed, x):
                 place.update((n, _Place(at + block.x[n], row[n])) for n in block.nodes)
                 bends.update(

@@ -267,14 +267,18 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
         cursor.forget()
     if parts:
         name, (array, held) = next(iter(parts.items()))
-        raise RuntimeError(f"of blob {name!r} of {path} only {held:,} of {array.size:,} elements are there: the file is truncated")
+        raise RuntimeError(
+            f"of blob {name!r} of {path} only {held:,} of {array.size:,} elements are there: the file is truncated"
+        )
 
 
 def _empty(name: str, piece: Any) -> np.ndarray:
     try:
         return np.empty(piece.dims, piece.array.dtype)
     except (MemoryError, ValueError):
-        raise RuntimeError(f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold") from None
+        raise RuntimeError(
+            f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold"
+        ) from None
 
 
 def _blob_of(key: bytes) -> str:

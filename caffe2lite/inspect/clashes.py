@@ -65,7 +65,11 @@ def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> s
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
     """
     numbers = (*_FLOATS, "int32", "int64") if op.type in _LABELLED else _FLOATS
-    if record.stateful or op.type in _VALUES or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs):
+    if (
+        record.stateful
+        or op.type in _VALUES
+        or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs)
+    ):
         return ""
     try:
         args = arguments.parse(op.type, record.args, op.arg)

@@ -82,7 +82,9 @@ def read(path: str | os.PathLike[str]) -> File:
             if _fits(kind, made):
                 return File(path, kind, made)
     if content.startswith(b"PK\3\4") or content[8:10] == b'{"':
-        raise Unrecognised(f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it")
+        raise Unrecognised(
+            f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it"
+        )
     raise Unrecognised(
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
         f"minidb: it may be truncated"
@@ -168,7 +170,9 @@ def _is_net(net: Any) -> bool:
         check_names(net)
     except ValueError:
         return False
-    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(len(UnknownFieldSet(op)) for op in net.op)
+    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(
+        len(UnknownFieldSet(op)) for op in net.op
+    )
 
 
 def _is_minidb(path: str, size: int) -> bool:

@@ -53,18 +53,29 @@ def holes(net: Any) -> Iterator[Hole]:
             lost = sorted(_before(net, forward, position) & heavy.keys() - graded)
             if lost:
                 message = f"{op.type} passes no gradient on: before it, {_some(lost, 'get')} none"
-                yield Hole(position, op.output[0], message, "use an operator that has a gradient, or StopGradient if it is meant")
+                yield Hole(
+                    position,
+                    op.output[0],
+                    message,
+                    "use an operator that has a gradient, or StopGradient if it is meant",
+                )
             continue
         try:
             needed, given = gradient_defs(op, outputs)
         except OperatorError:
             continue  # it could not have been differentiated like this
         reached = {name for name, gradient in zip(op.input, given) if gradient is not None}
-        live.update(name for name, gradient in zip(op.input, given) if gradient is not None and (gradient in outputs or name in graded))
+        live.update(
+            name
+            for name, gradient in zip(op.input, given)
+            if gradient is not None and (gradient in outputs or name in graded)
+        )
         if needed and not _present(needed[0], op, by_input):
             lost = [name for name in op.input if name in reached & heavy.keys()] or sorted(reached)
             message = f"{op.type} is on the way to a loss, and there is no {needed[0].type} of it: {_some(lost, 'get')} no gradient"
-            yield Hole(position, lost[0], message, "add the gradient operators anew, after the forward part is complete")
+            yield Hole(
+                position, lost[0], message, "add the gradient operators anew, after the forward part is complete"
+            )
         else:
             taken |= reached
     for name, position in wanted.items():

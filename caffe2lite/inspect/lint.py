@@ -78,7 +78,9 @@ def _operators(net: Any) -> Iterator[Problem]:
         record = registry.get(op.type)
         if op.type.startswith("Python"):
             message = f"{op.type} calls a function of the process that built the net, which is in no file"
-            yield Problem("C001", position, "", message, "add the operator where the net is used, by net.Python(function)")
+            yield Problem(
+                "C001", position, "", message, "add the operator where the net is used, by net.Python(function)"
+            )
             continue
         if record is None:
             close = difflib.get_close_matches(op.type, registry.names(), 3)

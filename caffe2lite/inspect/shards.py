@@ -31,7 +31,9 @@ def mismatches(nets: Sequence[Any], shapes: Mapping[str, Spec]) -> Iterator[Haza
     `shapes` are those of inputs, the same for all shards.
     """
     calls = [_calls(net, dict(shapes)) for net in nets]
-    found = [hazard for world in dict.fromkeys(c.world for each in calls for c in each) for hazard in _in_world(world, calls)]
+    found = [
+        hazard for world in dict.fromkeys(c.world for each in calls for c in each) for hazard in _in_world(world, calls)
+    ]
     yield from found or _between_worlds(nets, calls)
 
 

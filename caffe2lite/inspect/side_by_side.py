@@ -35,7 +35,9 @@ def blobs(plan: Any) -> Iterator[Hazard]:
         for blob in sorted({*a.guarded, *b.guarded}):
             by, also_by = (u.guarded.get(blob) or u.written.get(blob) for u in (a, b))
             if by and also_by and by != also_by:
-                message = f"steps {one!r} and {other!r} run side by side; both write blob {blob!r}, by {by} and by {also_by}"
+                message = (
+                    f"steps {one!r} and {other!r} run side by side; both write blob {blob!r}, by {by} and by {also_by}"
+                )
                 yield Hazard(None, blob, message, "guard it by one mutex in both")
 
 
@@ -80,7 +82,9 @@ def _uses(step: Any, nets: dict[str, Any]) -> Uses:
             if record.blocking:
                 continue
             if op.type.startswith("Atomic") and op.input:
-                found.guarded.update((blob, f"{op.type} under {op.input[0]!r}") for blob in op.output if blob in op.input)
+                found.guarded.update(
+                    (blob, f"{op.type} under {op.input[0]!r}") for blob in op.output if blob in op.input
+                )
                 continue
             found.read.update((blob, op.type) for blob in op.input)
             found.written.update((blob, op.type) for blob in op.output)

@@ -97,7 +97,9 @@ def places(net: Any) -> list[str]:
     return found
 
 
-_WEIGHTS = frozenset({"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"})  # operands
+_WEIGHTS = frozenset(
+    {"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"}
+)  # operands
 _STORED = _WEIGHTS | {"mean", "var"}
 
 

@@ -59,9 +59,13 @@ class Sync(NamedTuple):
             least = "at least " if unknown else ""
             text.append(f"Each device receives {least}{total:,} bytes, {total * others:,} in all within a process.")
             if bandwidth is not None:
-                text.append(f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms.")
+                text.append(
+                    f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms."
+                )
             if unknown:
-                text.append(f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them.")
+                text.append(
+                    f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them."
+                )
         return " ".join(text)
 
 

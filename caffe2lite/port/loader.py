@@ -33,7 +33,9 @@ def cells(path: str) -> list[Any]:
         cell, line = notebook.place(statement.lineno)
         ast.increment_lineno(statement, line - statement.lineno)
         found.setdefault(cell, []).append(statement)
-    return [compile(ast.Module(body, []), f"{path}, cell {cell}", "exec", dont_inherit=True) for cell, body in found.items()]
+    return [
+        compile(ast.Module(body, []), f"{path}, cell {cell}", "exec", dont_inherit=True) for cell, body in found.items()
+    ]
 
 
 def globals_of(name: str, path: str) -> dict[str, Any]:

@@ -117,7 +117,11 @@ class _Names(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         function = updated_node.func
-        if isinstance(function, cst.Attribute) and function.attr.value == "tostring" and not self._imported(original_node.func):
+        if (
+            isinstance(function, cst.Attribute)
+            and function.attr.value == "tostring"
+            and not self._imported(original_node.func)
+        ):
             return updated_node.with_changes(func=function.with_changes(attr=cst.Name("tobytes")))
         if self._qualified(original_node.func) == "numpy.asscalar" and len(updated_node.args) == 1:
             value = updated_node.args[0].value
@@ -129,7 +133,11 @@ class _Names(cst.CSTTransformer):
     def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
         """`from collections import Mapping, OrderedDict` in two lines where some have moved to collections.abc."""
         statement = updated_node.body[0]
-        if len(updated_node.body) != 1 or not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+        if (
+            len(updated_node.body) != 1
+            or not isinstance(statement, cst.ImportFrom)
+            or isinstance(statement.names, cst.ImportStar)
+        ):
             return updated_node
         module = statement.module
         if not isinstance(module, cst.Name) or module.value != "collections":
@@ -148,7 +156,9 @@ class _Names(cst.CSTTransformer):
 def _listed(names: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
     """The names of an import, the last without a comma."""
     return [
-        a.with_changes(comma=cst.MaybeSentinel.DEFAULT if a is names[-1] else cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        a.with_changes(
+            comma=cst.MaybeSentinel.DEFAULT if a is names[-1] else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        )
         for a in names
     ]
 

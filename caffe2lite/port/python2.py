@@ -274,7 +274,9 @@ def _reason(error: Exception | None) -> tuple[int, str]:
     if isinstance(error, SyntaxError):
         return error.lineno or 1, error.msg
     if hasattr(error, "context"):  # fissix's
-        return error.context[1][0], f"unexpected {error.value!r}" if error.value.strip() else "unexpected indentation or end"
+        return error.context[1][
+            0
+        ], f"unexpected {error.value!r}" if error.value.strip() else "unexpected indentation or end"
     args = error.args if error is not None else ()
     if len(args) == 2 and isinstance(args[1], tuple):  # its tokenizer's
         return args[1][0], args[0]
@@ -431,7 +433,10 @@ class _Meaning(ast.NodeTransformer):
                 return node
             name = ast.Constant(target.attr)
             return ast.copy_location(
-                ast.Call(_name(CALL, target), [target.value, ast.copy_location(name, target), *node.args], node.keywords), node
+                ast.Call(
+                    _name(CALL, target), [target.value, ast.copy_location(name, target), *node.args], node.keywords
+                ),
+                node,
             )
         return node
 
@@ -493,7 +498,9 @@ class _Meaning(ast.NodeTransformer):
         if isinstance(target, (ast.Attribute, ast.Subscript)):
             made.append(ast.Assign([ast.Name(OWNER, ast.Store())], target.value))
             target.value = ast.Name(OWNER, ast.Load())
-        if isinstance(target, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
+        if isinstance(target, ast.Subscript) and not any(
+            isinstance(part, ast.Slice) for part in ast.walk(target.slice)
+        ):
             made.append(ast.Assign([ast.Name(KEY, ast.Store())], target.slice))
             target.slice = ast.Name(KEY, ast.Load())
         read = ast.parse(ast.unparse(target), mode="eval").body
@@ -515,7 +522,11 @@ def stops(function: ast.FunctionDef) -> list[ast.Raise]:
     own = list(_own(function))
     if not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
         return []
-    raised = [(node, node.exc.func if isinstance(node.exc, ast.Call) else node.exc) for node in own if isinstance(node, ast.Raise)]
+    raised = [
+        (node, node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+        for node in own
+        if isinstance(node, ast.Raise)
+    ]
     return [node for node, kind in raised if isinstance(kind, ast.Name) and kind.id == "StopIteration"]
 
 

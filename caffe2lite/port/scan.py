@@ -202,10 +202,14 @@ def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterat
             yield from _name(path, line, whole, at)
         elif node.attr in gone.ARRAY_METHODS:
             fix = SAFE if node.attr == "tostring" else ASK
-            yield Finding(path, line, "N002", f".{node.attr} of arrays is gone", gone.ARRAY_METHODS[node.attr], at or fix)
+            yield Finding(
+                path, line, "N002", f".{node.attr} of arrays is gone", gone.ARRAY_METHODS[node.attr], at or fix
+            )
         elif node.attr in gone.UNITTEST and isinstance(node.value, ast.Name) and node.value.id == "self":
             instead = gone.UNITTEST[node.attr]
-            yield Finding(path, line, "P005", f"self.{node.attr} is gone", instead, at or (SAFE if " " not in instead else ASK))
+            yield Finding(
+                path, line, "P005", f"self.{node.attr} is gone", instead, at or (SAFE if " " not in instead else ASK)
+            )
         elif node.attr in ("isAlive", "getchildren"):
             yield Finding(path, line, "P005", f".{node.attr} is gone", gone.METHODS[node.attr], at or ASK)
 
@@ -222,8 +226,14 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                     yield Finding(path, line, "P002", f"nothing calls {old} of {node.name}", gone.SPECIAL[old], ASK)
         elif isinstance(node, ast.FunctionDef):
             for end in python2.stops(node):
-                yield Finding(path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "encode"):
+                yield Finding(
+                    path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK
+                )
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("decode", "encode")
+        ):
             codec = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
             if codec in gone.CODECS[:4] and not dotted(node.func, {"codecs": "codecs"}):
                 message = f"text has no codec {codec!r}: .{node.func.attr}({codec!r})"
@@ -235,7 +245,14 @@ def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding
     if name in gone.RENAMED:
         yield Finding(path, line, "P003", f"module {name} was renamed", gone.RENAMED[name], at or SAFE)
     elif name in gone.REMOVED or top in gone.REMOVED:
-        yield Finding(path, line, "P004", f"module {name} was removed", gone.REMOVED.get(name, gone.REMOVED.get(top, "")), at or ASK)
+        yield Finding(
+            path,
+            line,
+            "P004",
+            f"module {name} was removed",
+            gone.REMOVED.get(name, gone.REMOVED.get(top, "")),
+            at or ASK,
+        )
     elif top in gone.BRIDGES and top != "builtins":
         note = f"pip install {'future' if top == 'past' else top}, or caffe2lite run, which has what is used of it"
         yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, NOTE)

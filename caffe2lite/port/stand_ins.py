@@ -318,7 +318,9 @@ _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "onnx.mapping": _onnx_mapping,
     "pipes": lambda: {"quote": shlex.quote},
     "cgi": _cgi,
-    "exceptions": lambda: {n: v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)},
+    "exceptions": lambda: {
+        n: v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)
+    },
     "UserDict": lambda: {n: getattr(importlib.import_module("collections"), n) for n in ("UserDict", "UserList")},
 }
 _PACKAGES = {"six", "six.moves", "six.moves.urllib", "future", "future.standard_library", "future.moves", "past"}

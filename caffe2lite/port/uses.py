@@ -250,4 +250,3 @@ def _is_net(name: str, nets: set[str]) -> bool:
 def _last(node: ast.expr) -> str:
     """The last part of a dotted expression: `net` of `self.model.net`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-

@@ -1,6 +1,6 @@
 """Writes nets that measure one operator, for benchmark programs that take an init net and a predict net.
 
-    python -m caffe2.python.benchmark_generator -b data=1,3,8,8 relu --iters 100
+python -m caffe2.python.benchmark_generator -b data=1,3,8,8 relu --iters 100
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def parser():
     """The command line."""
     p = argparse.ArgumentParser(description="Writes the nets that time one operator.")
     p.add_argument("operator", help="a helper of brew or an operator's type")
-    p.add_argument("-b", "--blob", help="an operand and its shape, as in --blob X=64,128; may be repeated", action="append")
+    p.add_argument(
+        "-b", "--blob", help="an operand and its shape, as in --blob X=64,128; may be repeated", action="append"
+    )
     p.add_argument("--context", help="CPU or CUDA", default="CPU")
     p.add_argument("--kwargs", help="the operator's arguments, as in kernel=3", nargs="*", type=parse_kwarg, default=[])
     p.add_argument("--init_net", help="where the net that fills the operands goes", default="init_net.pb")

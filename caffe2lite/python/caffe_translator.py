@@ -326,7 +326,13 @@ def _plain(kind):
     return lambda layer, blobs, is_test, **kwargs: (_one(layer, kind), [])
 
 
-for _caffe, _caffe2 in {"Sigmoid": "Sigmoid", "TanH": "Tanh", "AbsVal": "Abs", "Exp": "Exp", "BNLL": "Softplus"}.items():
+for _caffe, _caffe2 in {
+    "Sigmoid": "Sigmoid",
+    "TanH": "Tanh",
+    "AbsVal": "Abs",
+    "Exp": "Exp",
+    "BNLL": "Softplus",
+}.items():
     TranslatorRegistry.registry_[_caffe] = _plain(_caffe2)
 
 

@@ -8,25 +8,22 @@ operator's inputs and outputs (without the workspace blob).
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python._core.arguments import MakeArgument
+from caffe2lite.python._core.gradients import IR, GradientRegistry
+from caffe2lite.python._core.net import Net
+from caffe2lite.python._core.operators import BlobReference, CreateOperator
+from caffe2lite.python._core.subnets import (  # noqa: F401 - two of them are this module's
+    argument_of,
+    disambiguate_grad_if_op_output,
+    getNetArgument,
+)
 
 _INNER_GRAD = "/_DO_OPERATOR_INNER_GRAD_"
 _INNER_GRAD_COPY = "/_DO_OPERATOR_INNER_GRAD_COPY_"
 
 
 def _operator(op_type, inputs, outputs, **kwargs):
-    from caffe2lite.python.core import BlobReference, CreateOperator
-
     return CreateOperator(op_type, [BlobReference(b) for b in inputs], [BlobReference(b) for b in outputs], **kwargs)
-
-
-def _argument(op, name):
-    return next((argument for argument in op.arg if argument.name == name), None)
-
-
-def getNetArgument(op, net_name):
-    """The net in the argument `net_name` of an operator, or None."""
-    argument = _argument(op, net_name)
-    return argument.n if argument is not None and argument.HasField("n") else None
 
 
 def dedupe_g_output(op, g_output):
@@ -52,8 +49,6 @@ def _known(op, g_output):
 
 def _backward(subnet, gradients):
     """(gradient operators, {blob: gradient}) of a subnet; {} for a subnet that makes none of the blobs."""
-    from caffe2lite.python.core import IR
-
     made = {output for op in subnet.op for output in op.output}
     here = {blob: gradient for blob, gradient in gradients.items() if blob in made}
     if not here:
@@ -85,8 +80,6 @@ def _like(op, inputs, outputs, arguments):
 
 
 def _arguments(**values):
-    from caffe2lite.python.utils import MakeArgument
-
     return [MakeArgument(name, value) for name, value in values.items()]
 
 
@@ -102,7 +95,7 @@ def _do_bindings(op):
         raise AssertionError("No valid net argument found in Do op")
     if not op.input or not op.output or op.input[-1] != op.output[-1]:
         raise AssertionError("The last input and the last output of a Do op are its workspace blob")
-    inner, places = _argument(op, "inner_blobs"), _argument(op, "outer_blobs_idx")
+    inner, places = argument_of(op, "inner_blobs"), argument_of(op, "outer_blobs_idx")
     if inner is None or places is None or len(inner.strings) != len(places.ints):
         raise AssertionError("inner_blobs and outer_blobs_idx of a Do op must have the same length")
     outer = [*op.input[:-1], *op.output[:-1]]
@@ -114,6 +107,7 @@ def _do_bindings(op):
     return subnet, bindings
 
 
+@GradientRegistry.RegisterGradient("Do")
 def gen_do_gradient(op, g_output):
     """(operators, input gradients) of a Do operator."""
     subnet, to_inner = _do_bindings(op)
@@ -191,6 +185,7 @@ def _zeros(missing, gradients_before):
     return ops
 
 
+@GradientRegistry.RegisterGradient("If")
 def gen_if_gradient(op, g_output):
     """(operators, input gradients) of an If operator."""
     if op.type != "If" or not op.input:
@@ -227,23 +222,12 @@ def gen_if_gradient(op, g_output):
     return grad_ops, [None, *(merged.get(blob) for blob in inputs)]
 
 
-def disambiguate_grad_if_op_output(grad_op, idx, new_grad_output):
-    """Rename output number `idx` of an If operator, in its subnets too."""
-    old = grad_op.output[idx]
-    for name in ("then_net", "else_net"):
-        subnet = getNetArgument(grad_op, name)
-        for op in subnet.op if subnet is not None else ():
-            op.output[:] = [new_grad_output if blob == old else blob for blob in op.output]
-    grad_op.output[idx] = new_grad_output
-
-
 # --- While -----------------------------------------------------------------------------------------------------------
 
 
+@GradientRegistry.RegisterGradient("While")
 def gen_while_gradient(op, g_output):
     """(operators, input gradients) of a While operator, whose loop net is one Do operator."""
-    from caffe2lite.python.core import BlobReference, Net
-
     if op.type != "While" or not op.input:
         raise AssertionError("Expected a While op with a condition")
     grad_ops, g_output = dedupe_g_output(op, g_output)
@@ -254,7 +238,7 @@ def gen_while_gradient(op, g_output):
     if loop_net is None or len(loop_net.op) != 1 or loop_net.op[0].type != "Do":
         raise AssertionError("a While has a gradient only where its loop_net is one Do (as NetBuilder makes it)")
     body = loop_net.op[0]
-    reuse = _argument(body, "reuse_workspace")
+    reuse = argument_of(body, "reuse_workspace")
     if reuse is not None and reuse.i:
         raise AssertionError("Gradient While op requires Do loop body op without reuse_workspace")
     workspace_blob = body.output[-1]

@@ -1,6 +1,6 @@
 """Times of the convnets of Soumith Chintala's convnet-benchmarks, and of a wide MLP.
 
-    python -m caffe2.python.convnet_benchmarks --batch_size 8 --model AlexNet --cpu
+python -m caffe2.python.convnet_benchmarks --batch_size 8 --model AlexNet --cpu
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from caffe2lite.python import core
-from caffe2lite.python._dpm_blobs import prefix_of, stripBlobName
+from caffe2lite.python._data_parallel.blobs import prefix_of, stripBlobName
 
 log = logging.getLogger("data_parallel_model_utils")
 

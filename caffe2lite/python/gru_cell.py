@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from caffe2lite.python import brew, rnn_cell
-from caffe2lite.python._rnn_lstm import _unit_inputs
+from caffe2lite.python._rnn.lstm import unit_inputs as _unit_inputs
 
 
 class GRUCell(rnn_cell.RNNCell):

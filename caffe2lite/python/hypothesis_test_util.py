@@ -15,7 +15,8 @@ import hypothesis.strategies as st
 import numpy as np
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import core, device_checker, gradient_checker, test_util, utils, workspace
+from caffe2lite.python import core, device_checker, gradient_checker, test_util, workspace
+from caffe2lite.python._core.tensors import TENSOR_READERS
 
 logger = logging.getLogger(__name__)
 
@@ -295,7 +296,7 @@ def runOpOnInput(device_option, op, inputs, input_device_options=None):
         return [workspace.FetchBlob(name) for name in op.output]
 
 
-_PROTO_TYPES = {np.dtype(reader): kind for kind, (reader, _) in utils._TENSOR_READERS.items()} | {
+_PROTO_TYPES = {np.dtype(reader): kind for kind, (reader, _) in TENSOR_READERS.items()} | {
     np.dtype(np.int32): caffe2_pb2.TensorProto.INT32,
     np.dtype(np.int64): caffe2_pb2.TensorProto.INT64,
     np.dtype(bool): caffe2_pb2.TensorProto.BOOL,

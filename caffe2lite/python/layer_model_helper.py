@@ -186,7 +186,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         while unique in self._layer_names:
             unique, number = f"{name}_auto_{number}", number + 1
         self._layer_names.add(unique)
-        return str(unique).rpartition(scope._NAMESCOPE_SEPARATOR)[2]
+        return str(unique).rpartition(scope.NAMESCOPE_SEPARATOR)[2]
 
     def add_layer(self, layer):
         """Take in a layer; its output."""

@@ -33,7 +33,9 @@ def generate_data(T, shape, num_labels, fixed_shape):
         workspace.FeedBlob("scratch", np.random.rand(drawn, batch, size).astype(np.float32))
         workspace.RunOperatorOnce(core.CreateOperator("EnqueueBlobs", [queue, "scratch"], ["scratch"]))
         workspace.FeedBlob("label_scratch", np.random.randint(num_labels, size=drawn * batch).astype(np.int32))
-        workspace.RunOperatorOnce(core.CreateOperator("EnqueueBlobs", [label_queue, "label_scratch"], ["label_scratch"]))
+        workspace.RunOperatorOnce(
+            core.CreateOperator("EnqueueBlobs", [label_queue, "label_scratch"], ["label_scratch"])
+        )
         entries.append(drawn * batch)
     log.info("Finished data generation")
     return queue, label_queue, entries
@@ -86,7 +88,9 @@ def Caffe2LSTM(args):
     """Run the benchmark: the entries a second, without the first iteration."""
     batches = args.data_size // args.seq_length // args.batch_size
     if batches < 2:
-        raise ValueError(f"--data_size {args.data_size} is less than two batches of {args.seq_length} × {args.batch_size}")
+        raise ValueError(
+            f"--data_size {args.data_size} is less than two batches of {args.seq_length} × {args.batch_size}"
+        )
     shape = [args.seq_length, args.batch_size, args.input_dim]
     queue, label_queue, entries = generate_data(batches, shape, 10, args.fixed_shape)
     workspace.FeedBlob("seq_lengths", np.full(args.batch_size, args.seq_length, np.int32))

@@ -85,7 +85,9 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
         intermediate.update(blob for blob in op.output if blob not in fixed)
         made.update(op.output)
         if op.is_gradient_op:
-            raise AssertionError(f"{op.type} -> {list(op.output)} is a gradient operator: this plan is for inference nets")
+            raise AssertionError(
+                f"{op.type} -> {list(op.output)} is a gradient operator: this plan is for inference nets"
+            )
     return _recycled(proto, input_blobs, list(range(len(proto.op))), intermediate, namescope, None, None)
 
 

@@ -170,7 +170,7 @@ class ModelHelper:
     def _NormalizeNamescope(namescope):
         if namescope is None:
             return scope.CurrentNameScope()
-        separator = scope._NAMESCOPE_SEPARATOR
+        separator = scope.NAMESCOPE_SEPARATOR
         return namescope if namescope == "" or namescope.endswith(separator) else namescope + separator
 
     def _in_scope(self, params, namescope):
@@ -261,7 +261,9 @@ class ModelHelper:
 
     def GetDevices(self):
         """The device ids that `data_parallel_model` gave this model."""
-        assert len(self._devices) > 0, f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some"
+        assert len(self._devices) > 0, (
+            f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some"
+        )
         return self._devices
 
     def GetCompleteNet(self):

@@ -9,32 +9,34 @@ from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core
-from caffe2lite.python._optimizer_adagrad import (
+from caffe2lite.python._optimizers.adagrad import (
     FP16_ENGINES,
     AdagradOptimizer,
     DecayAdagradOptimizer,
     StormOptimizer,
     WngradOptimizer,
 )
-from caffe2lite.python._optimizer_adam import (
+from caffe2lite.python._optimizers.adam import (
     AdadeltaOptimizer,
     AdamOptimizer,
     FtrlOptimizer,
     GFtrlOptimizer,
     YellowFinOptimizer,
 )
-from caffe2lite.python._optimizer_base import LEARNING_RATE_INJECTION as _LEARNING_RATE_INJECTION
-from caffe2lite.python._optimizer_base import (
+from caffe2lite.python._optimizers.base import LEARNING_RATE_INJECTION as _LEARNING_RATE_INJECTION
+from caffe2lite.python._optimizers.base import (
     AuxOptimizerParams,
     Optimizer,
-    _optimizer_instance_count,  # noqa: F401 - Caffe2's tests read it here
     get_lr_injection,
     get_param_device,
     is_sparse,
     reset_optimizer_instance_count,
     set_lr_injection,
 )
-from caffe2lite.python._optimizer_sgd import (
+from caffe2lite.python._optimizers.base import (
+    optimizer_instance_count as _optimizer_instance_count,  # noqa: F401 - Caffe2's tests read it here
+)
+from caffe2lite.python._optimizers.sgd import (
     FP16SgdOptimizer,
     MultiPrecisionSgdOptimizer,
     RmsPropOptimizer,

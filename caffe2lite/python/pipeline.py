@@ -208,7 +208,9 @@ def _pipe_step(
     final_outputs=None,
 ):
     if num_threads > 1 and num_runtime_threads > 1:
-        raise AssertionError(f"give num_threads ({num_threads}) or num_runtime_threads ({num_runtime_threads}), not both")
+        raise AssertionError(
+            f"give num_threads ({num_threads}) or num_runtime_threads ({num_runtime_threads}), not both"
+        )
     if isinstance(input, Reader):
         reader = input
     elif hasattr(input, "reader"):

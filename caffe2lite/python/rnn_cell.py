@@ -13,10 +13,12 @@ import random
 import numpy as np
 
 from caffe2lite.python import core, workspace
-from caffe2lite.python._rnn_attention import AttentionCell, LSTMWithAttentionCell, MILSTMWithAttentionCell
-from caffe2lite.python._rnn_base import LSTMInitializer, RNNCell, _RectifyName, _RectifyNames
-from caffe2lite.python._rnn_compose import DropoutCell, MultiRNNCell, MultiRNNCellInitializer, UnrolledCell
-from caffe2lite.python._rnn_lstm import (
+from caffe2lite.python._rnn.attention import AttentionCell, LSTMWithAttentionCell, MILSTMWithAttentionCell
+from caffe2lite.python._rnn.cell import LSTMInitializer, RNNCell
+from caffe2lite.python._rnn.cell import RectifyName as _RectifyName
+from caffe2lite.python._rnn.cell import RectifyNames as _RectifyNames
+from caffe2lite.python._rnn.composition import DropoutCell, MultiRNNCell, MultiRNNCellInitializer, UnrolledCell
+from caffe2lite.python._rnn.lstm import (
     BasicRNNCell,
     LayerNormLSTMCell,
     LayerNormMILSTMCell,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.python import core, workspace
-from caffe2lite.python._schema_fields import (  # noqa: F401 - all of them are this module's
+from caffe2lite.python._core.fields import (  # noqa: F401 - all of them are this module's
     FIELD_SEPARATOR,
     FeatureSpec,
     Field,
@@ -18,10 +18,11 @@ from caffe2lite.python._schema_fields import (  # noqa: F401 - all of them are t
     Metadata,
     Scalar,
     Struct,
-    _normalize_field,
     equal_schemas,
     logger,
 )
+from caffe2lite.python._core.fields import normalized_field as _normalize_field
+from caffe2lite.python._core.records import NewRecord, from_blob_list, from_column_list  # noqa: F401
 from caffe2lite.python.core import BlobReference
 
 # --- making schemas --------------------------------------------------------------------------------------------------
@@ -63,54 +64,6 @@ def from_dtype(dtype, _outer_shape=()):
     if dtype.base.fields:
         return Struct(*[(name, from_dtype(kind, shape)) for name, (kind, *_) in dtype.base.fields.items()])
     return Scalar((dtype.base, shape))
-
-
-def from_column_list(col_names, col_types=None, col_blobs=None, col_metadata=None):
-    """The schema whose columns have these names (and types, blobs, metadata)."""
-    columns = {}
-    for what, values in (("types", col_types), ("blobs", col_blobs), ("metadata", col_metadata)):
-        values = [None] * len(col_names) if values is None else values
-        if len(values) != len(col_names):
-            raise AssertionError(f"col_names and col_{what} must have the same length.")
-        columns[what] = values
-    scalars = [Scalar(*parts) for parts in zip(columns["types"], columns["blobs"], columns["metadata"])]
-    return _from_paths([name.split(FIELD_SEPARATOR) for name in col_names], scalars)
-
-
-def _from_paths(paths, scalars):
-    if paths == [[]]:
-        return scalars[0]
-    groups = {}
-    for path, scalar in zip(paths, scalars):
-        below, leaves = groups.setdefault(path[0], ([], []))
-        below.append(path[1:])
-        leaves.append(scalar)
-    for name, (below, _) in groups.items():
-        if len(below) > 1 and [] in below:
-            raise ValueError(f"Duplicate field name: {name}")
-    fields = {name: _from_paths(*group) for name, group in groups.items()}
-    if fields.keys() == {"lengths", "values"}:
-        return List(fields["values"], lengths_blob=fields["lengths"])
-    if fields.keys() == {"lengths", "values", "_evicted_values"}:
-        return ListWithEvicted(fields["values"], fields["lengths"], fields["_evicted_values"])
-    if fields.keys() == {"lengths", "keys", "values"}:
-        return Map(fields["keys"], fields["values"], lengths_blob=fields["lengths"])
-    return Struct(*fields.items())
-
-
-def from_blob_list(schema, values, throw_on_type_mismatch=False):
-    """A copy of `schema` over these blobs or arrays, one per column."""
-    if not isinstance(schema, Field):
-        raise AssertionError(f"a schema is a Field, got {schema!r}")
-    if isinstance(values, BlobReference):
-        values = [values]
-    record = schema.clone_schema()
-    scalars = record.all_scalars()
-    if len(scalars) != len(values):
-        raise AssertionError(f"Values must have {len(scalars)} elements, got {len(values)}.")
-    for scalar, value in zip(scalars, values):
-        scalar.set_value(value, throw_on_type_mismatch, unsafe=True)
-    return record
 
 
 def as_record(value):
@@ -157,17 +110,6 @@ def FeedRecord(blob_record, arrays, ws=None):
             workspace.FeedBlob(str(blob), array)
         else:
             ws.create_blob(str(blob)).feed(array)
-
-
-def NewRecord(net, schema):
-    """The record over new blobs of `net`, named after the columns (in the name scope)."""
-    if isinstance(schema, Scalar):
-        record = schema.clone()
-        record.set_value(blob=net.NextScopedBlob("unnamed_scalar"), unsafe=True)
-        return record
-    if not isinstance(schema, Field):
-        raise AssertionError(f"a record is made from a Field, got {schema!r}")
-    return from_blob_list(schema, [net.NextScopedBlob(prefix=name) for name in schema.field_names()])
 
 
 def ConstRecord(net, array_record):

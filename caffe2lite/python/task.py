@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from caffe2lite.python import context, core
+from caffe2lite.python._net_builder.builder import NetBuilder
 from caffe2lite.python.schema import Field, from_blob_list
 
 
@@ -368,8 +369,6 @@ class Task(context.Managed):
         self._assert_not_used()
         if self._step is not None:
             raise AssertionError(f"task {self.name} has a step already")
-        from caffe2lite.python.net_builder import NetBuilder
-
         self._net_builder = NetBuilder(_fullname=self.name)
         self._net_builder.__enter__()
         return self

@@ -14,7 +14,12 @@ from google.protobuf.message import Message
 
 import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import scope, utils
+from caffe2lite.python import scope
+from caffe2lite.python._core import operators
+from caffe2lite.python._core.devices import GpuDeviceType
+from caffe2lite.python._core.operators import operator_tracebacks
+from caffe2lite.python._core.plan import ExecutionStep, Plan
+from caffe2lite.python._core.tensors import Caffe2TensorToNumpyArray
 from caffe2lite.python.lazy import TriggerLazyImport
 
 logger = logging.getLogger(__name__)
@@ -40,12 +45,8 @@ SerializeBlob = C.serialize_blob
 SwitchWorkspace = C.switch_workspace
 Workspaces = C.workspaces
 
-# net name -> operator index -> where the script added it: [(file, line, function)], innermost first
-operator_tracebacks = collections.defaultdict(dict)
-
 is_asan = C.is_asan
 has_fbgemm = C.has_fbgemm
-GpuDeviceType = caffe2_pb2.HIP if C.has_hip_support else caffe2_pb2.CUDA
 
 _LIVE_FLAGS = ("has_cuda_support", "has_hip_support", "has_gpu_support")
 
@@ -253,10 +254,8 @@ def RunNet(name, num_iter=1, allow_fail=False):
 
 
 def _as_plan(plan_or_step):
-    from caffe2lite.python import core
-
-    if isinstance(plan_or_step, core.ExecutionStep):
-        plan_or_step = core.Plan(plan_or_step)
+    if isinstance(plan_or_step, ExecutionStep):
+        plan_or_step = Plan(plan_or_step)
     return _definition(plan_or_step)
 
 
@@ -327,7 +326,7 @@ def StartMint(root_folder=None, port=None):
 def _feedable(arr):
     """What the engine takes for `arr`: arrays and bytes as they are, NumPy strings as objects."""
     if isinstance(arr, caffe2_pb2.TensorProto):
-        return utils.Caffe2TensorToNumpyArray(arr)
+        return Caffe2TensorToNumpyArray(arr)
     if isinstance(arr, np.ndarray) and arr.dtype.kind in "SU":
         return arr.astype(object)
     if _is_torch(arr):
@@ -348,9 +347,9 @@ def FeedBlob(name, arr, device_option=None):
         name = StringifyBlobName(name)
     if type(arr) is not np.ndarray or arr.dtype.kind in "SU":
         if _is_torch(arr) and device_option is None and scope.CurrentDeviceScope() is None:
-            from caffe2lite.python import _torch_tensors
+            from caffe2lite.python._extension import torch_tensors
 
-            _torch_tensors.feed(C.Workspace.current.create_blob(name)._blob, arr)
+            torch_tensors.feed(C.Workspace.current.create_blob(name)._blob, arr)
             return True
         arr = _feedable(arr)
     if device_option is None:
@@ -465,6 +464,7 @@ def StartImmediate(i_know=False):
             "debugging small nets: nothing is optimized, nothing is freed before StopImmediate()."
         )
     _immediate_mode = True
+    operators.listeners.append(RunOperatorImmediate)
     _immediate_root_folder = tempfile.mkdtemp(prefix="caffe2lite-immediate-")
     with WorkspaceGuard(_immediate_workspace_name):
         ResetWorkspace(_immediate_root_folder)
@@ -479,6 +479,7 @@ def StopImmediate():
         ResetWorkspace()
     shutil.rmtree(_immediate_root_folder, ignore_errors=True)
     _immediate_mode = False
+    operators.listeners.remove(RunOperatorImmediate)
     _immediate_root_folder = ""
 
 
@@ -558,9 +559,9 @@ def _Workspace_fetch_int8_blob(ws, name):
 
 def _Tensor_to_torch(tensor):
     """A torch tensor that shares this tensor's memory and follows its shape."""
-    from caffe2lite.python import _torch_tensors
+    from caffe2lite.python._extension import torch_tensors
 
-    return _torch_tensors.fetch(tensor._blob)
+    return torch_tensors.fetch(tensor._blob)
 
 
 def _Blob_to_torch(blob):

@@ -1,7 +1,7 @@
 """Commands that write what TensorBoard shows: graphs of nets, and statistics of blobs.
 
-    python -m caffe2.contrib.tensorboard.tensorboard tensorboard-graphs --c2-netdef net.pbtxt --tf-dir out
-    python -m caffe2.contrib.tensorboard.tensorboard tensorboard-events --c2-dir summaries --tf-dir out
+python -m caffe2.contrib.tensorboard.tensorboard tensorboard-graphs --c2-netdef net.pbtxt --tf-dir out
+python -m caffe2.contrib.tensorboard.tensorboard tensorboard-events --c2-dir summaries --tf-dir out
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def tensorboard_graphs(c2_netdef, tf_dir):
 
 
 @cli.command("tensorboard-events")
-@click.option("--c2-dir", type=click.Path(exists=True, file_okay=False), help="Folder of files with statistics, one a blob.")
+@click.option(
+    "--c2-dir", type=click.Path(exists=True, file_okay=False), help="Folder of files with statistics, one a blob."
+)
 @click.option("--tf-dir", type=click.Path(exists=True))
 def tensorboard_events(c2_dir, tf_dir):
     """Write summaries of blobs: files of lines `min max mean std`, as the operator Summarize makes them."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
 
+GpuDeviceType = caffe2_pb2.HIP if C.has_hip_support else caffe2_pb2.CUDA
+
 
 def IsGPUDeviceType(device_type):
     """Whether this device type is a GPU's (CUDA, HIP)."""

@@ -8,12 +8,7 @@ import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python._core.devices import device_option_equal
 from caffe2lite.python._core.operators import BlobReference, CreateOperator
-from caffe2lite.python.control_ops_grad import (
-    disambiguate_grad_if_op_output,
-    gen_do_gradient,
-    gen_if_gradient,
-    gen_while_gradient,
-)
+from caffe2lite.python._core.subnets import disambiguate_grad_if_op_output
 
 # A sparse gradient: which rows, and their values.
 GradientSlice = namedtuple("GradientSlice", ["indices", "values"])
@@ -432,8 +427,3 @@ def _unwrapped(w):
     if w.is_empty():
         return None
     return GradientSlice(w.indices, w.values) if w.is_sparse() else w.dense
-
-
-GradientRegistry.RegisterGradient("Do")(gen_do_gradient)
-GradientRegistry.RegisterGradient("If")(gen_if_gradient)
-GradientRegistry.RegisterGradient("While")(gen_while_gradient)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import sys
 
 import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import scope, utils, workspace
+from caffe2lite.python import scope
+from caffe2lite.python._core.arguments import fill_argument
 from caffe2lite.python.lazy import TriggerLazyImport
 
 
@@ -34,15 +36,15 @@ class DataType:
 
 # --- registry --------------------------------------------------------------------------------------------------------
 
-_REGISTERED_OPERATORS = set()
+REGISTERED_OPERATORS = set()
 
 
 def RefreshRegisteredOperators(trigger_lazy=True):
     """Ask the engine anew which operators exist."""
     if trigger_lazy:
         TriggerLazyImport()
-    _REGISTERED_OPERATORS.clear()
-    _REGISTERED_OPERATORS.update(workspace.RegisteredOperators())
+    REGISTERED_OPERATORS.clear()
+    REGISTERED_OPERATORS.update(C.registered_operators())
 
 
 RefreshRegisteredOperators(trigger_lazy=False)
@@ -70,7 +72,7 @@ def IsOperator(op_type):
 def IsOperatorWithEngine(op_type, engine):
     """Whether an operator of this type is registered for this engine."""
     TriggerLazyImport()
-    return C.op_registry_key(op_type, engine) in _REGISTERED_OPERATORS
+    return C.op_registry_key(op_type, engine) in REGISTERED_OPERATORS
 
 
 def check_operator_type(op_type):
@@ -135,7 +137,7 @@ class BlobReference:
 
     def GetUnscopedName(self):
         """The name after the last separator."""
-        return self._name.rpartition(scope._NAMESCOPE_SEPARATOR)[2]
+        return self._name.rpartition(scope.NAMESCOPE_SEPARATOR)[2]
 
     def GetNameScope(self):
         """The name up to and with the last separator."""
@@ -143,7 +145,7 @@ class BlobReference:
 
     def _CreateAndAddToNet(self, op_type, inputs=None, *args, **kwargs):
         """Add an operator to the net of this blob, with this blob as first input."""
-        operands = [self, *_RectifyInputOutput([] if inputs is None else inputs)]
+        operands = [self, *rectified([] if inputs is None else inputs)]
         for blob in operands[1:]:
             net = blob.Net() if isinstance(blob, BlobReference) else None
             if net is not None and net is not self._from_net and not self._from_net.BlobIsDefined(blob):
@@ -162,7 +164,7 @@ class BlobReference:
         return functools.partial(self._CreateAndAddToNet, op_type)
 
     def __dir__(self):
-        return sorted({*object.__dir__(self), *(name for name in _REGISTERED_OPERATORS if "_ENGINE_" not in name)})
+        return sorted({*object.__dir__(self), *(name for name in REGISTERED_OPERATORS if "_ENGINE_" not in name)})
 
 
 def ScopedName(name):
@@ -177,7 +179,7 @@ def ScopedBlobReference(name, *args, **kwargs):
     return BlobReference(ScopedName(name), *args, **kwargs)
 
 
-def _RectifyInputOutput(blobs, net=None):
+def rectified(blobs, net=None):
     """A list of BlobReferences for a name, a reference, or a list of these; strings gain the name scope."""
     if type(blobs) is str:  # the most frequent case
         return [BlobReference(scope.CurrentNameScope() + blobs, net)]
@@ -197,12 +199,21 @@ def _RectifyInputOutput(blobs, net=None):
     return rectified
 
 
-def _get_blob_ref(blob_name_or_ref):
+def blob_reference(blob_name_or_ref):
     """A reference as it is; a name as a reference."""
     return blob_name_or_ref if isinstance(blob_name_or_ref, BlobReference) else BlobReference(blob_name_or_ref)
 
 
 # --- OperatorDefs ----------------------------------------------------------------------------------------------------
+
+# Called with every operator that is made; workspace's immediate mode listens here.
+listeners = []
+
+
+def announce(operator):
+    """Tell the listeners of an operator that was made."""
+    for listener in listeners:
+        listener(operator)
 
 
 def fill_operator(
@@ -227,9 +238,9 @@ def fill_operator(
     if outputs:
         operator.output.extend([blob._name for blob in outputs])
     if control_input is not None:
-        operator.control_input.extend([blob._name for blob in _RectifyInputOutput(control_input)])
+        operator.control_input.extend([blob._name for blob in rectified(control_input)])
     if device_option is None:
-        device_option = scope._threadlocal_scope.devicescope
+        device_option = scope.CurrentDeviceScope()
     if device_option is not None:
         operator.device_option.CopyFrom(device_option)
     if engine is not None:
@@ -243,9 +254,8 @@ def fill_operator(
             operator.device_option.random_seed = kwargs.pop("random_seed")
         for key, value in kwargs.items():
             if value is not None:
-                utils.fill_argument(operator.arg.add(), key, value)
-    if workspace._immediate_mode:
-        workspace.RunOperatorImmediate(operator)
+                fill_argument(operator.arg.add(), key, value)
+    announce(operator)
 
 
 def CreateOperator(
@@ -265,8 +275,8 @@ def CreateOperator(
     fill_operator(
         operator,
         operator_type,
-        _RectifyInputOutput(inputs),
-        _RectifyInputOutput(outputs),
+        rectified(inputs),
+        rectified(outputs),
         name,
         control_input,
         device_option,
@@ -278,7 +288,7 @@ def CreateOperator(
     return operator
 
 
-def _RegisterPythonImpl(f, grad_f=None, python_func_type=None, pass_workspace=False):
+def register_python_functions(f, grad_f=None, python_func_type=None, pass_workspace=False):
     """Register a Python function (or a tuple that builds one per operator) and its gradient; returns the token."""
     if python_func_type:
         func = python_func_type(f)
@@ -298,14 +308,17 @@ def CreatePythonOperator(f, inputs, outputs, grad_f=None, pass_workspace=False, 
     `f` may be a tuple (function, args, kwargs) whose call yields it; `python_func_type(f)` yields an object with
     forward and backward.
     """
-    kwargs["token"] = _RegisterPythonImpl(f, grad_f, python_func_type, pass_workspace=pass_workspace)
+    kwargs["token"] = register_python_functions(f, grad_f, python_func_type, pass_workspace=pass_workspace)
     return CreateOperator("Python", inputs, outputs, *args, **kwargs)
 
+
+# net name -> operator index -> where the script added it: [(file, line, function)], innermost first
+operator_tracebacks = collections.defaultdict(dict)
 
 _HERE = os.path.dirname(__file__)
 
 
-def _extract_stacktrace():
+def script_frames():
     """Where the script is: [(file, line, function)], innermost first, without the frames of this package."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python._core.builder import Builder
 from caffe2lite.python._core.net import Net, get_net_name
 from caffe2lite.python._core.operators import BlobReference, ScopedName
 
 
-def _add_net_to_dict(net_dict, net):
+def add_net_to_dict(net_dict, net):
     """Record `net` by name; returns whether it is new. AssertionError for another net of the same name."""
     name = get_net_name(net)
     if name in net_dict:
@@ -43,7 +44,7 @@ class ExecutionStep:
         self._substeps = []
         if nets is not None:
             for net in [nets] if type(nets) is Net else nets:
-                if _add_net_to_dict(self._net_dict, net):
+                if add_net_to_dict(self._net_dict, net):
                     self._step.network.append(get_net_name(net))
         if num_iter is not None:
             self._step.num_iter = int(num_iter)
@@ -121,7 +122,7 @@ class ExecutionStep:
     def SetReportNet(self, report_net, report_interval):
         """Run `report_net` every `report_interval` seconds meanwhile."""
         self._assert_can_mutate()
-        _add_net_to_dict(self._net_dict, report_net)
+        add_net_to_dict(self._net_dict, report_net)
         self._step.report_net = get_net_name(report_net)
         self._step.report_interval = int(report_interval)
 
@@ -136,7 +137,7 @@ class ExecutionStep:
             if not substep.HasNets() and not substep.HasSubsteps():
                 return self
             for net in substep.Nets():
-                _add_net_to_dict(self._net_dict, net)
+                add_net_to_dict(self._net_dict, net)
             self._substeps.append(substep)
             proto = substep.Proto()
         elif not isinstance(substep, caffe2_pb2.ExecutionStep):
@@ -158,7 +159,7 @@ class ExecutionStep:
             raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
         if not isinstance(net, Net):
             raise AssertionError(f"AddNet takes a Net, got {net!r}")
-        _add_net_to_dict(self._net_dict, net)
+        add_net_to_dict(self._net_dict, net)
         self._step.network.append(get_net_name(net))
         return self
 
@@ -237,7 +238,7 @@ class Plan:
     def AddNets(self, nets):
         """Add nets, each once."""
         for net in nets:
-            if _add_net_to_dict(self._net_dict, net):
+            if add_net_to_dict(self._net_dict, net):
                 if not isinstance(net, Net):
                     raise AssertionError(f"AddNets takes Nets, got {net!r}")
                 self._plan.network.add().CopyFrom(net.Proto())
@@ -282,11 +283,9 @@ class Plan:
 
 def to_execution_step(step_or_nets, default_name=None):
     """A step for a step, a net, a NetBuilder, or a list of nets and steps."""
-    from caffe2lite.python.net_builder import NetBuilder
-
     if isinstance(step_or_nets, ExecutionStep):
         return step_or_nets
-    if isinstance(step_or_nets, NetBuilder):
+    if isinstance(step_or_nets, Builder):
         builder = step_or_nets
         return execution_step(default_name or builder.name, builder.get(), should_stop_blob=builder._stop_blob)
     return execution_step(default_name, step_or_nets)

@@ -54,9 +54,7 @@ def AddNullInput(model, reader, batch_size, img_size, dtype):
     model.param_init_net.GaussianFill([], ["data" + suffix], shape=[batch_size, 3, img_size, img_size])
     if suffix:
         model.param_init_net.FloatToHalf("data" + suffix, "data")
-    model.param_init_net.ConstantFill(
-        [], ["label"], shape=[batch_size], value=1, dtype=core.DataType.INT32
-    )
+    model.param_init_net.ConstantFill([], ["label"], shape=[batch_size], value=1, dtype=core.DataType.INT32)
 
 
 def SaveModel(args, train_model, epoch, use_ideep=False):
@@ -69,7 +67,10 @@ def SaveModel(args, train_model, epoch, use_ideep=False):
         parameters=parameters,
         inputs=[f"{prefix}/data"],
         outputs=[f"{prefix}/softmax"],
-        shapes={f"{prefix}/softmax": (1, args.num_labels), f"{prefix}/data": (args.num_channels, *[args.image_size] * 2)},
+        shapes={
+            f"{prefix}/softmax": (1, args.num_labels),
+            f"{prefix}/data": (args.num_channels, *[args.image_size] * 2),
+        },
     )
     predictor_exporter.save_to_db(db_type="minidb", db_destination=f"{args.save_model_name}_{epoch}.mdl",
                                   predictor_export_meta=meta)  # fmt: skip

@@ -52,7 +52,7 @@ parameter_sharing_context = ParameterSharingContext()
 
 
 def _normalize_namescope(namescope):
-    separator = scope._NAMESCOPE_SEPARATOR
+    separator = scope.NAMESCOPE_SEPARATOR
     return namescope if not namescope or namescope.endswith(separator) else namescope + separator
 
 

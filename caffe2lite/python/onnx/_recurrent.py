@@ -63,8 +63,12 @@ class _Builder:
         """What the cell is told; Unsupported for what Caffe2's cells cannot do."""
         node, kind = self.node, self.kind
         if not self.size or not self.directions:
-            raise Unsupported(f"node {node.name or node.type}: it must state hidden_size, and a direction that ONNX knows")
-        names = [name.decode() for name in node.attrs.get("activations", ())] or [*kind.activations] * len(self.directions)
+            raise Unsupported(
+                f"node {node.name or node.type}: it must state hidden_size, and a direction that ONNX knows"
+            )
+        names = [name.decode() for name in node.attrs.get("activations", ())] or [*kind.activations] * len(
+            self.directions
+        )
         wanted = [*kind.activations] * len(self.directions)
         options = {"linear_before_reset": bool(node.attrs.get("linear_before_reset"))} if node.type == "GRU" else {}
         if node.type == "RNN" and len(set(names)) == 1 and names[0] in ("Relu", "Tanh"):
@@ -101,7 +105,9 @@ class _Builder:
         """(hidden after every step, the last hidden, …) of one direction."""
         scope = self.new()
         self._parameters(d, scope)
-        states = [self._slice(s, [d, 0, 0], [d + 1, -1, -1]) if s else self._zeros() for s in self.first[: self.kind.states]]
+        states = [
+            self._slice(s, [d, 0, 0], [d + 1, -1, -1]) if s else self._zeros() for s in self.first[: self.kind.states]
+        ]
         x = self.net.ReversePackedSegs([self.x, lengths], self.new()) if reverse else self.x
         hidden, *rest = self.kind.make(
             self.model, x, lengths, states, self.dim_in, self.size, scope=scope, forward_only=True, **self.options

@@ -35,8 +35,8 @@ class Seq2SeqModelHelper(ModelHelper):
     def GetNonTrainableParams(self, namescope=None):
         """The parameters of a name scope (default: the current one) that are not trained."""
         namescope = scope.CurrentNameScope() if namescope is None else namescope
-        if namescope and not namescope.endswith(scope._NAMESCOPE_SEPARATOR):
-            namescope += scope._NAMESCOPE_SEPARATOR
+        if namescope and not namescope.endswith(scope.NAMESCOPE_SEPARATOR):
+            namescope += scope.NAMESCOPE_SEPARATOR
         return [p for p in self.non_trainable_params if str(p).startswith(namescope)]
 
     def GetAllParams(self, namescope=None):

@@ -31,6 +31,7 @@ def _weighted_sum(model, values, weight, output_name):
 
 class Seq2SeqModelCaffe2EnsembleDecoderBase(metaclass=ABCMeta):
     """What decoders of several models have in common: word rewards, loading."""
+
     @abstractmethod
     def get_model_file(self, model):
         """The database with a model's parameters."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from caffe2lite.python import brew, core
-from caffe2lite.python._rnn_base import RNNCell
-from caffe2lite.python._rnn_lstm import LSTMCell, MILSTMCell
+from caffe2lite.python._rnn.cell import RNNCell
+from caffe2lite.python._rnn.lstm import LSTMCell, MILSTMCell
 from caffe2lite.python.attention import (
     AttentionType,
     apply_dot_attention,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from caffe2lite.python import brew
-from caffe2lite.python._rnn_base import LSTMInitializer, RNNCell
+from caffe2lite.python._rnn.cell import LSTMInitializer, RNNCell
 from caffe2lite.python.modeling.initializers import Initializer
 
 
-def _unit_inputs(hidden, others, seq_lengths, timestep):
+def unit_inputs(hidden, others, seq_lengths, timestep):
     """Inputs of LSTMUnit and GRUUnit; the lengths may be left out."""
     lengths = [] if seq_lengths is None else [seq_lengths]
     return [hidden] + others + lengths + [timestep]
@@ -118,7 +118,7 @@ class _GatedCell(RNNCell):
         if seq_lengths is None:
             kwargs["sequence_lengths"] = False
         new_states = model.net.LSTMUnit(
-            _unit_inputs(hidden_prev, [cell_prev, gates_t], seq_lengths, timestep),
+            unit_inputs(hidden_prev, [cell_prev, gates_t], seq_lengths, timestep),
             list(outputs),
             forget_bias=self.forget_bias,
             drop_states=self.drop_states,

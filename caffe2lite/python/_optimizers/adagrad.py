@@ -7,7 +7,7 @@ import logging
 import numpy as np
 
 from caffe2lite.python import core
-from caffe2lite.python._optimizer_base import Optimizer, inferred_shape, is_sparse, zeros_like
+from caffe2lite.python._optimizers.base import Optimizer, inferred_shape, is_sparse, zeros_like
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,9 @@ class AdagradOptimizer(_Ema, Optimizer):
 
         from_db = (self.mask_db_path, self.mask_db_type, self.mask_blob_name)
         if self.mask_tensor is not None:
-            assert type(self.mask_tensor) is np.ndarray, f"mask_tensor is a NumPy array, got {type(self.mask_tensor).__name__}"
+            assert type(self.mask_tensor) is np.ndarray, (
+                f"mask_tensor is a NumPy array, got {type(self.mask_tensor).__name__}"
+            )
             assert not any(from_db), "a mask comes as mask_tensor or from a database (mask_db_*), not both"
         elif self.mask_db_path is not None or self.mask_db_type is not None:
             assert all(from_db), "a mask from a database needs mask_db_path, mask_db_type and mask_blob_name"

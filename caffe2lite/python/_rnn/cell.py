@@ -8,7 +8,7 @@ from caffe2lite.python.model_helper import ModelHelper
 from caffe2lite.python.modeling.initializers import Initializer
 
 
-def _RectifyName(blob_reference_or_name):
+def RectifyName(blob_reference_or_name):
     """A blob reference; a name is read in the current name scope."""
     if blob_reference_or_name is None:
         return None
@@ -19,10 +19,10 @@ def _RectifyName(blob_reference_or_name):
     return blob_reference_or_name
 
 
-def _RectifyNames(blob_references_or_names):
+def RectifyNames(blob_references_or_names):
     if blob_references_or_names is None:
         return None
-    return [_RectifyName(blob) for blob in blob_references_or_names]
+    return [RectifyName(blob) for blob in blob_references_or_names]
 
 
 class RNNCell:
@@ -142,12 +142,12 @@ class RNNCell:
 
     def _rectify_apply_inputs(self, input_t, seq_lengths, states, timestep, extra_inputs):
         if extra_inputs is not None:
-            extra_inputs = [(_RectifyName(blob), size) for blob, size in extra_inputs]
+            extra_inputs = [(RectifyName(blob), size) for blob, size in extra_inputs]
         return [
-            _RectifyName(input_t),
-            _RectifyName(seq_lengths),
-            _RectifyNames(states),
-            _RectifyName(timestep),
+            RectifyName(input_t),
+            RectifyName(seq_lengths),
+            RectifyNames(states),
+            RectifyName(timestep),
             extra_inputs,
         ]
 

@@ -6,7 +6,7 @@ import functools
 
 from caffe2lite.python import brew, core
 from caffe2lite.python import scope as scopes
-from caffe2lite.python._rnn_base import RNNCell, _RectifyName, _RectifyNames
+from caffe2lite.python._rnn.cell import RectifyName, RectifyNames, RNNCell
 from caffe2lite.python.modeling.parameter_sharing import ParameterSharing
 
 
@@ -117,7 +117,7 @@ class MultiRNNCell(RNNCell):
         return helper
 
     def prepare_input(self, model, input_blob):
-        input_blob = _RectifyName(input_blob)
+        input_blob = RectifyName(input_blob)
         with core.NameScope(self.name or ""):
             return self.cells[0].prepare_input(model, input_blob)
 
@@ -204,8 +204,8 @@ class UnrolledCell(RNNCell):
                 f"{len(initial_states)} != {len(state_names)}"
             )
 
-        states = _RectifyNames(list(initial_states))
-        seq_lengths = _RectifyName(seq_lengths)
+        states = RectifyNames(list(initial_states))
+        seq_lengths = RectifyName(seq_lengths)
         by_step = []
         for t in range(self.T):
             step_scope = f"timestep_{t}"

@@ -6,22 +6,25 @@ import itertools
 
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, utils, workspace
-from caffe2lite.python._dpm_blobs import stripBlobName
+from caffe2lite.python._data_parallel.blobs import stripBlobName
 
 
-def _InterleaveOps(model):
-    """Reorders the net from device by device to operator by operator; every device must have the same operators."""
+def InterleaveOps(model):
+    """Reorder the net from device by device to operator by operator; every device must have the same operators."""
     proto = model.net.Proto()
     by_device = {d: [] for d in model._devices}
     for op in proto.op:
-        assert op.device_option.device_id in by_device, f"operator on none of the devices {model._devices}: {op}"
+        if op.device_option.device_id not in by_device:
+            raise AssertionError(f"operator on none of the devices {model._devices}: {op}")
         by_device[op.device_option.device_id].append(op)
     lengths = {d: len(ops) for d, ops in by_device.items()}
-    assert len(set(lengths.values())) == 1, f"Number of ops per device in original net is not uniform: {lengths}"
+    if len(set(lengths.values())) != 1:
+        raise AssertionError(f"Number of ops per device in original net is not uniform: {lengths}")
     interleaved = []
     for same in zip(*by_device.values()):
         types = {op.type for op in same}
-        assert len(types) == 1, f"the devices' operators differ: {sorted(types)} in one place"
+        if len(types) != 1:
+            raise AssertionError(f"the devices' operators differ: {sorted(types)} in one place")
         interleaved.extend(same)
     _replace_ops(proto, interleaved)
 
@@ -37,7 +40,7 @@ def _replace_ops(proto, ops):
 
 
 def _combine(model, reduce):
-    """Rewrites every layer of SpatialBN and of its gradient, given what sums blobs over the devices.
+    """Rewrite every layer of SpatialBN and of its gradient, given what sums blobs over the devices.
 
     `reduce(blobs, results)` returns operators that put the sum of `blobs` into all blobs `results` (None: blobs of
     its own choice), and the names of the results, one a device.
@@ -52,7 +55,8 @@ def _combine(model, reduce):
             continue
         for i in range(0, len(run), num_devices):
             layer = run[i : i + num_devices]
-            assert len(layer) == num_devices, f"{op_type} is not on every device: {layer[0]}"
+            if len(layer) != num_devices:
+                raise AssertionError(f"{op_type} is not on every device: {layer[0]}")
             ops.extend((_forward if op_type == "SpatialBN" else _backward)(layer, reduce))
             for op in layer:
                 op.arg.extend([utils.MakeArgument("num_batches", num_devices)])
@@ -66,7 +70,7 @@ def _on_device_of(op, *args):
 
 
 def _forward(layer, reduce):
-    """Sums and sums of squares of each device, their totals, and the inputs that SpatialBN takes them by."""
+    """Add sums and sums of squares of each device, their totals, and the inputs that SpatialBN takes them by."""
     added = [
         _on_device_of(op, "ChannelStats", op.input[0], [op.input[0] + "_sums", op.input[0] + "_sumsq"]) for op in layer
     ]
@@ -92,8 +96,8 @@ def _backward(layer, reduce):
     return added
 
 
-def _CPUInterDeviceBatchNormalization(model):
-    """Normalizes over the batches of all CPU devices; the net's operators must be interleaved."""
+def CPUInterDeviceBatchNormalization(model):
+    """Normalize over the batches of all CPU devices; the net's operators must be interleaved."""
 
     def reduce(blobs, results):
         if results is None:
@@ -106,8 +110,8 @@ def _CPUInterDeviceBatchNormalization(model):
     _combine(model, reduce)
 
 
-def _GPUInterDeviceBatchNormalization(model):
-    """Normalizes over the batches of all GPUs, adding the statistics up on the CPU."""
+def GPUInterDeviceBatchNormalization(model):
+    """Normalize over the batches of all GPUs, adding the statistics up on the CPU."""
     devices = [(d, core.DeviceOption(workspace.GpuDeviceType, d)) for d in model._devices]
     cpu = core.DeviceOption(caffe2_pb2.CPU)
 

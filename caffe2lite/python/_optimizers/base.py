@@ -12,7 +12,7 @@ from caffe2lite.python import core, scope, utils, workspace
 from caffe2lite.python.modeling import parameter_info
 
 LEARNING_RATE_INJECTION = "lr_injection"
-_optimizer_instance_count = collections.defaultdict(int)
+optimizer_instance_count = collections.defaultdict(int)
 
 # local: blobs of one parameter each (momentum …); shared: blobs that all parameters use.
 AuxOptimizerParams = collections.namedtuple("AuxOptimizerParams", ["local", "shared"])
@@ -20,7 +20,7 @@ AuxOptimizerParams = collections.namedtuple("AuxOptimizerParams", ["local", "sha
 
 def reset_optimizer_instance_count():
     """Starts the numbers in the optimizers' blob names (`SgdOptimizer_0_lr_cpu`) from 0 again."""
-    _optimizer_instance_count.clear()
+    optimizer_instance_count.clear()
 
 
 def get_lr_injection():
@@ -84,8 +84,8 @@ class Optimizer:
 
     def __init__(self):
         self._aux_params = AuxOptimizerParams(local=[], shared=[])
-        self._instance_num = _optimizer_instance_count[type(self).__name__]
-        _optimizer_instance_count[type(self).__name__] += 1
+        self._instance_num = optimizer_instance_count[type(self).__name__]
+        optimizer_instance_count[type(self).__name__] += 1
         self._lr_multiplier = None
         self._local_lr_multiplier = None
         self._local_lr_multiplier_on_gpu = False

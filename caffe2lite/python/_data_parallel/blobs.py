@@ -10,49 +10,50 @@ from caffe2lite.python import core, scope
 
 def prefix_of(model, device):
     """The name scope of a device, e.g. "gpu_0/"."""
-    return f"{model._device_prefix}_{device}{scope._NAMESCOPE_SEPARATOR}"
+    return f"{model._device_prefix}_{device}{scope.NAMESCOPE_SEPARATOR}"
 
 
 def stripBlobName(param):
-    """The name below the device's scope: "gpu_0/a/b" -> "a/b"; of a sparse gradient "INDICES:VALUES"."""
+    """Return the name below the device's scope: "gpu_0/a/b" -> "a/b"; of a sparse gradient "INDICES:VALUES"."""
     if isinstance(param, core.GradientSlice):
         return stripBlobName(param.indices) + ":" + stripBlobName(param.values)
     name = str(param)
-    _, separator, stripped = name.partition(scope._NAMESCOPE_SEPARATOR)
+    _, separator, stripped = name.partition(scope.NAMESCOPE_SEPARATOR)
     if not separator:
         raise ValueError(f"blob {name!r} has no device scope: expected a name like 'gpu_0/{name}'")
     return stripped
 
 
-def _ValidateParams(params):
-    """Raises AssertionError when a parameter is listed twice."""
+def ValidateParams(params):
+    """Raise AssertionError when a parameter is listed twice."""
     twice = sorted(str(p) for p, n in collections.Counter(params).items() if n > 1)
-    assert not twice, f"Duplicate entries in params: {twice}"
+    if twice:
+        raise AssertionError(f"Duplicate entries in params: {twice}")
 
 
-def _GroupByDevice(model, devices, params, non_data_params):
+def GroupByDevice(model, devices, params, non_data_params):
     """Stripped name -> device -> blob, for the parameters (or gradients) after the first `non_data_params`."""
     grouped = collections.OrderedDict()
     for param in params[len(non_data_params) :]:
         sparse = isinstance(param, core.GradientSlice)
-        assert sparse or isinstance(param, core.BlobReference), f"Param {param} is not BlobReference or GradientSlice"
+        if not (sparse or isinstance(param, core.BlobReference)):
+            raise AssertionError(f"Param {param} is not BlobReference or GradientSlice")
         where = (param.indices if sparse else param).GetNameScope()
-        head = where.partition(scope._NAMESCOPE_SEPARATOR)[0]
+        head = where.partition(scope.NAMESCOPE_SEPARATOR)[0]
         prefix, _, number = head.rpartition("_")
-        assert prefix == model._device_prefix and number.isdigit(), (
-            f"Param {param} expected to have namescope '{model._device_prefix}_DEVICE/'"
-        )
+        if prefix != model._device_prefix or not number.isdigit():
+            raise AssertionError(f"Param {param} expected to have namescope '{model._device_prefix}_DEVICE/'")
         grouped.setdefault(stripBlobName(param), {})[int(number)] = param
     return grouped
 
 
-def _GetReverseOrderedGrads(model):
+def GetReverseOrderedGrads(model):
     """Names of the gradients, the last made first, which is the order they become ready in."""
     return list(reversed(model._grad_names))
 
 
-def _InferBlobDevice(model):
-    """Sets `model._blob_to_device`: the device of the first operator that names each blob."""
+def InferBlobDevice(model):
+    """Set `model._blob_to_device`: the device of the first operator that names each blob."""
     found = {}
 
     def look(net):
@@ -80,18 +81,18 @@ def _device_type_of(model, blob_name):
     return model._device_type
 
 
-def _IsGPUBlob(model, blob_name):
+def IsGPUBlob(model, blob_name):
     """Whether a blob lives on GPUs."""
     return core.IsGPUDeviceType(_device_type_of(model, blob_name))
 
 
-def _IsIDEEPBlob(model, blob_name):
+def IsIDEEPBlob(model, blob_name):
     """Whether a blob lives on an iDeep device."""
     return _device_type_of(model, blob_name) == caffe2_pb2.IDEEP
 
 
-def _AnalyzeOperators(model):
-    """Raises when an operator of one GPU uses a blob of another, unless it is there to move data between them."""
+def AnalyzeOperators(model):
+    """Raise when an operator of one GPU uses a blob of another, unless it is there to move data between them."""
     prefix = f"{model._device_prefix}_"
     for op in model.Proto().op:
         if any(word in op.type for word in ("NCCL", "Copy", "Concat")):
@@ -106,8 +107,8 @@ def _AnalyzeOperators(model):
                 raise Exception(f"Blob {blob} of op {op.type}, should have namescope {own}. Op: {op}")
 
 
-def _ForEachDevice(devices, f, device_type, device_prefix, scoped=False, *args, **kwargs):
-    """Calls f(device, …) in the scope of each device, with `scoped` in its name scope as well."""
+def ForEachDevice(devices, f, device_type, device_prefix, scoped=False, *args, **kwargs):
+    """Call f(device, …) in the scope of each device, with `scoped` in its name scope as well."""
     for device in devices:
         with core.DeviceScope(core.DeviceOption(device_type, device)):
             if scoped:
@@ -117,7 +118,12 @@ def _ForEachDevice(devices, f, device_type, device_prefix, scoped=False, *args, 
                 f(device, *args, **kwargs)
 
 
-def _ComputeBlobsToSync(model):
+def on_every_device(model, f):
+    """Call f(device) for each device of the model, in its device scope and name scope."""
+    ForEachDevice(model._devices, f, model._device_type, model._device_prefix, scoped=True)
+
+
+def ComputeBlobsToSync(model):
     """(blobs, stripped names) of all that `param_init_net` makes on devices, which training keeps in step.
 
     The blobs are sorted by device and name.  Of a model with shared parameters only the computed ones remain.
@@ -130,11 +136,12 @@ def _ComputeBlobsToSync(model):
         blobs = {b for op in model.param_init_net.Proto().op for b in op.output if b.startswith(prefix)}
         names = {stripBlobName(b) for b in blobs}
         missing = set(model._param_names) - names
-        assert not missing, f"Some params not instantiated in param init net: {missing}"
+        if missing:
+            raise AssertionError(f"Some params not instantiated in param init net: {sorted(missing)}")
 
     start = len(model._device_prefix) + 1
 
     def by_device(blob):
-        return int(blob[start : blob.index(scope._NAMESCOPE_SEPARATOR)]), blob
+        return int(blob[start : blob.index(scope.NAMESCOPE_SEPARATOR)]), blob
 
     return [core.BlobReference(b) for b in sorted(blobs, key=by_device)], names

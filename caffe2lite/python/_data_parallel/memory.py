@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 
 from caffe2lite.python import memonger, workspace
-from caffe2lite.python._dpm_blobs import prefix_of, stripBlobName
+from caffe2lite.python._data_parallel.blobs import prefix_of, stripBlobName
 
 log = logging.getLogger("data_parallel_model")
 
 
-def _PruneParametersForSharing(model):
-    """Leaves only the first device's parameters, so that only they are updated."""
-    assert model._shared_model
+def PruneParametersForSharing(model):
+    """Leave only the first device's parameters of a model that shares them, so that only they are updated."""
     model.params = model.GetParams(prefix_of(model, model._devices[0]))
     kept = set(model.params)
     model.param_to_grad = {p: g for p, g in model.param_to_grad.items() if p in kept}
@@ -20,9 +19,8 @@ def _PruneParametersForSharing(model):
     model.biases = [b for b in model.biases if b in kept]
 
 
-def _RemapParameterBlobsForSharedModel(model, all_params):
-    """Makes every operator read the first device's parameters, and drops those that make the others'."""
-    assert model._shared_model
+def RemapParameterBlobsForSharedModel(model, all_params):
+    """Make every operator read the first device's parameters, and drop those that make the others'."""
     master = prefix_of(model, model._devices[0])
     log.info("Remapping param blobs to master -> %s", master)
     others = {str(p) for p in all_params} - {str(p) for p in model.GetParams()}
@@ -38,8 +36,8 @@ def _RemapParameterBlobsForSharedModel(model, all_params):
                     op.input[j] = master + stripBlobName(blob)
 
 
-def _OptimizeGradientMemorySimple(model, losses_by_gpu, devices):
-    """Shares memory between gradients without knowing their sizes."""
+def OptimizeGradientMemorySimple(model, losses_by_gpu, devices):
+    """Share memory between gradients without knowing their sizes."""
     log.warning("optimize_gradient_memory is deprecated: call data_parallel_model.OptimizeGradientMemory() instead")
     for device in devices:
         model.net._net = memonger.share_grad_blobs(
@@ -51,8 +49,8 @@ def _OptimizeGradientMemorySimple(model, losses_by_gpu, devices):
         )
 
 
-def _AddDynamicMemoryOptimization(model, blobs_to_keep, devices):
-    """Frees each blob after its last use, but for `blobs_to_keep` (names without the device's scope)."""
+def AddDynamicMemoryOptimization(model, blobs_to_keep, devices):
+    """Free each blob after its last use, but for `blobs_to_keep` (names without the device's scope)."""
     keep = {prefix_of(model, d) + str(b) for d in devices for b in blobs_to_keep or ()}
     if model._rendezvous is not None:
         # Collectives expect the gradients where they were in the run before.
@@ -61,7 +59,7 @@ def _AddDynamicMemoryOptimization(model, blobs_to_keep, devices):
 
 
 def OptimizeGradientMemory(model, input_shapes, excluded_blobs, recycle_activations):
-    """Shares memory between the gradients of each device, and with `recycle_activations` also with activations.
+    """Share memory between the gradients of each device, and with `recycle_activations` also with activations.
 
     input_shapes: input blob (without the device's scope) -> shape, from which all sizes are inferred; None shares
     without regard to size.  excluded_blobs: names that must keep their own memory.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.python import core, utils
-from caffe2lite.python._optimizer_base import Optimizer, inferred_shape, is_sparse, zeros_like
+from caffe2lite.python._optimizers.base import Optimizer, inferred_shape, is_sparse, zeros_like
 
 
 class AdamOptimizer(Optimizer):
@@ -28,9 +28,7 @@ class AdamOptimizer(Optimizer):
         self.engine = engine
         self.enableRAdam = enableRAdam
         if use_smart_decay and rowWise:
-            raise NotImplementedError(
-                "row-wise Adam has no smart decay: give rowWise or use_smart_decay, not both"
-            )
+            raise NotImplementedError("row-wise Adam has no smart decay: give rowWise or use_smart_decay, not both")
         self.use_smart_decay = use_smart_decay
         self.init_kwargs = kwargs
 
@@ -60,7 +58,9 @@ class AdamOptimizer(Optimizer):
         if is_sparse(grad):
             grad = self.dedup(net, self.sparse_dedup_aggregator, grad)
             if self.rowWise:
-                assert not self.enableRAdam, f"row-wise Adam has no rectified form: set enableRAdam or rowWise to False ({param})"
+                assert not self.enableRAdam, (
+                    f"row-wise Adam has no rectified form: set enableRAdam or rowWise to False ({param})"
+                )
                 update = net.RowWiseSparseAdam
             elif self.use_smart_decay:
                 update = net.SmartDecaySparseAdam

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.python import core
-from caffe2lite.python._optimizer_base import Optimizer, current_device, is_sparse, zeros_like
+from caffe2lite.python._optimizers.base import Optimizer, current_device, is_sparse, zeros_like
 
 
 class SgdOptimizer(Optimizer):

@@ -1,4 +1,4 @@
-"""Sums and copies between the devices of one machine."""
+"""Sum and copies between the devices of one machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
-from caffe2lite.python._dpm_blobs import _IsGPUBlob, _IsIDEEPBlob, prefix_of
+from caffe2lite.python._data_parallel.blobs import IsGPUBlob, IsIDEEPBlob, prefix_of
 
 # With one of these numbers of devices gradients are summed up a tree; pairs are (into, from).
 _SUM_TREES = {
@@ -18,16 +18,16 @@ _SUM_TREES = {
 
 def on_blob_device(model, blob_name, device):
     """The DeviceOption that copies of a blob run on."""
-    if _IsGPUBlob(model, blob_name):
+    if IsGPUBlob(model, blob_name):
         return core.DeviceOption(workspace.GpuDeviceType, device)
-    return core.DeviceOption(caffe2_pb2.IDEEP if _IsIDEEPBlob(model, blob_name) else caffe2_pb2.CPU, 0)
+    return core.DeviceOption(caffe2_pb2.IDEEP if IsIDEEPBlob(model, blob_name) else caffe2_pb2.CPU, 0)
 
 
-def _Broadcast(devices, model, net, param, use_nccl=False):
-    """Copies a blob from the first device to the others."""
+def Broadcast(devices, model, net, param, use_nccl=False):
+    """Copy a blob from the first device to the others."""
     group = model._device_grouped_blobs[param]
     master = devices[0]
-    if use_nccl and _IsGPUBlob(model, param):
+    if use_nccl and IsGPUBlob(model, param):
         blobs = list(group.values())
         with core.DeviceScope(core.DeviceOption(model._device_type, master)):
             net.NCCLBroadcast(blobs, blobs, root=0)  # a rank: 0 is the first device, whichever it is
@@ -37,8 +37,8 @@ def _Broadcast(devices, model, net, param, use_nccl=False):
             net.Copy(group[master], group[device])
 
 
-def _AllReduce(devices, model, net, param, use_nccl=False, control_input=None):
-    """Sums a blob over the devices into each of them."""
+def AllReduce(devices, model, net, param, use_nccl=False, control_input=None):
+    """Sum a blob over the devices into each of them."""
     blobs = list(model._device_grouped_blobs[param].values())
     if use_nccl and model._device_type == caffe2_pb2.CUDA:
         net.NCCLAllreduce(blobs, blobs, control_input=control_input)
@@ -57,17 +57,19 @@ def _AllReduce(devices, model, net, param, use_nccl=False, control_input=None):
 
     for which in _SUM_TREES.get(len(devices), [tuple(range(len(devices)))]):
         add_up(*which)
-    _Broadcast(devices, model, net, param)
+    Broadcast(devices, model, net, param)
 
 
-def _SyncAllParamsSingleHost(devices, model, net, unique_param_names):
+def SyncAllParamsSingleHost(devices, model, net, unique_param_names):
+    """Copy blobs from the first device to the others."""
     if isinstance(unique_param_names, (set, frozenset)):
         unique_param_names = sorted(unique_param_names)  # the same net in every process
     for param in unique_param_names:
-        _Broadcast(devices, model, net, param)
+        Broadcast(devices, model, net, param)
 
 
-def _AllReduceBlobsSingleHost(blob_names, devices, model, net, use_nccl):
+def AllReduceBlobsSingleHost(blob_names, devices, model, net, use_nccl):
+    """Sum blobs over the devices into each of them; of sparse gradients, gather the rows."""
     if len(devices) == 1:
         return
     last = None  # NCCL's operators must not run at once: each waits for the one before
@@ -77,25 +79,27 @@ def _AllReduceBlobsSingleHost(blob_names, devices, model, net, use_nccl):
         blobs = list(group.values())
         if len(blobs) == 1:
             continue
-        assert len(blobs) == len(devices), f"Each GPU from {devices}, should have a copy of {name}."
+        if len(blobs) != len(devices):
+            raise AssertionError(f"Each GPU from {devices}, should have a copy of {name}, found {list(group)}")
         sparse = isinstance(blobs[0], core.GradientSlice)
-        if _IsGPUBlob(model, name):
+        if IsGPUBlob(model, name):
             with core.DeviceScope(core.DeviceOption(model._device_type, devices[0])):
                 if sparse:
                     _gather_slices(devices, model, net, name, gathered)
                 else:
-                    _AllReduce(devices, model, net, name, use_nccl, last)
+                    AllReduce(devices, model, net, name, use_nccl, last)
                     last = blobs[0]
             continue
-        assert not sparse, f"parameter {name} has sparse gradients, which Parallelize_BMUF cannot synchronize"
+        if sparse:
+            raise AssertionError(f"parameter {name} has sparse gradients, which Parallelize_BMUF cannot synchronize")
         with core.DeviceScope(on_blob_device(model, name, 0)):
             net.Sum(blobs, [blobs[0]])
             if not model._shared_model:
-                _Broadcast(devices, model, net, name)
+                Broadcast(devices, model, net, name)
 
 
 def _gather_slices(devices, model, net, name, gathered):
-    """Gives every device the rows of all; indices that several gradients share are gathered once."""
+    """Give every device the rows of all; indices that several gradients share are gathered once."""
     group = model._device_grouped_blobs[name]
     prefix = prefix_of(model, devices[0]) + name
 
@@ -118,8 +122,9 @@ def _gather_slices(devices, model, net, name, gathered):
     gather("values", "val")
 
 
-def _BroadcastComputedParamsSingleHost(devices, model, use_nccl=False):
+def BroadcastComputedParamsSingleHost(devices, model, use_nccl=False):
+    """Keep computed parameters those of the first device."""
     if len(devices) == 1:
         return
     for name in model._computed_param_names:
-        _Broadcast(devices, model, model.net, name, use_nccl)
+        Broadcast(devices, model, model.net, name, use_nccl)

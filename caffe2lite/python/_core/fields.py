@@ -11,7 +11,7 @@ import logging
 
 import numpy as np
 
-from caffe2lite.python.core import BlobReference
+from caffe2lite.python._core.operators import BlobReference
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ def _join_field_name(prefix, suffix):
     return FIELD_SEPARATOR.join(part for part in (prefix, suffix) if part)
 
 
-def _normalize_field(field_or_type_or_blob, keep_blobs=True):
+def normalized_field(field_or_type_or_blob, keep_blobs=True):
     """A copy of a field, or a Scalar of a type, or a Scalar over a blob."""
     if isinstance(field_or_type_or_blob, Field):
         return field_or_type_or_blob.clone(keep_blobs=keep_blobs)
@@ -148,10 +148,10 @@ class List(Field):
         if isinstance(lengths_blob, Field):
             if not isinstance(lengths_blob, Scalar):
                 raise AssertionError(f"lengths are a Scalar, got {lengths_blob!r}")
-            self.lengths = _normalize_field(lengths_blob)
+            self.lengths = normalized_field(lengths_blob)
         else:
             self.lengths = Scalar(np.int32, lengths_blob)
-        self._items = _normalize_field(values)
+        self._items = normalized_field(values)
         self._adopt()
 
     def _adopt(self):
@@ -171,7 +171,7 @@ class List(Field):
 
     def clone(self, keep_blobs=True):
         return type(self)(
-            _normalize_field(self._items, keep_blobs=keep_blobs), _normalize_field(self.lengths, keep_blobs=keep_blobs)
+            normalized_field(self._items, keep_blobs=keep_blobs), normalized_field(self.lengths, keep_blobs=keep_blobs)
         )
 
     def __getattr__(self, item):
@@ -205,7 +205,7 @@ class ListWithEvicted(List):
         if isinstance(evicted_values, Field):
             if not isinstance(evicted_values, Scalar):
                 raise AssertionError(f"evicted values are a Scalar, got {evicted_values!r}")
-            self._evicted_values = _normalize_field(evicted_values)
+            self._evicted_values = normalized_field(evicted_values)
         else:
             self._evicted_values = Scalar(np.int64, evicted_values)
         super().__init__(values, lengths_blob=lengths_blob)
@@ -218,9 +218,9 @@ class ListWithEvicted(List):
 
     def clone(self, keep_blobs=True):
         return type(self)(
-            _normalize_field(self._items, keep_blobs=keep_blobs),
-            _normalize_field(self.lengths, keep_blobs=keep_blobs),
-            _normalize_field(self._evicted_values, keep_blobs=keep_blobs),
+            normalized_field(self._items, keep_blobs=keep_blobs),
+            normalized_field(self.lengths, keep_blobs=keep_blobs),
+            normalized_field(self._evicted_values, keep_blobs=keep_blobs),
         )
 
 
@@ -244,7 +244,7 @@ class Struct(Field):
                 raise AssertionError("Struct cannot contain a field named `lengths`.")
         self.fields = {}
         for name, field in fields:
-            name, field = self._struct_from_nested_name(name, _normalize_field(field))
+            name, field = self._struct_from_nested_name(name, normalized_field(field))
             known = self.fields.get(name)
             if known is not None:
                 if not isinstance(field, Struct) or not isinstance(known, Struct):
@@ -275,7 +275,7 @@ class Struct(Field):
 
     def clone(self, keep_blobs=True):
         return type(self)(
-            *[(name, _normalize_field(field, keep_blobs=keep_blobs)) for name, field in self.fields.items()]
+            *[(name, normalized_field(field, keep_blobs=keep_blobs)) for name, field in self.fields.items()]
         )
 
     def _get_field_by_nested_name(self, nested_name):
