@@ -29,14 +29,9 @@ def aligned(count: int, dtype: Any) -> np.ndarray:
     size = count * dtype.itemsize
     if size < _ALIGNED or dtype.hasobject:
         return np.empty(count, dtype)
-    memory, begin = owned(size)
-    return memory[begin : begin + size].view(dtype)
-
-
-def owned(size: int) -> tuple[np.ndarray, int]:
-    """(bytes, the first of them that is at a cache line): room for `size` bytes from there on."""
     memory = np.empty(size + _LINE, np.uint8)
-    return memory, -memory.__array_interface__["data"][0] % _LINE
+    begin = -memory.__array_interface__["data"][0] % _LINE
+    return memory[begin : begin + size].view(dtype)
 
 
 class Host(Device):
