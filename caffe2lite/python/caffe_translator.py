@@ -14,13 +14,13 @@ import logging
 
 import numpy as np
 
+from caffe2lite.ops.kit import windows
 from caffe2lite.proto import caffe2_pb2, caffe_pb2
 from caffe2lite.proto.text import ParseError, parse
 from caffe2lite.python import core, utils, workspace
 
 log = logging.getLogger("caffe_translator")
 
-CAFFE_LEGACY_POOLING = 3
 _DATA_LAYERS = {
     "Data", "ImageData", "HDF5Data", "HDF5Output", "MemoryData", "WindowData", "DummyData", "Input", "Silence", "Python",
     "AnnotatedData",
@@ -173,26 +173,23 @@ def _without_legacy_pads(net, parameters, input_dims, input_names):
     for op in net.op:  # one by one: a blob may be written again in another shape
         shapes, _ = workspace.InferShapesAndTypes([caffe2_pb2.NetDef(op=[op])], known, nets_proto=True)
         if any(a.name == "legacy_pad" for a in op.arg) and op.output[0] in shapes:
-            op = _explicit(op, known[op.input[0]], shapes[op.output[0]])
+            op = _explicit(op, known[op.input[0]][2:])
         known.update({output: shapes[output] for output in op.output if output in shapes})
         fixed.op.append(op)
     return fixed
 
 
-def _explicit(op, size, result):
-    args = {a.name: a.i for a in op.arg if a.HasField("i")}
-    new = caffe2_pb2.OperatorDef()
-    new.CopyFrom(op)
-    del new.arg[:]
-    gone = ("legacy_pad", "pad", "pad_h", "pad_w", "pad_t", "pad_l", "pad_b", "pad_r")
-    new.arg.extend(a for a in op.arg if a.name not in gone)
-    for axis, (side, before, after) in enumerate((("h", "pad_t", "pad_b"), ("w", "pad_l", "pad_r")), 2):
-        kernel = args.get("kernel", args.get(f"kernel_{side}"))
-        stride = args.get("stride", args.get(f"stride_{side}", 1))
-        first = args.get("pad", args.get(before, 0))
-        last = max(0, (result[axis] - 1) * stride + kernel - size[axis] - first)
-        new.arg.extend([utils.MakeArgument(before, first), utils.MakeArgument(after, last)])
-    return new
+def _explicit(op, size):
+    """Return the operator with its padding stated, for images of this size (height and width)."""
+    args = {a.name: a.i for a in op.arg if a.HasField("i") and a.name in windows.WINDOW_ARGS}
+    place = windows.place(windows.parse(args), tuple(size))
+    explicit = caffe2_pb2.OperatorDef()
+    explicit.CopyFrom(op)
+    del explicit.arg[:]
+    explicit.arg.extend(a for a in op.arg if a.name != "legacy_pad" and not a.name.startswith("pad"))
+    sides = dict(zip(("pad_t", "pad_l", "pad_b", "pad_r"), (*place.heads, *place.tails)))
+    explicit.arg.extend(utils.MakeArgument(side, pixels) for side, pixels in sides.items())
+    return explicit
 
 
 # Translators
@@ -285,7 +282,7 @@ def TranslatePool(layer, pretrained_blobs, is_test, **kwargs):
     padded = any(v for k, v in arguments.items() if k.startswith("pad"))
     if kind == "AveragePool" and padded:  # Caffe's average counts the padding
         arguments["count_include_pad"] = 1
-    return _one(layer, kind, outputs=layer.top[:1], legacy_pad=CAFFE_LEGACY_POOLING, **arguments), []
+    return _one(layer, kind, outputs=layer.top[:1], legacy_pad=windows.CAFFE_LEGACY_POOLING, **arguments), []
 
 
 @TranslatorRegistry.Register("InnerProduct")

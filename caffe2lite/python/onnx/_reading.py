@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper
 
-from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit import registry, windows
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx._types import DummyNames, array_of, caffe2_type, fill, fill_operator
 from caffe2lite.python.onnx.error import Unsupported
@@ -240,13 +240,13 @@ def _pool(kind):
 
 
 def _resolve_auto_pad(node):
-    """auto_pad as Caffe2 knows it: SAME_UPPER is legacy_pad 2 (SAME), VALID is no padding."""
+    """Turn auto_pad into what Caffe2 knows: SAME_UPPER is legacy_pad SAME, VALID is no padding."""
     mode = node.attrs.pop("auto_pad", b"NOTSET")
     mode = mode.decode() if isinstance(mode, bytes) else mode
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         if mode == "SAME_LOWER":
             raise Unsupported(f"{node.type} with auto_pad=SAME_LOWER has no form in Caffe2")
-        node.attrs["legacy_pad"] = 2
+        node.attrs["legacy_pad"] = windows.SAME
 
 
 def _conv(node, context):
