@@ -8,9 +8,10 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.port import gone, python2
+from caffe2lite.port import gone, names, python2
+from caffe2lite.port.names import dotted, imports
 from caffe2lite.port.notebooks import Notebook
-from caffe2lite.port.uses import DIFFERS, MISSING, Use, dotted, uses
+from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
 
 CODES = {
     "P001": "syntax of Python 2",
@@ -118,7 +119,6 @@ def examine_source(source: str, path: str) -> Report:
         tree, line_of = converted, made.origin
         if not python2.has_true_division(source):
             findings += [f._replace(line=line_of(f.line)) for f in divisions(tree, path)]
-    assert tree is not None
     seen = {(f.line, f.code) for f in findings}
     findings += [f for f in _names(tree, path, line_of) if (f.line, f.code) not in seen]
     used = [use._replace(line=line_of(use.line)) for use in uses(tree)]
@@ -174,22 +174,14 @@ def _fraction(node: ast.expr) -> bool:
 
 
 def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
-    aliases: dict[str, str] = {}
+    imported = list(imports(tree))
+    aliases = names.aliases(imported)
     guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            continue
-        line, at = line_of(node.lineno), NOTE if id(node) in guarded else None
-        if isinstance(node, ast.Import):
-            for a in node.names:
-                aliases[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
-                yield from _module(path, line, a.name, at)
-        elif node.module and not node.level:
-            yield from _module(path, line, node.module, at)
-            for a in node.names:
-                whole = f"{node.module}.{a.name}"
-                aliases[a.asname or a.name] = whole
-                yield from _name(path, line, whole, at)
+    for i in imported:
+        line, at = line_of(i.node.lineno), NOTE if id(i.node) in guarded else None
+        yield from _module(path, line, i.module, at)
+        if i.name:
+            yield from _name(path, line, i.meaning, at)
     for line, name in python2.stray_builtins(tree):
         yield Finding(path, line_of(line), "P002", f"{name} is gone", gone.BUILTINS[name], ASK)
     yield from _methods(tree, path, line_of)
