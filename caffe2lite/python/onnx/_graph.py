@@ -108,10 +108,10 @@ def _loop(node, context):
     ops = []
     if not trips:
         trips = context.dummies.new_dummy_name()
-        ops.append(_reading.fill_operator(np.array([0]), trips))
+        ops.append(_reading.fill_array(np.array([0]), trips))
     if not condition:
         condition = context.dummies.new_dummy_name()
-        ops.append(_reading.fill_operator(np.array([True]), condition))
+        ops.append(_reading.fill_array(np.array([True]), condition))
     loop = operator(
         "ONNXWhile",
         [trips, condition, *carried],

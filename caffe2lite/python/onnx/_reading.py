@@ -14,7 +14,7 @@ from onnx import AttributeProto, TensorProto, helper
 
 from caffe2lite.ops.kit import registry, windows
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python.onnx._types import DummyNames, array_of, caffe2_type, fill, fill_operator
+from caffe2lite.python.onnx._types import DummyNames, array_of, caffe2_type, fill, fill_array
 from caffe2lite.python.onnx.error import Unsupported
 from caffe2lite.python.utils import MakeArgument
 
@@ -144,7 +144,7 @@ def _constant_node(node, context):
         if name in ("value_float", "value_floats", "value_int", "value_ints"):
             array = np.array(value, np.float32 if "float" in name else np.int64)
             context.constants[node.outputs[0]] = array
-            return [fill_operator(array, node.outputs[0])]
+            return [fill_array(array, node.outputs[0])]
     raise Unsupported(f"node {node.name or 'Constant'}: only dense tensors and numbers can be constants")
 
 
@@ -314,9 +314,9 @@ def _slice(node, context):
     new = context.dummies.new_dummy_name
     where, some_starts, some_ends = new(), new(), new()
     return [
-        fill_operator(np.array(axes, np.int32), where),
-        fill_operator(np.array(starts, np.int64), some_starts),
-        fill_operator(np.array(ends, np.int64), some_ends),
+        fill_array(np.array(axes, np.int32), where),
+        fill_array(np.array(starts, np.int64), some_starts),
+        fill_array(np.array(ends, np.int64), some_ends),
         *_slice_along(x, some_starts, some_ends, where, node.outputs, new),
     ]
 
@@ -340,7 +340,7 @@ def _dynamic_slice(node, context):
         raise Unsupported("Slice with steps from a tensor has no form in Caffe2")
     new, int64 = context.dummies.new_dummy_name, caffe2_pb2.TensorProto.INT64
     zero, one = new(), new()
-    ops = [fill_operator(np.array([0]), zero), fill_operator(np.array([1]), one)]
+    ops = [fill_array(np.array([0]), zero), fill_array(np.array([1]), one)]
     shifted = []
     for bound in bounds:
         wide, negative, less, result = new(), new(), new(), new()

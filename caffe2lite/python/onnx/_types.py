@@ -6,8 +6,8 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python._core.fills import FILLS, fill_operator
 from caffe2lite.python.onnx.error import Unsupported
-from caffe2lite.python.utils import MakeArgument
 
 _C2 = caffe2_pb2.TensorProto
 TYPES = {
@@ -39,19 +39,10 @@ _NUMPY_TYPES = {
 }
 # The fill operator whose tensors have the type, or hold its values without loss.
 _FILLS = {
-    "float32": "GivenTensorFill",
+    **FILLS,
     "float16": "GivenTensorFill",
-    "float64": "GivenTensorDoubleFill",
-    "int64": "GivenTensorInt64Fill",
-    "uint32": "GivenTensorInt64Fill",
-    "uint64": "GivenTensorInt64Fill",
-    "bool": "GivenTensorBoolFill",
-    "object": "GivenTensorStringFill",
-    "int8": "GivenTensorIntFill",
-    "int16": "GivenTensorIntFill",
-    "int32": "GivenTensorIntFill",
-    "uint8": "GivenTensorIntFill",
-    "uint16": "GivenTensorIntFill",
+    **dict.fromkeys(("int8", "int16", "uint8", "uint16"), "GivenTensorIntFill"),
+    **dict.fromkeys(("uint32", "uint64"), "GivenTensorInt64Fill"),
 }
 
 
@@ -77,26 +68,20 @@ def array_of(tensor):
     return numpy_helper.to_array(tensor)
 
 
-def fill_operator(array, name):
-    """The operator that makes an array."""
+def fill_array(array, name):
+    """Return the operator that makes an array, as near to its type as Caffe2 comes."""
     kind = _FILLS.get(array.dtype.name)
     if kind is None:
         raise Unsupported(f"unrecognized tensor type of {name!r}: {array.dtype}")
-    op = caffe2_pb2.OperatorDef(type=kind, output=[name])
-    op.arg.extend([MakeArgument("shape", [int(d) for d in array.shape])])
-    values = op.arg.add(name="values")
-    if kind in ("GivenTensorFill", "GivenTensorDoubleFill"):
-        values.floats.extend(array.astype(np.float32).ravel().tolist())
-    elif kind == "GivenTensorStringFill":
-        values.strings.extend(v if isinstance(v, bytes) else str(v).encode() for v in array.ravel())
-    else:
-        values.ints.extend(array.astype(np.int64).ravel().tolist())
-    return op
+    if array.dtype == object:
+        strings = [v if isinstance(v, bytes) else str(v).encode() for v in array.flat]
+        array = np.array([*strings, None], object)[:-1].reshape(array.shape)
+    return fill_operator(kind, name, array)
 
 
 def fill(tensor, name=""):
     """The operator that makes the values of an ONNX TensorProto, under its name or another one."""
-    return fill_operator(array_of(tensor), name or tensor.name)
+    return fill_array(array_of(tensor), name or tensor.name)
 
 
 class DummyNames:
