@@ -6,10 +6,13 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import click
 
+from caffe2lite import conformance as tests
 from caffe2lite.commands.text import Trouble, count, say
+from caffe2lite.conformance import running, upstream
 
 
 @click.command()
@@ -46,9 +49,6 @@ def conformance(
     cache folder. Each file runs in a process of its own; what came of it is kept there too, so that a long run can be
     made in parts. Exit status 1 where a test that genuine Caffe2 passes does not pass here, but for named exceptions.
     """
-    from caffe2lite import conformance as tests
-    from caffe2lite.conformance import running, upstream
-
     try:
         tree = tests.fetch()
     except RuntimeError as e:
@@ -92,21 +92,18 @@ def _need(python: str) -> None:
         raise Trouble(f"{python} cannot run the tests: {said}; pip install caffe2lite pytest 'hypothesis==6.100.*'")
 
 
-def _run(outcomes: object, total: int) -> dict[str, object]:
+def _run(outcomes: Iterable[tests.Outcome], total: int) -> dict[str, tests.Outcome]:
     """Go through the outcomes under a progress bar on a terminal, a line a file where the output is piped."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from caffe2lite.conformance import Outcome, score
-
-    found: dict[str, object] = {}
+    found: dict[str, tests.Outcome] = {}
     columns = (TextColumn("{task.description:50}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(highlight=False), disable=not sys.stdout.isatty()) as progress:
         bar = progress.add_task("Caffe2's own tests", total=total)
-        for outcome in outcomes:  # type: ignore[attr-defined]
-            assert isinstance(outcome, Outcome)
+        for outcome in outcomes:
             found[outcome.file] = outcome
-            told = score(outcome)
+            told = tests.score(outcome)
             progress.update(bar, advance=1, description=outcome.file[-50:])
             if told.missing or outcome.trouble or not sys.stdout.isatty():
                 some = [*told.missing[:3], *(["…"] if len(told.missing) > 3 else [])]

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from caffe2lite.commands.text import Trouble, count, say, say_json, table
+from caffe2lite.port import python2, scan
 
 
 @click.command()
@@ -32,8 +33,6 @@ def port(
     Scripts are read, never run. Exit status 1 where something has to be done before plain `python` runs them (`caffe2lite
     run` may run them as they are).
     """
-    from caffe2lite.port import scan
-
     named = [(root, path) for root in paths for path in scan.files(root)]
     reports = [scan.examine(path) for _, path in named]
     if as_json:
@@ -100,7 +99,7 @@ def _total(reports: list[Any], show_uses: bool) -> None:
 
 def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool) -> None:
     try:
-        from caffe2lite.port import mending, python2
+        from caffe2lite.port import mending  # not above: it needs an extra
     except ImportError as e:
         raise Trouble(str(e)) from None
     for root, path in files:

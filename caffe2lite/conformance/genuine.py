@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor
 
+import caffe2lite.proto
 from caffe2lite.engine import python_op
+from caffe2lite.python import _import_c_extension
 from caffe2lite.python import utils as ours
 
 
@@ -21,9 +23,6 @@ def install(folder: str) -> None:
 
     Its `caffe2.proto` and `_import_c_extension` are ours.  Enter `port.legacy.names()` first: the files are old.
     """
-    import caffe2lite.proto
-    from caffe2lite.python import _import_c_extension
-
     for name in [n for n in sys.modules if n.partition(".")[0] == "caffe2"]:
         del sys.modules[name]
     top = _package("caffe2", folder)

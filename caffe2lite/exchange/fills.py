@@ -9,8 +9,8 @@ import numpy as np
 
 from caffe2lite.exchange.formats import CannotHold
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python._core.fills import FILLS, fill_operator
 from caffe2lite.python.onnx.helper import c2_native_run_op
+from caffe2lite.python.predictor.mobile_exporter import FILLS, fill_arguments
 
 _CONSTANT = {*FILLS.values(), "ConstantFill"}  # what makes the same values whenever it runs, and does nothing else
 
@@ -50,4 +50,4 @@ def fill_of(name: str, array: np.ndarray) -> caffe2_pb2.OperatorDef:
         )
     if array.dtype == object and not all(isinstance(v, bytes) for v in array.flat):
         raise CannotHold(f"tensor {name!r} holds records, which no fill operator makes")
-    return fill_operator(kind, name, array)
+    return caffe2_pb2.OperatorDef(type=kind, output=[name], arg=fill_arguments(kind, array))

@@ -6,8 +6,8 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python._core.fills import FILLS, fill_operator
 from caffe2lite.python.onnx.error import Unsupported
+from caffe2lite.python.predictor.mobile_exporter import FILLS, fill_arguments
 
 _C2 = caffe2_pb2.TensorProto
 TYPES = {
@@ -76,7 +76,7 @@ def fill_array(array, name):
     if array.dtype == object:
         strings = [v if isinstance(v, bytes) else str(v).encode() for v in array.flat]
         array = np.array([*strings, None], object)[:-1].reshape(array.shape)
-    return fill_operator(kind, name, array)
+    return caffe2_pb2.OperatorDef(type=kind, output=[name], arg=fill_arguments(kind, array))
 
 
 def fill(tensor, name=""):

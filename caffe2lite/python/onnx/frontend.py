@@ -18,6 +18,17 @@ from caffe2lite.python.onnx.helper import c2_native_run_net
 log = logging.getLogger(__name__)
 
 
+def without_form(net):
+    """Return {type: how many} of the operators of a NetDef that ONNX has no form for."""
+    return collections.Counter(
+        op.type
+        for op in net.op
+        if op.type not in _writing.RULES
+        and op.type not in _writing.TYPES
+        and (not onnx.defs.has(op.type) or any(argument.HasField("n") or argument.nets for argument in op.arg))
+    )
+
+
 class Caffe2Frontend:
     """Conversions from Caffe2 to ONNX, as class methods; the module has them as functions too."""
 
