@@ -33,7 +33,7 @@ _GRAPHS = (
 )
 _c_api.above.update(
     {
-        **dict.fromkeys(_ONNX, "caffe2lite.python._extension.onnx_backend"),
+        **dict.fromkeys(_ONNX, "caffe2lite.python.onnx._extension"),
         **dict.fromkeys(_GRAPHS, "caffe2lite.python._extension.graphs"),
         "fakeFp16FuseOps": "caffe2lite.python._extension.fake_fp16",
     }

@@ -244,3 +244,12 @@ class BasicRNNCell(RNNCell):
 
     def get_output_dim(self):
         return self.hidden_size
+
+
+def GetLSTMParamNames():
+    """Return the names of the parameters of an LSTM, in the order in which the gates are stacked."""
+    gates = ("input_gate", "forget_gate", "output_gate", "cell")
+    return {
+        "weights": [f"{gate}_w" for gate in gates],
+        "biases": [f"{gate}_b" for gate in gates],
+    }

@@ -60,7 +60,7 @@ class Node:
         self.name = proto.name
         self.inputs = list(proto.input)
         self.outputs = list(proto.output)
-        self.attrs = {a.name: _value(a) for a in proto.attribute}
+        self.attrs = {a.name: attribute_value(a) for a in proto.attribute}
 
     def axes_from_inputs(self, context):
         """Turn inputs that hold attributes into attributes."""
@@ -74,7 +74,7 @@ class Node:
                 self.attrs["k"] = self.attrs["k"][0]
 
 
-def _value(attribute):
+def attribute_value(attribute):
     if attribute.type == AttributeProto.UNDEFINED:
         raise Unsupported(f"attribute {attribute.name!r} has no type")
     value = helper.get_attribute_value(attribute)

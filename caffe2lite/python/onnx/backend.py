@@ -36,7 +36,7 @@ def get_device_option(device):
 
 def convertAttributeProto(onnx_arg):
     """The value of an AttributeProto: a number, bytes, list or message."""
-    return _reading._value(onnx_arg)
+    return _reading.attribute_value(onnx_arg)
 
 
 class OnnxAttributes(dict):

@@ -50,7 +50,8 @@ def get_layer_scope(scope, layer_type, i):
     return _join(scope, f"{layer_type}/layer{i}")
 
 
-def _lstm_cell(num_units, input_size, dropout_keep_prob, forward_only, name=None, dropout_name=None):
+def lstm_cell(num_units, input_size, dropout_keep_prob, forward_only, name=None, dropout_name=None):
+    """Return an LSTM cell, with dropout of its outputs where `dropout_keep_prob` says so."""
     cell = rnn_cell.LSTMCell(
         name=name,
         input_size=input_size,
@@ -91,7 +92,7 @@ def rnn_unidirectional_layer(
             model.param_init_net.ConstantFill([], name, shape=[num_units], value=0.0)
             for name in ("initial_cell_state", "initial_hidden_state")
         )
-    cell = _lstm_cell(
+    cell = lstm_cell(
         num_units, input_size, dropout_keep_prob, forward_only, _join(scope, "lstm"), _join(scope, "dropout")
     )
     outputs, (_, final_hidden, _, final_cell) = cell.apply_over_sequence(
@@ -349,7 +350,7 @@ def build_embedding_decoder(
 
     units = [config["num_units"] for config in decoder_layer_configs]
     cells = [
-        _lstm_cell(size, below, config.get("dropout_keep_prob", None), forward_only, dropout_name="dropout")
+        lstm_cell(size, below, config.get("dropout_keep_prob", None), forward_only, dropout_name="dropout")
         for size, below, config in zip(units, [embedding_size, *units], decoder_layer_configs)
     ]
     states = build_initial_rnn_decoder_states(

@@ -224,7 +224,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
             embedded = step_model.net.Gather([decoder_embeddings, previous_tokens], "embedded_tokens_t_prev")
 
         cells = [
-            seq2seq_util._lstm_cell(size, below, None, forward_only=True)
+            seq2seq_util.lstm_cell(size, below, None, forward_only=True)
             for size, below in zip(decoder_units, [model_params["decoder_embedding_size"], *decoder_units])
         ]
         decoder = seq2seq_util.LSTMWithAttentionDecoder(
