@@ -33,7 +33,8 @@ def ShiftActivationDevices(model, activations, shifts):
     shifts: {from: to}, numbers of GPUs; the parameters and gradients of the operators move with them.
     """
     both = set(shifts) & set(shifts.values())
-    assert not both, f"devices {sorted(both)} are to be moved from and to at once"
+    if both:
+        raise AssertionError(f"devices {sorted(both)} are to be moved from and to at once")
     for from_device, to_device in shifts.items():
         log.info("Shifting %d activations from %s to %s", len(activations), from_device, to_device)
         _shift(model, activations, from_device, to_device)

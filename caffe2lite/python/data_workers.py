@@ -140,16 +140,15 @@ class BatchFeeder(State):
         if chunk is None:
             log.warning("A fetcher returned None instead of a list of arrays")
             return False
-        assert len(chunk) == len(self._input_blob_names), (
-            f"Expecting data blob for each input: {self._input_blob_names}, got {len(chunk)}"
-        )
+        if len(chunk) != len(self._input_blob_names):
+            raise AssertionError(f"Expecting data blob for each input: {self._input_blob_names}, got {len(chunk)}")
         for array in chunk:
-            assert isinstance(array, np.ndarray), (
-                f"Fetcher function must return a numpy array, not {type(array).__name__}"
-            )
+            if not isinstance(array, np.ndarray):
+                raise AssertionError(f"Fetcher function must return a numpy array, not {type(array).__name__}")
         if not self._dont_rebatch:
             lengths = [array.shape[axis] for array, axis in zip(chunk, self._batch_columns)]
-            assert len(set(lengths)) == 1, f"Each returned input must have equal number of samples, not {lengths}"
+            if len(set(lengths)) != 1:
+                raise AssertionError(f"Each returned input must have equal number of samples, not {lengths}")
         return True
 
     def put(self, chunk, data_input_coordinator):
@@ -262,7 +261,8 @@ class GlobalCoordinator(GlobalWorkerCoordinator):
 
     def get_queue(self, queue_name, max_buffered_batches):
         """The buffer of that name."""
-        assert isinstance(max_buffered_batches, int)
+        if not isinstance(max_buffered_batches, int):
+            raise AssertionError(f"max_buffered_batches is a number, got {max_buffered_batches!r}")
         return self._queues.setdefault(queue_name, Queue.Queue(maxsize=max_buffered_batches))
 
     def reset_data_input(self, namescope, name, net, batch_size):

@@ -123,7 +123,8 @@ class ModelHelper:
 
     def get_param_info(self, param):
         """The ParameterInfo of a blob, or None."""
-        assert isinstance(param, core.BlobReference), f"Param {param} is not a BlobReference"
+        if not isinstance(param, core.BlobReference):
+            raise AssertionError(f"Param {param} is not a BlobReference")
         return self._parameters_info.get(param)
 
     def _infer_param_shape(self, param):
@@ -136,7 +137,10 @@ class ModelHelper:
 
     def _update_param_info_deprecated(self):
         known = len(self._param_info_deprecated)
-        assert known <= len(self.params)
+        if known > len(self.params):
+            raise AssertionError(
+                f"{known} parameters had gradients, and only {len(self.params)} are left: params lost some of them"
+            )
         for param in self.params[known:]:
             if not isinstance(param, core.BlobReference):
                 raise ValueError(f"Param {param} must be a BlobReference!")
@@ -197,7 +201,8 @@ class ModelHelper:
     def Validate(self):
         """Raises AssertionError when two parameters have the same name."""
         duplicates = self._Validate()
-        assert not duplicates, f"Duplicate params: {duplicates}"
+        if duplicates:
+            raise AssertionError(f"Duplicate params: {duplicates}")
 
     # Gradients
 
@@ -256,14 +261,14 @@ class ModelHelper:
 
     def TensorProtosDBInput(self, unused_blob_in, blob_out, batch_size, db, db_type, **kwargs):
         """Batches from a database; the first argument is there for older scripts and must be empty."""
-        assert len(unused_blob_in) == 0, "TensorProtosDBInput takes no input blobs: pass []"
+        if len(unused_blob_in) != 0:
+            raise AssertionError(f"TensorProtosDBInput takes no input blobs: pass [], not {unused_blob_in!r}")
         return db_input(self, blob_out, batch_size, db, db_type)
 
     def GetDevices(self):
         """The device ids that `data_parallel_model` gave this model."""
-        assert len(self._devices) > 0, (
-            f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some"
-        )
+        if len(self._devices) <= 0:
+            raise AssertionError(f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some")
         return self._devices
 
     def GetCompleteNet(self):

@@ -15,7 +15,8 @@ class NormalizerContext(ModifierContext, context.DefaultManaged):
 
     def get_normalizer(self, name):
         """The one of that name."""
-        assert self.has_normalizer(name), f"no normalizer {name!r} is in force"
+        if not self.has_normalizer(name):
+            raise AssertionError(f"no normalizer {name!r} is in force")
         return self._get_modifier(name)
 
 

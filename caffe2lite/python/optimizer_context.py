@@ -17,7 +17,8 @@ class OptimizerContext(ModifierContext, context.DefaultManaged):
 
     def get_optimizer(self, name):
         """The one of that name."""
-        assert self.has_optimizer(name), f"no optimizer {name!r} is in force"
+        if not self.has_optimizer(name):
+            raise AssertionError(f"no optimizer {name!r} is in force")
         return self._get_modifier(name)
 
 

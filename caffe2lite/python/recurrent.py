@@ -186,7 +186,8 @@ def recurrent_net(
     Returns, for each state, a blob with its value after every step and one
     with its value after the last.
     """
-    assert len(inputs) == 1, f"a recurrent net takes one input blob, got {len(inputs)}"
+    if len(inputs) != 1:
+        raise AssertionError(f"a recurrent net takes one input blob, got {len(inputs)}")
     scope = f"{net.Name()}/recurrent" if scope is None else scope
     links = {str(read): written for read, written in links.items()}
     ((input_name, input_blob),) = inputs
@@ -251,7 +252,10 @@ def recurrent_net(
 
 def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
     """Says how many threads and streams the executor of a recurrent operator may use."""
-    assert rnn_op.type in {"RecurrentNetwork", "RecurrentNetworkGradient"}
+    if rnn_op.type not in {"RecurrentNetwork", "RecurrentNetworkGradient"}:
+        raise AssertionError(
+            f"an executor is configured on a RecurrentNetwork or RecurrentNetworkGradient, got {rnn_op.type}"
+        )
 
     def set_argument(name, value):
         for argument in rnn_op.arg:

@@ -15,7 +15,8 @@ class RegularizerContext(ModifierContext, context.DefaultManaged):
 
     def get_regularizer(self, name):
         """The one of that name."""
-        assert self.has_regularizer(name), f"no regularizer {name!r} is in force"
+        if not self.has_regularizer(name):
+            raise AssertionError(f"no regularizer {name!r} is in force")
         return self._get_modifier(name)
 
 

@@ -177,7 +177,8 @@ def _layered_LSTM(
     Returns what ``create_lstm`` does for the last layer.
     """
     dims = list(dim_out) if isinstance(dim_out, (list, tuple)) else [dim_out]
-    assert not (return_params and len(dims) > 1), f"return_params works for one layer, got dim_out {dims}"
+    if return_params and len(dims) > 1:
+        raise AssertionError(f"return_params works for one layer, got dim_out {dims}")
     states_of = [initial_states] + [None] * (len(dims) - 1)
     if initial_states is not None and len(initial_states) > 2:
         states_of = [initial_states[i : i + 2] for i in range(0, len(initial_states), 2)]

@@ -84,9 +84,8 @@ class AdagradOptimizer(_Ema, Optimizer):
 
     def _process_pruning_options(self, pruning_options):
         options = {} if pruning_options is None else pruning_options
-        assert isinstance(options, dict), (
-            f"pruning_options can only be provided as a dictionary, currently: {pruning_options}"
-        )
+        if not isinstance(options, dict):
+            raise AssertionError(f"pruning_options can only be provided as a dictionary, currently: {pruning_options}")
         for name in ("mask_tensor", "mask_db_path", "mask_db_type", "mask_blob_name"):
             setattr(self, name, options.get(name))
         self.prune_delays = options.get("prune_delays", [])
@@ -95,18 +94,25 @@ class AdagradOptimizer(_Ema, Optimizer):
 
         from_db = (self.mask_db_path, self.mask_db_type, self.mask_blob_name)
         if self.mask_tensor is not None:
-            assert type(self.mask_tensor) is np.ndarray, (
-                f"mask_tensor is a NumPy array, got {type(self.mask_tensor).__name__}"
+            if type(self.mask_tensor) is not np.ndarray:
+                raise AssertionError(f"mask_tensor is a NumPy array, got {type(self.mask_tensor).__name__}")
+            if any(from_db):
+                raise AssertionError(
+                    f"a mask comes as mask_tensor or from a database, not both; got mask_tensor and {from_db}"
+                )
+        elif (self.mask_db_path is not None or self.mask_db_type is not None) and not all(from_db):
+            raise AssertionError(
+                f"a mask from a database needs mask_db_path, mask_db_type and mask_blob_name, got {from_db}"
             )
-            assert not any(from_db), "a mask comes as mask_tensor or from a database (mask_db_*), not both"
-        elif self.mask_db_path is not None or self.mask_db_type is not None:
-            assert all(from_db), "a mask from a database needs mask_db_path, mask_db_type and mask_blob_name"
         if self.prune_delays:
-            assert self.prune_ratios is not None and len(self.prune_delays) == len(self.prune_ratios), (
-                f"{len(self.prune_delays)} prune_delays need as many prune_ratios, got {self.prune_ratios}"
-            )
-            assert self.mask_tensor is None, "prune_ratios make their own mask: give no mask_tensor"
-            assert self.mask_db_path is None, "prune_ratios make their own mask: give no mask_db_path"
+            if not (self.prune_ratios is not None and len(self.prune_delays) == len(self.prune_ratios)):
+                raise AssertionError(
+                    f"{len(self.prune_delays)} prune_delays need as many prune_ratios, got {self.prune_ratios}"
+                )
+            if self.mask_tensor is not None:
+                raise AssertionError("prune_ratios make their own mask: give no mask_tensor")
+            if self.mask_db_path is not None:
+                raise AssertionError("prune_ratios make their own mask: give no mask_db_path")
         self.use_mask = bool(self.mask_tensor is not None or self.mask_db_path is not None or self.prune_delays)
 
     def _run(self, net, param_init_net, param_info):
@@ -159,7 +165,8 @@ class AdagradOptimizer(_Ema, Optimizer):
         if self.rowWise:
             return self._row_fill(param_init_net, param, shape, f"{param}_avg_squared_sum", value=0.0)
         if self.engine in FP16_ENGINES:
-            assert shape is not None, f"engine {self.engine} needs the shape of {param}, which cannot be inferred"
+            if shape is None:
+                raise AssertionError(f"engine {self.engine} needs the shape of {param}, which cannot be inferred")
             return param_init_net.Float16ConstantFill([], f"{param}_squared_sum", value=0.0, shape=shape)
         return zeros_like(param_init_net, param, f"{param}_squared_sum")
 
@@ -202,7 +209,8 @@ class AdagradOptimizer(_Ema, Optimizer):
         return [mask, changed]
 
     def _update_sparse(self, net, param, grad, history, lr, iteration, mask, counters, weight_decay):
-        assert self.decay == 1, f"sparse Adagrad knows no decay: expected 1, got {self.decay} ({param})"
+        if self.decay != 1:
+            raise AssertionError(f"sparse Adagrad knows no decay: expected 1, got {self.decay} ({param})")
         grad = self.dedup(net, self.sparse_dedup_aggregator, grad)
         inputs = [param, history, grad.indices, grad.values, lr, *mask]
         args = {"epsilon": self.epsilon, **weight_decay}
@@ -224,10 +232,11 @@ class AdagradOptimizer(_Ema, Optimizer):
             )
 
     def _update_dense(self, net, param, grad, history, lr, iteration, mask, weight_decay):
-        assert not self.rowWise, (
-            f"rowWise Adagrad needs a sparse gradient (a GradientSlice), that of {param} is dense: "
-            "leave rowWise off for dense parameters"
-        )
+        if self.rowWise:
+            raise AssertionError(
+                f"rowWise Adagrad needs a sparse gradient (a GradientSlice), that of {param} is dense: "
+                "leave rowWise off for dense parameters"
+            )
         inputs, outputs = [param, history, grad, lr], [param, history]
         if self.output_effective_lr_and_update:
             outputs += [f"{param}_effective_lr", f"{param}_update"]

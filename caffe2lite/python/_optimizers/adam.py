@@ -58,9 +58,10 @@ class AdamOptimizer(Optimizer):
         if is_sparse(grad):
             grad = self.dedup(net, self.sparse_dedup_aggregator, grad)
             if self.rowWise:
-                assert not self.enableRAdam, (
-                    f"row-wise Adam has no rectified form: set enableRAdam or rowWise to False ({param})"
-                )
+                if self.enableRAdam:
+                    raise AssertionError(
+                        f"row-wise Adam has no rectified form: set enableRAdam or rowWise to False ({param})"
+                    )
                 update = net.RowWiseSparseAdam
             elif self.use_smart_decay:
                 update = net.SmartDecaySparseAdam
@@ -70,10 +71,11 @@ class AdamOptimizer(Optimizer):
             update([param, *state, grad.indices, grad.values, lr, iteration], outputs, **args)
             grad = grad.values
         else:
-            assert not self.rowWise, (
-                f"rowWise Adam needs a sparse gradient (a GradientSlice), that of {param} is dense: "
-                "leave rowWise off for dense parameters"
-            )
+            if self.rowWise:
+                raise AssertionError(
+                    f"rowWise Adam needs a sparse gradient (a GradientSlice), that of {param} is dense: "
+                    "leave rowWise off for dense parameters"
+                )
             net.Adam([param, *state[:2], grad, lr, iteration], outputs, **args)
         if self.use_lr_adaption:
             net.LearningRateAdaption(
@@ -162,8 +164,10 @@ class YellowFinOptimizer(Optimizer):
         lr_avg = param_init_net.ConstantFill([], param + "_lr_avg", shape=[1], value=self.alpha)
         mu_avg = param_init_net.ConstantFill([], param + "_mu_avg", shape=[1], value=self.mu)
         memory = param_init_net.ConstantFill([], param + "_scalars_memory", shape=[scalars], value=0.0)
-        assert self.alpha > 0, f"Expect positive alpha, got {self.alpha}"
-        assert not is_sparse(grad), f"YellowFin takes dense gradients only, {param} has sparse ones"
+        if self.alpha <= 0:
+            raise AssertionError(f"Expect positive alpha, got {self.alpha}")
+        if is_sparse(grad):
+            raise AssertionError(f"YellowFin takes dense gradients only, {param} has sparse ones")
         iteration = utils.BuildUniqueMutexIter(param_init_net, net, iter_val=0)
         self._aux_params.shared.append(iteration)
         state = [moment, lr_avg, mu_avg, curv_win, g_avg, g2_avg, memory]

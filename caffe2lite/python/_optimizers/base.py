@@ -41,7 +41,8 @@ def get_param_device(param_name, grad, param_to_device=None, default_device=None
     else:
         candidates = (param_name, grad)
     device = next((known[str(c)] for c in candidates if str(c) in known), default_device)
-    assert device is not None, f"Cannot infer device for {param_name}: no op creates it"
+    if device is None:
+        raise AssertionError(f"Cannot infer device for {param_name}: no op creates it")
     return device
 
 
@@ -93,10 +94,10 @@ class Optimizer:
     def __call__(self, net, param_init_net, param, grad=None):
         """Updates `param`, a ParameterInfo that knows its gradient, or a blob with `grad` given."""
         if grad is None:
-            assert isinstance(param, parameter_info.ParameterInfo), (
-                f"Expected parameter to be of type ParameterInfo, got {param}"
-            )
-            assert param.grad is not None, f"parameter {param} has no gradient"
+            if not isinstance(param, parameter_info.ParameterInfo):
+                raise AssertionError(f"Expected parameter to be of type ParameterInfo, got {param}")
+            if param.grad is None:
+                raise AssertionError(f"parameter {param} has no gradient")
         else:
             if isinstance(param, str):
                 param = core.BlobReference(param)
@@ -177,7 +178,8 @@ class Optimizer:
         self._clear_local_lr_multiplier()
         if lars is None or is_sparse(grad):
             return
-        assert lars >= 0, f"Lars offset must be nonnegative, got {lars}"
+        if lars < 0:
+            raise AssertionError(f"Lars offset must be nonnegative, got {lars}")
         limits = self.create_lars_inputs(param_init_net, 0.0, 1.0, 3.4028234663852886e38)  # the largest float32
         name = self.make_unique_blob_name(f"{param}_lars")
         multiplier = net.Lars([param, grad, *limits], name, offset=lars, lr_min=0.0)
@@ -186,7 +188,8 @@ class Optimizer:
     @staticmethod
     def dedup(net, sparse_dedup_aggregator, grad):
         """A sparse gradient with each row once, rows of one index put together by "sum" or "mean" (None: as it is)."""
-        assert is_sparse(grad), f"Dedup only works for sparse gradient, got {grad}"
+        if not is_sparse(grad):
+            raise AssertionError(f"Dedup only works for sparse gradient, got {grad}")
         if not sparse_dedup_aggregator:
             return grad
         return net.DeduplicateGradientSlices(grad, aggregator=sparse_dedup_aggregator)

@@ -24,7 +24,8 @@ class SgdOptimizer(Optimizer):
 
     def _learns(self):
         """Whether there is anything to do; a negative rate is a mistake."""
-        assert self.base_learning_rate >= 0, f"Expect positive base learning rate, got {self.base_learning_rate}"
+        if self.base_learning_rate < 0:
+            raise AssertionError(f"Expect positive base learning rate, got {self.base_learning_rate}")
         return self.base_learning_rate > 0
 
     def _positive_lr(self, net, param_init_net):
@@ -100,7 +101,8 @@ class MultiPrecisionSgdOptimizer(SgdOptimizer):
         lr = self._positive_lr(net, param_init_net)
         momentum = param_init_net.ConstantFill(master, f"{param}_momentum", value=0.0)
         self._aux_params.local.append(momentum)
-        assert not is_sparse(grad), f"MultiPrecisionSgd takes dense gradients only, {param} has sparse ones"
+        if is_sparse(grad):
+            raise AssertionError(f"MultiPrecisionSgd takes dense gradients only, {param} has sparse ones")
         grad = net.HalfToFloat(grad, grad + "_fp32")
         net.MomentumSGDUpdate(
             [grad, momentum, lr, master], [grad, momentum, master], momentum=self.momentum, nesterov=self.nesterov
@@ -136,7 +138,8 @@ class FP16SgdOptimizer(SgdOptimizer):
         )
         momentum = param_init_net.FloatToHalf(momentum_fp32, f"{param}_momentum")
         self._aux_params.local.append(momentum)
-        assert not is_sparse(grad), f"FP16Sgd takes dense gradients only, {param} has sparse ones"
+        if is_sparse(grad):
+            raise AssertionError(f"FP16Sgd takes dense gradients only, {param} has sparse ones")
         update = net.FP16MomentumSGDUpdate
         if master is None or fp32_update:
             update, momentum = net.FP32MomentumSGDUpdate, momentum_fp32
@@ -182,8 +185,10 @@ class RmsPropOptimizer(Optimizer):
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
-        assert self.alpha > 0, f"Expect positive alpha, got {self.alpha}"
-        assert not is_sparse(grad), f"RmsProp takes dense gradients only, {param} has sparse ones"
+        if self.alpha <= 0:
+            raise AssertionError(f"Expect positive alpha, got {self.alpha}")
+        if is_sparse(grad):
+            raise AssertionError(f"RmsProp takes dense gradients only, {param} has sparse ones")
         device = current_device()
         one = param_init_net.ConstantFill([], f"ONE_{device.device_type}_{device.device_id}", shape=[1], value=1.0)
         lr, _ = self.build_lr(

@@ -37,12 +37,13 @@ class AttentionCell(RNNCell):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        assert attention_type in (
+        if attention_type not in (
             AttentionType.Regular,
             AttentionType.Recurrent,
             AttentionType.Dot,
             AttentionType.SoftCoverage,
-        ), f"Unknown attention type {attention_type}"
+        ):
+            raise AssertionError(f"Unknown attention type {attention_type}: it is one of AttentionType's")
         self.encoder_output_dim = encoder_output_dim
         self.encoder_outputs = encoder_outputs
         self.encoder_lengths = encoder_lengths
@@ -60,7 +61,8 @@ class AttentionCell(RNNCell):
         extra_states = 2 if self.attention_type == AttentionType.SoftCoverage else 1
         decoder_prev, own_prev = states[:-extra_states], states[-extra_states:]
         context_prev = own_prev[0]
-        assert extra_inputs is None
+        if extra_inputs is not None:
+            raise AssertionError(f"an attention cell takes no extra inputs, got {extra_inputs}")
 
         decoder_states = self.decoder_cell._apply(
             model,
@@ -141,7 +143,10 @@ class AttentionCell(RNNCell):
         Its width is that of the encoder's steps, so it has to be made here
         before the cell is applied.
         """
-        assert self.attention_type == AttentionType.SoftCoverage
+        if self.attention_type != AttentionType.SoftCoverage:
+            raise AssertionError(
+                f"only AttentionType.SoftCoverage has an initial coverage, this cell has {self.attention_type}"
+            )
         self.coverage_weights = self._projected_encoder_outputs(model, "coverage_weights")
         shape = model.net.Shape(self.encoder_outputs)
         steps = model.net.Slice(shape, starts=[0], ends=[1])

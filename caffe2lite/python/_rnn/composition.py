@@ -14,7 +14,8 @@ class DropoutCell(RNNCell):
     """Drops out parts of the output of another cell; its states stay whole."""
 
     def __init__(self, internal_cell, dropout_ratio=None, use_cudnn=False, **kwargs):
-        assert "is_test" in kwargs, "DropoutCell needs is_test=True or False"
+        if "is_test" not in kwargs:
+            raise AssertionError("DropoutCell needs is_test=True or False")
         self.is_test = kwargs.pop("is_test")
         super().__init__(**kwargs)
         self.internal_cell = internal_cell

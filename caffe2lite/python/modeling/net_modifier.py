@@ -31,7 +31,8 @@ class NetModifier(metaclass=abc.ABCMeta):
 def defined_blob(net, name):
     """The reference of a blob that the net must know."""
     blob = core.BlobReference(name)
-    assert net.BlobIsDefined(blob), f"blob {blob} is not defined in net {net.Name()}"
+    if not net.BlobIsDefined(blob):
+        raise AssertionError(f"blob {blob} is not defined in net {net.Name()}")
     return blob
 
 

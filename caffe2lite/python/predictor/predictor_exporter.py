@@ -41,17 +41,18 @@ class PredictorExportMeta(
         global_init_net=None, net_type=None, num_workers=None, trainer_prefix=None,
     ):  # fmt: skip
         inputs = [str(i) for i in inputs]
-        assert len(set(inputs)) == len(inputs), f"an input is named twice: {inputs}"
+        if len(set(inputs)) != len(inputs):
+            raise AssertionError(f"an input is named twice: {inputs}")
         parameters = [str(p) for p in parameters]
         outputs = [str(o) for o in outputs]
         for kind, blobs in (("inputs", inputs), ("outputs", outputs)):
             both = set(parameters).intersection(blobs)
-            assert not both, f"Parameters and {kind} are required to be disjoint. Intersection: {both}"
+            if both:
+                raise AssertionError(f"Parameters and {kind} are required to be disjoint. Intersection: {both}")
         if isinstance(predict_net, (core.Net, core.Plan)):
             predict_net = predict_net.Proto()
-        assert isinstance(predict_net, (caffe2_pb2.NetDef, caffe2_pb2.PlanDef)), (
-            f"predict_net is a Net, a Plan or their message, not {type(predict_net).__name__}"
-        )
+        if not isinstance(predict_net, (caffe2_pb2.NetDef, caffe2_pb2.PlanDef)):
+            raise AssertionError(f"predict_net is a Net, a Plan or their message, not {type(predict_net).__name__}")
         return super().__new__(
             cls, predict_net, parameters, inputs, outputs, shapes or {}, name, extra_init_net, global_init_net,
             net_type, num_workers, trainer_prefix,
@@ -137,7 +138,8 @@ def get_meta_net_def(predictor_export_meta, ws=None, db_type=None):
 
 def set_model_info(meta_net_def, project_str, model_class_str, version):
     """Writes project, class and version of the model into a MetaNetDef."""
-    assert isinstance(meta_net_def, metanet_pb2.MetaNetDef), f"expected a MetaNetDef, got {type(meta_net_def).__name__}"
+    if not isinstance(meta_net_def, metanet_pb2.MetaNetDef):
+        raise AssertionError(f"expected a MetaNetDef, got {type(meta_net_def).__name__}")
     meta_net_def.modelInfo.project = project_str
     meta_net_def.modelInfo.modelClass = model_class_str
     meta_net_def.modelInfo.version = version
@@ -169,10 +171,10 @@ def load_from_db(filename, db_type, device_option=None, *args, **kwargs):
     reader = core.BlobReference(predictor_constants.PREDICTOR_DBREADER)
     meta_blob = core.BlobReference(predictor_constants.META_NET_DEF)
     create = core.CreateOperator("CreateDB", [], [reader], db=filename, db_type=db_type)
-    assert workspace.RunOperatorOnce(create), f"Failed to create db {filename}"
-    assert workspace.RunOperatorOnce(core.CreateOperator("Load", [reader], [meta_blob])), (
-        f"{filename} holds no exported model"
-    )
+    if not workspace.RunOperatorOnce(create):
+        raise AssertionError(f"Failed to create db {filename}")
+    if not workspace.RunOperatorOnce(core.CreateOperator("Load", [reader], [meta_blob])):
+        raise AssertionError(f"{filename} holds no exported model")
     content = workspace.FetchBlob(meta_blob)
     if not isinstance(content, bytes):
         content = str(content).encode("utf-8")

@@ -114,7 +114,8 @@ def AddBlobs(meta_net_def, blob_name, blob_def):
 def ReplaceBlobs(meta_net_def, blob_name, blob_def):
     """Replaces the list of blob names under key `blob_name`."""
     blobs = _ProtoMapGet(meta_net_def.blobs, blob_name)
-    assert blobs is not None, f"The blob_name:{blob_name} does not exist"
+    if blobs is None:
+        raise AssertionError(f"The blob_name:{blob_name} does not exist")
     blobs[:] = blob_def
 
 

@@ -20,7 +20,8 @@ class Seq2SeqModelHelper(ModelHelper):
     def AddParam(self, name, init=None, init_value=None, trainable=True):
         """Adds a parameter: filled by `init`, (operator, arguments), or one number, `init_value`."""
         if init_value is not None:
-            assert init is None, f"Parameter {name} has both an initial value and an operator for it"
+            if init is not None:
+                raise AssertionError(f"Parameter {name} has both an initial value and an operator for it")
             init = ("ConstantFill", {"shape": [1], "value": init_value})
         if init is None:
             raise ValueError(f"Parameter {name} needs init or init_value")

@@ -29,7 +29,8 @@ def gen_vocab(corpus, unk_threshold):
         counts = collections.Counter(word for sentence in sentences for word in sentence.strip().split())
     vocab = collections.defaultdict(lambda: len(vocab))
     for special, number in ((PAD, PAD_ID), (GO, GO_ID), (EOS, EOS_ID), (UNK, UNK_ID)):
-        assert vocab[special] == number
+        if vocab[special] != number:
+            raise AssertionError(f"the token {special!r} has the number {number}, got {vocab[special]}")
     for word, count in counts.items():
         if count > unk_threshold:
             vocab[word]  # a new word gets the next number
@@ -251,7 +252,8 @@ class LSTMWithAttentionDecoder:
             "regular": attention.AttentionType.Regular,
             "recurrent": attention.AttentionType.Recurrent,
         }
-        assert attention_type_as_string in types, f"Unknown type {attention_type_as_string}"
+        if attention_type_as_string not in types:
+            raise AssertionError(f"Unknown attention type {attention_type_as_string}: it is one of {list(types)}")
         return types[attention_type_as_string]
 
     def scope(self, name):
@@ -272,7 +274,8 @@ class LSTMWithAttentionDecoder:
 
     def get_attention_weights(self):
         """The blob of the weights of the encoder's outputs."""
-        assert self.use_attention, "A decoder without attention has no weights"
+        if not self.use_attention:
+            raise AssertionError("A decoder without attention has no weights")
         return self.cell.get_attention_weights()
 
     def apply(self, model, input_t, seq_lengths, states, timestep):

@@ -121,7 +121,10 @@ class Seq2SeqModelCaffe2:
             self.norm_clipped_grad_update(model, scope="norm_clipped_grad_update")
             self.forward_model_build_fun(forward_model)
         else:
-            assert self.batch_size % self.num_gpus == 0, "The batch must divide into as many parts as there are GPUs"
+            if self.batch_size % self.num_gpus != 0:
+                raise AssertionError(
+                    f"the batch of {self.batch_size} does not divide into as many parts as there are GPUs, {self.num_gpus}"
+                )
             common = {"input_builder_fun": lambda model: None, "devices": list(range(self.num_gpus))}
             data_parallel_model.Parallelize_GPU(
                 forward_model,
@@ -167,7 +170,8 @@ class Seq2SeqModelCaffe2:
             model.net.AddExternalInput(core.ScopedName(name)) for name in Batch._fields
         )
         attention_type = self.model_params["attention"]
-        assert attention_type in ("none", "regular", "recurrent"), f"Unknown attention type {attention_type}"
+        if attention_type not in ("none", "regular", "recurrent"):
+            raise AssertionError(f"Unknown attention type {attention_type}: it is none, regular or recurrent")
         outputs, weighted_outputs, hidden_states, cell_states, units = seq2seq_util.build_embedding_encoder(
             model=model,
             encoder_params=self.encoder_params,

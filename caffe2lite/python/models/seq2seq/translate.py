@@ -83,9 +83,11 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         self.models = translate_params["ensemble_models"]
         decoding = translate_params["decoding_params"]
         self.beam_size = decoding["beam_size"]
-        assert self.models, "An ensemble needs at least one model"
+        if not self.models:
+            raise AssertionError("An ensemble needs at least one model")
         vocabularies = [(model["source_vocab"], model["target_vocab"]) for model in self.models]
-        assert all(pair == vocabularies[0] for pair in vocabularies), "All models must have the same vocabularies"
+        if not all(pair == vocabularies[0] for pair in vocabularies):
+            raise AssertionError("All models must have the same vocabularies")
         self.source_vocab, self.target_vocab = vocabularies[0]
 
         self.model = model = Seq2SeqModelHelper(init_params=True)
