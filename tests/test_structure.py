@@ -66,3 +66,37 @@ def test_private_names_stay_at_home():
         for line, what in borrowed(name, ast.parse(path.read_text()), MODULES)
     ]
     assert not found
+
+
+LONG = 60  # lines of a function's body, its docstring left out: what fits on a screen
+
+
+def long_functions(tree):
+    """(name, lines) of the functions that are too long."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            if lines > LONG:
+                yield node.name, lines
+
+
+def test_functions_fit_on_a_screen():
+    found = [
+        f"{path.relative_to(ROOT)}: {name} has {lines} lines"
+        for path in MODULES.values()
+        if path.relative_to(ROOT).parts[0] not in STILL_BORROWING
+        for name, lines in long_functions(ast.parse(path.read_text()))
+    ]
+    assert not found
+
+
+def test_what_a_user_gets_wrong_is_raised():
+    """`python -O` drops an assert, and with it what a script has got wrong."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "python").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assert)
+    ]
+    assert not found

@@ -193,16 +193,7 @@ def recurrent_net(
     ((input_name, input_blob),) = inputs
     input_blob = _reference(input_blob)
     timestep = "timestep" if timestep is None else str(timestep)
-    states = []
-    for read, initial in ((pair[0], pair[1]) for pair in initial_cell_inputs):
-        if str(read) not in links:
-            raise KeyError(f"{read}: no link says which state follows it")
-        states.append((str(read), str(links[str(read)]), _reference(initial)))
-
-    step_writes = {name for op in cell_net.Proto().op for name in op.output}
-    for _, written, _ in states:
-        if written not in step_writes and written not in cell_net.Proto().external_input:
-            raise ValueError(f"The step net {cell_net.Name()} has no blob {written} for a state to take")
+    states = _states(cell_net, initial_cell_inputs, links)
 
     # Everything else the step reads comes in as it is, the same at each step.
     bound = {str(input_name), timestep}.union(read for read, _, _ in states)
@@ -235,19 +226,44 @@ def recurrent_net(
     if not forward_only:
         recompute = [] if recompute_blobs_on_backward is None else list(recompute_blobs_on_backward)
         backward = _Backward(cell_net, input_name, [(r, w) for r, w, _ in states], recompute)
-        backward_links, input_gradient = backward.links(input_blob, state_blobs)
-        backward_links.add(backward.source_gradient[str(input_name)], input_gradient)
-        params = [i for i, name in enumerate(references) if name in backward.gradients]
-        args["param"] = [first_reference + i for i in params]
-        args.update(backward_links.as_args("backward_link_"))
-        args["outputs_with_grads"] = list(outputs_with_grads)
-        args["recompute_blobs_on_backward"] = _names(recompute)
-        args["param_grads"] = [str(backward.gradients[references[i]]) for i in params]
-        if backward.net.Proto().op:
-            args["backward_step_net"] = backward.net.Proto()
+        args.update(
+            _backward_args(backward, inputs[0], state_blobs, references, list(outputs_with_grads), _names(recompute))
+        )
 
     results = net.RecurrentNetwork(op_inputs, outputs + [f"{scope}/step_workspaces"], **args)
     return results[:-1]
+
+
+def _states(cell_net, initial_cell_inputs, links):
+    """Return (state that the step reads, state that it writes, initial value) of each state."""
+    states = []
+    for read, initial in ((pair[0], pair[1]) for pair in initial_cell_inputs):
+        if str(read) not in links:
+            raise KeyError(f"{read}: no link says which state follows it; there are links for {list(links)}")
+        states.append((str(read), str(links[str(read)]), _reference(initial)))
+    step_writes = {name for op in cell_net.Proto().op for name in op.output}
+    for _, written, _ in states:
+        if written not in step_writes and written not in cell_net.Proto().external_input:
+            raise ValueError(f"The step net {cell_net.Name()} has no blob {written} for a state to take")
+    return states
+
+
+def _backward_args(backward, step_input, state_blobs, references, outputs_with_grads, recompute):
+    """Return the arguments by which the gradient runs, given the blobs that every step reads as they are."""
+    input_name, input_blob = step_input
+    links, input_gradient = backward.links(_reference(input_blob), state_blobs)
+    links.add(backward.source_gradient[str(input_name)], input_gradient)
+    params = [i for i, name in enumerate(references) if name in backward.gradients]
+    args = {
+        "param": [1 + len(state_blobs) + i for i in params],
+        **links.as_args("backward_link_"),
+        "outputs_with_grads": outputs_with_grads,
+        "recompute_blobs_on_backward": recompute,
+        "param_grads": [str(backward.gradients[references[i]]) for i in params],
+    }
+    if backward.net.Proto().op:
+        args["backward_step_net"] = backward.net.Proto()
+    return args
 
 
 def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
