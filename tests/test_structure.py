@@ -55,14 +55,10 @@ def test_borrowing_is_found():
     assert list(borrowed("caffe2lite.a.d", ast.parse("from caffe2lite.a import _b\n_b.x"), modules)) == []
 
 
-STILL_BORROWING = ("ops", "engine")  # folders that are being put in order
-
-
 def test_private_names_stay_at_home():
     found = [
         f"{path.relative_to(ROOT)}:{line} uses {what}"
         for name, path in MODULES.items()
-        if path.relative_to(ROOT).parts[0] not in STILL_BORROWING
         for line, what in borrowed(name, ast.parse(path.read_text()), MODULES)
     ]
     assert not found
@@ -85,7 +81,6 @@ def test_functions_fit_on_a_screen():
     found = [
         f"{path.relative_to(ROOT)}: {name} has {lines} lines"
         for path in MODULES.values()
-        if path.relative_to(ROOT).parts[0] not in STILL_BORROWING
         for name, lines in long_functions(ast.parse(path.read_text()))
     ]
     assert not found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from caffe2lite.python.predictor.mobile_exporter import FILLS, fill_arguments
 _CONSTANT = {*FILLS.values(), "ConstantFill"}  # what makes the same values whenever it runs, and does nothing else
 
 
-def check_fills(net: Any) -> None:
+def check_fills(net: caffe2_pb2.NetDef) -> None:
     """CannotHold where a net does anything but fill in constants."""
     for i, op in enumerate(net.op):
         if op.type not in _CONSTANT or op.input:
@@ -26,7 +25,7 @@ def check_fills(net: Any) -> None:
             )
 
 
-def made_by(net: Any) -> Iterator[tuple[str, np.ndarray]]:
+def made_by(net: caffe2_pb2.NetDef) -> Iterator[tuple[str, np.ndarray]]:
     """The tensors that an init net makes."""
     check_fills(net)
     for op in net.op:

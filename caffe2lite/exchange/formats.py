@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def read_safetensors(path: str) -> Iterator[tuple[str, np.ndarray]]:
             yield name, (widened(array) if kind == "BF16" else array).reshape(shape)
 
 
-def _safe_header(path: str, file: Any) -> tuple[dict[str, Any], int]:
+def _safe_header(path: str, file: IO[bytes]) -> tuple[dict[str, Any], int]:
     head = file.read(8)
     length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
     if not 2 <= length <= _LARGEST_HEADER:

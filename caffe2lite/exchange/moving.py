@@ -6,7 +6,7 @@ import collections
 import os
 import pathlib
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +56,7 @@ def _of_message(file: File) -> Iterator[tuple[str, np.ndarray]]:
     for i, tensor in enumerate(protos):
         title = str(tensor.name or (name if len(protos) == 1 else f"{name}_{i}"))
         array = Piece(caffe2_pb2.BlobProto(name=title, type="Tensor", tensor=tensor).SerializeToString()).array
-        assert array is not None
-        yield title, array.reshape(tuple(tensor.dims))
+        yield title, np.asarray(array).reshape(tuple(tensor.dims))
 
 
 def export_tensors(
@@ -71,7 +70,8 @@ def export_tensors(
     to = to or format_of(out)
     if to not in FORMATS:
         raise ValueError(f"tensors go to {', '.join(FORMATS)}, not to {to or os.path.basename(out)}")
-    file, left = read(path), {}
+    file = read(path)
+    left: dict[str, str] = {}
     count: collections.Counter[str] = collections.Counter()
 
     def arrays() -> Iterator[tuple[str, np.ndarray]]:
@@ -125,7 +125,7 @@ def _into_net(arrays: Iterator[tuple[str, np.ndarray]], out: str) -> Moved:
     return Moved(len(net.op), size, {})
 
 
-def _ours(name: str, array: Any) -> np.ndarray:
+def _ours(name: str, array: np.ndarray) -> np.ndarray:
     """An array of a type that Caffe2 has."""
     if array.dtype.kind in "SU":
         made = np.empty(array.size, object)

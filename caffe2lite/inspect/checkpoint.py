@@ -65,7 +65,7 @@ class _Sum:
                 self._add(array[start : start + _BLOCK])
                 forget()
 
-    def _add_other(self, proto: Any) -> None:
+    def _add_other(self, proto: caffe2_pb2.BlobProto) -> None:
         """A blob that is no tensor; one of int8 numbers is told in the numbers that they stand for."""
         self.bytes += len(proto.content) or len(proto.qtensor.data)
         if proto.HasField("qtensor"):
@@ -222,7 +222,7 @@ def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = No
         if only is not None and name not in only:
             continue
         try:
-            piece: Any = Piece(cursor.view())
+            piece = Piece(cursor.view())
         except RuntimeError:
             continue
         if piece.array is None:
@@ -243,7 +243,7 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
     done: set[str] = set()
     for cursor in _walk(path, db_type):
         name = _blob_of(cursor.key())
-        piece: Any = Piece(cursor.view())
+        piece = Piece(cursor.view())
         if piece.array is None:
             yield name, None, piece.type
             continue
@@ -253,7 +253,7 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
             done.add(name)
             yield name, piece.array.reshape(piece.dims), ""
         else:
-            array, held = parts.pop(name, None) or (_empty(name, piece), 0)
+            array, held = parts.pop(name) if name in parts else (_empty(name, piece, piece.array.dtype), 0)
             if array.shape != piece.dims or array.dtype != piece.array.dtype:
                 raise RuntimeError(f"the pieces of blob {name!r} of {path} do not fit together")
             array.reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
@@ -272,9 +272,9 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
         )
 
 
-def _empty(name: str, piece: Any) -> np.ndarray:
+def _empty(name: str, piece: Piece, dtype: np.dtype) -> np.ndarray:
     try:
-        return np.empty(piece.dims, piece.array.dtype)
+        return np.empty(piece.dims, dtype)
     except (MemoryError, ValueError):
         raise RuntimeError(
             f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold"

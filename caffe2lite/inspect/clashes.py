@@ -36,30 +36,30 @@ class _Stop:
         raise _Reached
 
 
-def clash_of(op: Any, known: dict[str, Spec]) -> str:
+def clash_of(op: caffe2_pb2.OperatorDef, known: dict[str, Spec]) -> str:
     """What is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
     record = registry.get(op.type)
-    inputs = [known.get(name) for name in op.input]
-    if record is None or not inputs or any(s is None for s in inputs):
+    inputs = [spec for name in op.input if (spec := known.get(name)) is not None]
+    if record is None or not inputs or len(inputs) < len(op.input):
         return ""
     return _wrong_type(record, op, inputs) or _wrong_shape(record, op, inputs) or _no_result(record, op, inputs)
 
 
-def _wrong_type(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
-    table = record.types if op.device_option.device_type == caffe2_pb2.CPU else record.cuda_types
+def _wrong_type(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
+    table = record.types if op.device_option.device_type == registry.CPU else record.cuda_types
     for i, spec in enumerate(inputs):
         accepted = table.get(i, ())
         if not accepted or spec.dtype is None:
             continue
         if accepted[0] == "=":
             other = int(accepted[1])
-            accepted = (inputs[other].dtype,) if other < len(inputs) and inputs[other].dtype else (spec.dtype,)
+            accepted = ((inputs[other].dtype if other < len(inputs) else None) or spec.dtype,)
         if spec.dtype not in accepted:
             return f"{op.type} takes {' or '.join(accepted)} for {op.input[i]!r}, which is {spec.dtype}"
     return ""
 
 
-def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
+def _wrong_shape(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
     """Run the plain kernel up to the point where it asks for its output or for the array module.
 
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
@@ -90,7 +90,7 @@ def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> s
     return ""
 
 
-def _no_result(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str:
+def _no_result(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
     """An operator whose outputs would follow from the shapes of its inputs, but not from these."""
     if record.infer is None or not op.output:
         return ""
@@ -103,5 +103,5 @@ def _no_result(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> str
     return ""
 
 
-def _shapes(op: Any, inputs: Sequence[Any]) -> str:
+def _shapes(op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
     return ", ".join(f"{n} {list(s.shape)}" for n, s in zip(op.input, inputs))

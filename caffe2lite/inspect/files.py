@@ -7,7 +7,7 @@ import pathlib
 import struct
 from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite.proto import caffe2_pb2, metanet_pb2
@@ -102,7 +102,7 @@ def nets_of(file: File) -> list[Any] | None:
     return None
 
 
-def outline(step: Any, depth: int = 0) -> list[str]:
+def outline(step: caffe2_pb2.ExecutionStep, depth: int = 0) -> list[str]:
     """An ExecutionStep of a plan as indented lines, its substeps below it."""
     said = [f"step {step.name}".rstrip()]
     if step.network:
@@ -121,7 +121,7 @@ def outline(step: Any, depth: int = 0) -> list[str]:
     return ["  " * depth + ", ".join(map(str, said)), *(line for s in step.substep for line in outline(s, depth + 1))]
 
 
-def _parse(message: Any, content: bytes) -> Any:
+def _parse(message: type[Message], content: bytes) -> Any:
     made = message()
     try:
         made.ParseFromString(content)
@@ -160,12 +160,12 @@ def _fits(kind: str, made: Any) -> bool:
     return bool(made.protos) and all(_fits("tensor", t) for t in made.protos)
 
 
-def _one_string(net: Any) -> bool:
+def _one_string(net: caffe2_pb2.NetDef) -> bool:
     """Whether a net without operators has a name and type that can be read: a tensor's dims and a plan's steps may be such bytes."""
     return all(isinstance(text, str) and text.isprintable() for text in (net.name, net.type)) and len(net.name) > 1
 
 
-def _is_net(net: Any) -> bool:
+def _is_net(net: caffe2_pb2.NetDef) -> bool:
     try:
         check_names(net)
     except ValueError:

@@ -11,6 +11,7 @@ from caffe2lite.engine.gradients import gradient_defs
 from caffe2lite.inspect.summary import weights
 from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.proto import caffe2_pb2
 
 _GRADIENT = re.compile(r"(.+?)(?:_autogen)?_grad(?:_.*)?$")
 
@@ -24,7 +25,7 @@ class Hole(NamedTuple):
     remedy: str
 
 
-def holes(net: Any) -> Iterator[Hole]:
+def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
     """The holes of a net that has gradient operators; nothing for any other."""
     backward = [op for op in net.op if op.is_gradient_op]
     if not backward:
@@ -85,7 +86,7 @@ def holes(net: Any) -> Iterator[Hole]:
             yield Hole(position, name, message, "add the gradient operators anew, after the forward part is complete")
 
 
-def _forward(net: Any) -> list[int]:
+def _forward(net: caffe2_pb2.NetDef) -> list[int]:
     """Positions of the operators that depend on no gradient, and have gradient operators after them."""
     found = []
     tainted: set[str] = set()
@@ -98,7 +99,7 @@ def _forward(net: Any) -> list[int]:
     return found
 
 
-def _wanted(net: Any) -> dict[str, int]:
+def _wanted(net: caffe2_pb2.NetDef) -> dict[str, int]:
     """{gradient: the first operator that takes it}."""
     found: dict[str, int] = {}
     for position, op in enumerate(net.op):
@@ -114,13 +115,17 @@ def _source(name: str) -> str:
     return found[1] if found else ""
 
 
-def _present(needed: Any, op: Any, by_input: dict[tuple[str, str], list[Any]]) -> bool:
+def _present(
+    needed: caffe2_pb2.OperatorDef,
+    op: caffe2_pb2.OperatorDef,
+    by_input: dict[tuple[str, str], list[caffe2_pb2.OperatorDef]],
+) -> bool:
     """Whether there is a gradient operator that takes from the forward part what this one would."""
     blobs = [name for name in needed.input if name in op.input or name in op.output]
     return not blobs or any(set(blobs) <= set(other.input) for other in by_input.get((needed.type, blobs[0]), ()))
 
 
-def _before(net: Any, forward: list[int], position: int) -> set[str]:
+def _before(net: caffe2_pb2.NetDef, forward: list[int], position: int) -> set[str]:
     """The blobs that what an operator takes was made from."""
     found = set(net.op[position].input)
     for earlier in reversed(forward):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.engine.graph import dependencies
 from caffe2lite.engine.net import net_types
 from caffe2lite.ops.kit import registry
+from caffe2lite.proto import caffe2_pb2
 
 IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
 
@@ -22,7 +23,7 @@ class Hazard(NamedTuple):
     remedy: str
 
 
-def of_net(net: Any) -> Iterator[Hazard]:
+def of_net(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
     """In a net that runs as a graph: operators that reach one storage by two names."""
     if not _is_graph(net):
         return
@@ -46,7 +47,7 @@ def of_net(net: Any) -> Iterator[Hazard]:
                 yield Hazard(q, other, message, "use one name, a control input, or the net type simple")
 
 
-def unordered(net: Any) -> Iterator[Hazard]:
+def unordered(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
     """In a net that runs as a graph: users of one queue or common world that it keeps in no order, as they only read its blob."""
     if not _is_graph(net):
         return
@@ -83,7 +84,7 @@ _OUT_OF_ORDER = {
 }
 
 
-def use_of(op: Any) -> str:
+def use_of(op: caffe2_pb2.OperatorDef) -> str:
     """How an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
     record = registry.get(op.type)
     if record is None or not record.blocking or not record.inputs or not op.input:
@@ -95,11 +96,11 @@ def use_of(op: Any) -> str:
     return ""
 
 
-def _is_graph(net: Any) -> bool:
+def _is_graph(net: caffe2_pb2.NetDef) -> bool:
     return net.type not in IN_ORDER and net.type in net_types()
 
 
-def _storages(net: Any) -> dict[str, str]:
+def _storages(net: caffe2_pb2.NetDef) -> dict[str, str]:
     """{blob: one name for the storage that it shares}, of blobs with two names."""
     same: dict[str, str] = {}
 
@@ -118,7 +119,7 @@ def _storages(net: Any) -> dict[str, str]:
     return {name: root(name) for name in same}
 
 
-def _ancestors(net: Any) -> list[int]:
+def _ancestors(net: caffe2_pb2.NetDef) -> list[int]:
     """For each operator the set of those that have ended when it starts, as bits."""
     found: list[int] = []
     for parents in dependencies(net):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.engine.inference import infer_net, infer_operator
 from caffe2lite.engine.instance import check_schema
@@ -15,6 +15,7 @@ from caffe2lite.inspect.summary import places, weights
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.proto import caffe2_pb2
 
 CODES = {
     "C001": "unknown operator",
@@ -60,7 +61,9 @@ class Problem(NamedTuple):
     remedy: str
 
 
-def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
+def lint(
+    net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()
+) -> list[Problem]:
     """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
     found = [p for check in (_operators, _within, _flow, _placement, _coverage, _training) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
@@ -73,7 +76,7 @@ def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection
     return sorted(kept, key=lambda p: (-1 if p.operator is None else p.operator, p.code))
 
 
-def _operators(net: Any) -> Iterator[Problem]:
+def _operators(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
         record = registry.get(op.type)
         if op.type.startswith("Python"):
@@ -108,7 +111,7 @@ def _operators(net: Any) -> Iterator[Problem]:
             yield Problem("C003", position, "", f"{op.type} has no argument {arg.name!r}, and ignores it", hint)
 
 
-def _within(net: Any) -> Iterator[Problem]:
+def _within(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     """The operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
     for position, op in enumerate(net.op):
         for arg in op.arg:
@@ -118,12 +121,12 @@ def _within(net: Any) -> Iterator[Problem]:
                     yield p._replace(operator=position, message=message)
 
 
-def _inherited(op: Any) -> bool:
+def _inherited(op: caffe2_pb2.OperatorDef) -> bool:
     """Whether it has arguments that are another operator's: gradient operators get all of the forward one's."""
     return op.is_gradient_op or "Gradient" in op.type
 
 
-def _flow(net: Any) -> Iterator[Problem]:
+def _flow(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     declared, wanted = set(net.external_input), set(net.external_output)
     made: dict[str, int] = {}
     useful: set[int] = set()  # operators of which something was used
@@ -154,18 +157,18 @@ def _flow(net: Any) -> Iterator[Problem]:
                 yield Problem("C005", position, name, message, "declare it as external output, or remove the operator")
 
 
-def _provisional(op: Any) -> bool:
+def _provisional(op: caffe2_pb2.OperatorDef) -> bool:
     """Whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
     return not op.input or op.type.endswith("Fill") or op.type.startswith("Copy")
 
 
-def _synchronizes(op: Any) -> bool:
+def _synchronizes(op: caffe2_pb2.OperatorDef) -> bool:
     """Whether it gives a device the first device's value of the same blob."""
     plain = [name.partition("/")[2] for name in (*op.input[:1], *op.output[:1])]
     return op.type == "Copy" and len(plain) == 2 and plain[0] == plain[1] != ""
 
 
-def _placement(net: Any) -> Iterator[Problem]:
+def _placement(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     place: dict[str, str] = {}
     here_of = places(net)
     for position, op in enumerate(net.op):
@@ -189,7 +192,7 @@ def _placement(net: Any) -> Iterator[Problem]:
                 place[name] = here
 
 
-def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
+def _clashes(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
         clash = clash_of(op, known)
         if clash:
@@ -202,12 +205,12 @@ def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
                 known[name] = spec
 
 
-def shapes_after(net: Any, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
+def shapes_after(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
     """What is known of the blobs after a net has run, from what was known before."""
     return infer_net([net], dict(shapes))
 
 
-def _coverage(net: Any) -> Iterator[Problem]:
+def _coverage(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     sync = sync_of(net)
     if sync is None or len(sync.devices) < 2:
         return
@@ -226,7 +229,7 @@ def _coverage(net: Any) -> Iterator[Problem]:
             yield Problem("C009", None, name, message, "copy or broadcast it to every device")
 
 
-def _training(net: Any) -> Iterator[Problem]:
+def _training(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     """Weights that nothing updates, in a net that updates others by their gradients."""
     if not any(op.is_gradient_op for op in net.op):
         return
@@ -240,12 +243,12 @@ def _training(net: Any) -> Iterator[Problem]:
             yield Problem("C013", position, name, message, "give it to the optimizer, or silence this if it is frozen")
 
 
-def lint_plan(plan: Any) -> list[Problem]:
+def lint_plan(plan: caffe2_pb2.PlanDef) -> list[Problem]:
     """Where the steps of a plan that run side by side share a blob or a common world; its nets are for `lint`."""
     shared = [Problem("C012", *hazard) for hazard in side_by_side.blobs(plan)]
     return shared + [Problem("C014", *hazard) for hazard in side_by_side.worlds(plan)]
 
 
-def lint_shards(nets: Sequence[Any], shapes: Mapping[str, Spec] | None = None) -> list[Problem]:
+def lint_shards(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec] | None = None) -> list[Problem]:
     """Where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
     return [Problem("C010", *hazard) for hazard in shards.mismatches(nets, shapes or {})]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.engine.inference import infer_operator
 from caffe2lite.inspect.hazards import IN_ORDER, Hazard
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.proto import caffe2_pb2
 
 _COLLECTIVES = ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier")
 _ROOTED = ("Broadcast", "Reduce")
@@ -25,7 +26,7 @@ class Call(NamedTuple):
     rank: int | None  # of CreateCommonWorld
 
 
-def mismatches(nets: Sequence[Any], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
+def mismatches(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
     """Collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
 
     `shapes` are those of inputs, the same for all shards.
@@ -58,7 +59,7 @@ def _in_world(world: str, calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
             return
 
 
-def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
+def _between_worlds(nets: Sequence[caffe2_pb2.NetDef], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
     """In nets that run in order: shards that meet in several common worlds, but not in one order."""
     for one, other in itertools.combinations(range(len(nets)), 2):
         if nets[one].type not in IN_ORDER or nets[other].type not in IN_ORDER:
@@ -75,7 +76,7 @@ def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Ite
                 return
 
 
-def _calls(net: Any, known: dict[str, Spec]) -> list[Call]:
+def _calls(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> list[Call]:
     found = []
     for position, op in enumerate(net.op):
         values = {arg.name: arg.i for arg in op.arg}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.inspect.summary import BlobUse, device_name
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.proto import caffe2_pb2
 
 _COLLECTIVES = ("Broadcast", "NCCLBroadcast", "Allreduce", "NCCLAllreduce")
 _SETUP = ("CreateCommonWorld", "CloneCommonWorld", "FileStoreHandlerCreate", "RedisStoreHandlerCreate")
@@ -69,7 +70,7 @@ class Sync(NamedTuple):
         return " ".join(text)
 
 
-def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
+def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
     """The Sync of a NetDef, None where it does anything else but move parameters."""
     moves: list[Move] = []
     staged: dict[str, str] = {}  # what a copy on the host is a copy of
