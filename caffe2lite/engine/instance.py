@@ -138,6 +138,7 @@ class Instance:
             check_schema(record, op)
             self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
             self.args = arguments.parse(op.type, record.args, op.arg)
+            self.kwargs = record.parameters(self.args)
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
         asked = [e for e in op.engine.split(",") if e]
@@ -149,7 +150,6 @@ class Instance:
         self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
         self.context = Context(self, workspace) if record.stateful else None
         self.head = self.context if record.stateful else self.device.xp
-        self.kwargs = dict(self.args)
         if record.takes_out:
             self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
         self.known: list[Any] | None = None  # the arrays that the last checks were made for

@@ -8,6 +8,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.objects import Object
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
+from caffe2lite.proto.caffe2_pb2 import NetDef
 
 
 def _condition(value) -> bool:
@@ -29,7 +30,7 @@ def _net(ctx, key: str, definition):
 
 
 @operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
-def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None):  # noqa: F821
+def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None):
     """Run `then_net` where the condition is true, else `else_net`, in the operator's own workspace."""
     if _condition(condition):
         _run(_net(ctx, "then_net", then_net))
@@ -38,7 +39,7 @@ def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None
 
 
 @operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
-def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = None):  # noqa: F821
+def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = None):
     """Run `loop_net` as long as the condition is true; `cond_net`, if given, makes the condition each time."""
     while True:
         if cond_net is not None:
@@ -75,7 +76,7 @@ def HasScope(ctx, scope, *, out):
 def Do(
     ctx,
     *inputs,
-    net: NetDef,  # noqa: F821
+    net: NetDef,
     inner_blobs: list[str] = (),
     outer_blobs_idx: list[int] = (),
     saved_fwd_blobs: list[str] = (),
@@ -162,7 +163,7 @@ def ONNXWhile(
     max_trip_count,
     first_iter_condition,
     *carried,
-    body: NetDef,  # noqa: F821
+    body: NetDef,
     has_trip_count: int = 0,
     has_cond: int = 0,
     save_scopes: int = 0,

@@ -16,6 +16,7 @@ from caffe2lite.ops.kit.objects import Object
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.proto.caffe2_pb2 import Argument
 from caffe2lite.proto.text import ParseError, parse
 
 
@@ -129,7 +130,7 @@ def _gradient(g: Any) -> Any:
 def RecurrentNetwork(
     ctx,
     *inputs,
-    step_net: Argument,  # noqa: F821
+    step_net: Argument,
     timestep: str = "timestep",
     recurrent_states: list[str] = (),
     initial_recurrent_state_ids: list[int] = (),
@@ -140,7 +141,7 @@ def RecurrentNetwork(
     alias_src: list[str] = (),
     alias_dst: list[str] = (),
     alias_offset: list[int] = (),
-    backward_step_net: Argument | None = None,  # noqa: F821
+    backward_step_net: Argument | None = None,
     recompute_blobs_on_backward: list[str] = (),
 ):
     """Run `step_net` for each step of the first input (T, N, …); the last output keeps the steps' workspaces.
@@ -199,7 +200,7 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
 def RecurrentNetworkGradient(
     ctx,
     *inputs,
-    backward_step_net: Argument,  # noqa: F821
+    backward_step_net: Argument,
     timestep: str = "timestep",
     outputs_with_grads: list[int] = (),
     recurrent_states: list[str] = (),

@@ -97,16 +97,9 @@ def DiagonalFill(
         raise ValueError(f"with more than 2 dimensions all must be equal, found the shape {list(dims)}")
     Y = out(dims, kind)
     Y[...] = 0
-    step = sum(_stride(dims[i + 1 :]) for i in range(len(dims)))
+    step = sum(math.prod(dims[i + 1 :]) for i in range(len(dims)))
     Y.reshape(-1)[: min(dims) * step : step] = _constant(value, kind)
     return Y
-
-
-def _stride(dims: tuple[int, ...]) -> int:
-    count = 1
-    for d in dims:
-        count *= d
-    return count
 
 
 @operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from caffe2lite.ops.kit import windows
+from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.registry import operator
@@ -210,14 +213,25 @@ def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0
 
 # ---- padding -----------------------------------------------------------------------------------------------------------
 
-_PAD_ARGS = dict(WINDOW_ARGS)
+
+class Padding(NamedTuple):
+    """Pixels around an image, and the order of its dimensions."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+    order: str
 
 
-def _pads(args):
+def _pads(args: Mapping[str, Any]) -> Padding:
     window = windows.parse({"kernel": 1, **{k: v for k, v in args.items() if k not in ("kernel", "kernels")}})
     if len(window.pads) != 4:
         raise ValueError(f"four pads are needed (top, left, bottom, right), got {list(window.pads)}")
-    return window.pads
+    return Padding(*window.pads, args.get("order", "NCHW"))
+
+
+group("Padding", WINDOW_ARGS, _pads)
 
 
 def _sources(xp, size, head, tail, mode):
@@ -236,19 +250,18 @@ def _sources(xp, size, head, tail, mode):
 
 
 def _infer_pad(args, inputs):
-    top, left, bottom, right = _pads(given(args))
+    top, left, bottom, right, order = _pads(given(args))
     shape = list(inputs[0].shape)
-    h = 1 if args["order"] == "NHWC" else 2
+    h = 1 if order == "NHWC" else 2
     shape[h] += top + bottom
     shape[h + 1] += left + right
     return [Spec(tuple(shape), inputs[0].dtype)]
 
 
-@operator("Y", types="float32", args=_PAD_ARGS, infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))
-def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, out, **args):
+@operator("Y", types="float32", infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))
+def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padding, out):
     """X with a border: of a constant value, of the pixels at the edge, or reflected."""
-    order = args.get("order", "NCHW")
-    top, left, bottom, right = _pads(args)
+    top, left, bottom, right, order = padding
     x = _first(X, order)
     rows = _sources(xp, x.shape[2], top, bottom, mode)
     columns = _sources(xp, x.shape[3], left, right, mode)
@@ -268,11 +281,10 @@ def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, out, **args):
     return Y
 
 
-@operator("dX", types="float32", args=_PAD_ARGS)
-def PadImageGradient(xp, dY, *, mode: str = "constant", out, **args):
+@operator("dX", types="float32")
+def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
     """Each pixel gets the sum of the gradients of all places that show it."""
-    order = args.get("order", "NCHW")
-    top, left, bottom, right = _pads(args)
+    top, left, bottom, right, order = padding
     dy = _first(dY, order)
     height, width = dy.shape[2] - top - bottom, dy.shape[3] - left - right
     if height < 1 or width < 1:
@@ -306,19 +318,17 @@ def IntegralImageGradient(xp, X, dY, *, out):
     return dX
 
 
-_BLOCK_ARGS = {k: WINDOW_ARGS[k] for k in ("pad", "pad_t", "order")}
+def _block_pads(pad, pad_t, order):
+    """(top, left, bottom, right): Caffe2 reads no other side either."""
+    if order != "NCHW":
+        raise ValueError(f"the order must be NCHW, found {order!r}")
+    return pad if pad_t is None else pad_t, pad, pad, pad
 
 
-def _block_pads(args):
-    pad = args.get("pad", 0)
-    return args.get("pad_t", pad), pad, pad, pad  # genuine reads no other side either
-
-
-@operator("Y", types="float32", args=_BLOCK_ARGS, gradient=single("BatchToSpace", "GO0 -> GI0"))
-def SpaceToBatch(xp, X, *, block_size: int = 2, out, **args):
+@operator("Y", types="float32", gradient=single("BatchToSpace", "GO0 -> GI0"))
+def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
     """Pad with zeros, and move each place of a block of pixels to a part of the batch of its own."""
-    top, left, bottom, right = _block_pads(args)
-    _nchw(args)
+    top, left, bottom, right = _block_pads(pad, pad_t, order)
     _four(X)
     n, c, h, w = X.shape
     height, width = h + top + bottom, w + left + right
@@ -334,11 +344,10 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, out, **args):
     return Y
 
 
-@operator("Y", types="float32", args=_BLOCK_ARGS, gradient=single("SpaceToBatch", "GO0 -> GI0"))
-def BatchToSpace(xp, X, *, block_size: int = 2, out, **args):
+@operator("Y", types="float32", gradient=single("SpaceToBatch", "GO0 -> GI0"))
+def BatchToSpace(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
     """The reverse of SpaceToBatch: parts of the batch become pixels, then the border is cut off."""
-    top, left, bottom, right = _block_pads(args)
-    _nchw(args)
+    top, left, bottom, right = _block_pads(pad, pad_t, order)
     _four(X)
     n, c, h, w = X.shape
     b = block_size
@@ -351,11 +360,6 @@ def BatchToSpace(xp, X, *, block_size: int = 2, out, **args):
     Y = out((n // (b * b), c, height, width), X.dtype)
     Y[...] = whole[:, :, top : top + height, left : left + width]
     return Y
-
-
-def _nchw(args):
-    if args.get("order", "NCHW") != "NCHW":
-        raise ValueError("only the order NCHW is supported")
 
 
 # ---- channels ----------------------------------------------------------------------------------------------------------

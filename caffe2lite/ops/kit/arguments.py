@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 REQUIRED = inspect.Parameter.empty
 
@@ -29,6 +29,28 @@ class Arg:
 
     def __repr__(self) -> str:
         return f"Arg({self.name!r}, {self.kind!r}, {self.default!r})"
+
+
+class Group(NamedTuple):
+    """Arguments that are one parameter of a kernel: `build(values)` makes it of those that an operator names."""
+
+    fields: Mapping[str, Arg]
+    build: Callable[[Mapping[str, Any]], Any]
+
+
+_GROUPS: dict[str, Group] = {}
+
+
+def group(annotation: str, fields: Mapping[str, Arg], build: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Let a keyword-only parameter with this annotation stand for all arguments of `fields`."""
+    if annotation in _GROUPS:
+        raise ValueError(f"there is a group of arguments {annotation} already")
+    _GROUPS[annotation] = Group(fields, build)
+
+
+def group_of(annotation: Any) -> Group | None:
+    """The group that a parameter with this annotation stands for, if any."""
+    return _GROUPS.get(annotation) if isinstance(annotation, str) else None
 
 
 def limit(title: str, declared: Mapping[str, Arg], limits: str) -> None:

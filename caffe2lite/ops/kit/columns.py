@@ -6,16 +6,15 @@ nothing large is allocated (Chellapilla, Puri and Simard, 2006, for the idea).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.ops.kit.memory import scratch
 from caffe2lite.ops.kit.products import matmul
 from caffe2lite.ops.kit.windows import Place
 
 _BLOCK = 1 << 20  # elements of columns in a block
 _SMALL = 512  # images with fewer positions than this are taken several at a time
-_PADDED, COLUMNS, PRODUCT, _GRADIENT, _FOLDED = range(10, 15)  # slots of working memory
 
 
 class Block(NamedTuple):
@@ -30,9 +29,7 @@ class Block(NamedTuple):
 def blocks(batch: int, depth: int, place: Place) -> Iterator[Block]:
     """Blocks that cover a batch; `depth` is the length of a column."""
     rows = place.out[0]
-    across = 1
-    for o in place.out[1:]:
-        across *= o
+    across = math.prod(place.out[1:])
     positions = rows * across
     if positions < _SMALL:
         together = max(1, 2 * _BLOCK // max(1, depth * positions))
@@ -79,8 +76,7 @@ def padded_block(xp: Any, X: Any, place: Place, block: Block) -> Any:
     shape = _block_shape(place, block)
     if all(w.start == 0 and w.stop == s for w, s in zip(where, shape)):
         return images[(slice(None), slice(None), *inside)]
-    padded = scratch(xp, (X.shape[1], block.last - block.first, *shape), X.dtype, _PADDED)
-    padded[...] = 0
+    padded = xp.zeros((X.shape[1], block.last - block.first, *shape), X.dtype)
     padded[(slice(None), slice(None), *where)] = images[(slice(None), slice(None), *inside)]
     return padded
 
@@ -105,11 +101,9 @@ def window_views(xp: Any, padded: Any, place: Place, block: Block) -> Any:
 def columns(xp: Any, X: Any, place: Place, block: Block, group: int) -> Any:
     """(group, channels of a group × kernel, positions of the block), in working memory."""
     view = window_views(xp, padded_block(xp, X, place, block), place, block)
-    made = scratch(xp, view.shape, X.dtype, COLUMNS)
+    made = xp.empty(view.shape, X.dtype)
     xp.copyto(made, view)
-    depth = 1
-    for s in view.shape[: 1 + len(place.kernel)]:
-        depth *= s
+    depth = math.prod(view.shape[: 1 + len(place.kernel)])
     return made.reshape(group, depth // group, made.size // depth if depth else 0)
 
 
@@ -118,8 +112,7 @@ def fold(xp: Any, dcol: Any, dX: Any, place: Place, block: Block) -> None:
     n = len(place.kernel)
     images = block.last - block.first
     shape = _block_shape(place, block)
-    padded = scratch(xp, (dX.shape[1], images, *shape), dX.dtype, _FOLDED)
-    padded[...] = 0
+    padded = xp.zeros((dX.shape[1], images, *shape), dX.dtype)
     out = (block.bottom - block.top, *place.out[1:])
     taps = dcol.reshape(dX.shape[1], *place.kernel, images, *out)
     for tap in taps_of(place.kernel):
@@ -146,19 +139,19 @@ def taps_of(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
     """Y = X convolved with W.  X (N, C, …), W (M, C / group, kernel…), Y (N, M, …), views of any order."""
     batch, channels = X.shape[:2]
-    taps = _count(place.kernel)
+    taps = math.prod(place.kernel)
     filters = W.reshape(group, W.shape[0] // group, -1)
     flat = Y.reshape(batch, group, Y.shape[1] // group, -1) if Y.flags.c_contiguous else None
     if place.trivial and X.flags.c_contiguous and flat is not None and flat.shape[-1] >= _SMALL:
         matmul(xp, filters, X.reshape(batch, group, channels // group, -1), out=flat)
         return
-    across = _count(place.out[1:])
+    across = math.prod(place.out[1:])
     for block in blocks(batch, channels * taps, place):
         col = columns(xp, X, place, block, group)
         if flat is not None and block.last == block.first + 1:
             matmul(xp, filters, col, out=flat[block.first, :, :, block.top * across : block.bottom * across])
             continue
-        product = scratch(xp, (*filters.shape[:2], col.shape[2]), Y.dtype, PRODUCT)
+        product = xp.empty((*filters.shape[:2], col.shape[2]), Y.dtype)
         matmul(xp, filters, col, out=product)
         block_of(Y, block)[...] = product.reshape(
             Y.shape[1], block.last - block.first, block.bottom - block.top, *place.out[1:]
@@ -172,12 +165,12 @@ def block_of(Y: Any, block: Block) -> Any:
 
 def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) -> Any:
     """(group, channels of a group, positions) of the gradient of a block's results."""
-    across = _count(place.out[1:])
+    across = math.prod(place.out[1:])
     if dY.flags.c_contiguous and block.last == block.first + 1:
         flat = dY[block.first].reshape(group, dY.shape[1] // group, -1)
         return flat[:, :, block.top * across : block.bottom * across]
     view = block_of(dY, block)
-    made = scratch(xp, view.shape, dY.dtype, _GRADIENT)
+    made = xp.empty(view.shape, dY.dtype)
     xp.copyto(made, view)
     return made.reshape(group, dY.shape[1] // group, -1)
 
@@ -185,13 +178,13 @@ def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) ->
 def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None, place: Place, group: int) -> None:
     """Gradients of `convolve`: fills dW (M, C / group, kernel…, contiguous) and, unless None, dX."""
     batch, channels = X.shape[:2]
-    taps = _count(place.kernel)
+    taps = math.prod(place.kernel)
     filters = W.reshape(group, W.shape[0] // group, -1)
     total = dW.reshape(filters.shape)
     total[...] = 0
     backward = filters.transpose(0, 2, 1)
     direct = place.trivial and dX is not None and dX.flags.c_contiguous and dY.flags.c_contiguous
-    direct = direct and X.flags.c_contiguous and _count(place.out) >= _SMALL
+    direct = direct and X.flags.c_contiguous and math.prod(place.out) >= _SMALL
     if dX is not None and direct:
         matmul(
             xp,
@@ -201,11 +194,11 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
         )
     elif dX is not None:
         dX[...] = 0
-    part = scratch(xp, total.shape, total.dtype, PRODUCT)
+    part = xp.empty(total.shape, total.dtype)
     for block in blocks(batch, channels * taps, place):
         g = _gradient_block(xp, dY, block, place, group)
         if place.trivial and X.flags.c_contiguous and block.last == block.first + 1:
-            across = _count(place.out[1:])
+            across = math.prod(place.out[1:])
             col = X[block.first].reshape(group, channels // group, -1)
             col = col[:, :, block.top * across : block.bottom * across]
         else:
@@ -213,7 +206,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
         matmul(xp, g, col.transpose(0, 2, 1), out=part)
         xp.add(total, part, out=total)
         if dX is not None and not direct:
-            dcol = scratch(xp, col.shape, col.dtype, COLUMNS + 10)
+            dcol = xp.empty(col.shape, col.dtype)
             matmul(xp, backward, g, out=dcol)
             fold(xp, dcol, dX, place, block)
 
@@ -225,15 +218,8 @@ def convolve_transposed(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: in
     """
     Y[...] = 0
     filters = W.reshape(group, W.shape[0] // group, -1).transpose(0, 2, 1)
-    for block in blocks(X.shape[0], Y.shape[1] * _count(place.kernel), place):
+    for block in blocks(X.shape[0], Y.shape[1] * math.prod(place.kernel), place):
         g = _gradient_block(xp, X, block, place, group)
-        dcol = scratch(xp, (group, filters.shape[1], g.shape[2]), Y.dtype, COLUMNS)
+        dcol = xp.empty((group, filters.shape[1], g.shape[2]), Y.dtype)
         matmul(xp, filters, g, out=dcol)
         fold(xp, dcol, Y, place, block)
-
-
-def _count(sizes: tuple[int, ...]) -> int:
-    n = 1
-    for s in sizes:
-        n *= s
-    return n

@@ -19,6 +19,7 @@ a context instead (see engine/instance.py).  Everything else in the package read
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import inspect
@@ -50,6 +51,7 @@ class Operator:
     min_outputs: int
     max_outputs: int
     args: Mapping[str, arguments.Arg]
+    groups: Mapping[str, arguments.Group]
     inplace: frozenset[tuple[int, int]]
     enforced: frozenset[tuple[int, int]]
     aliases: frozenset[tuple[int, int]]
@@ -90,7 +92,15 @@ class Operator:
             new = _NewArray(xp)
             count = len(self.outputs)
             args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
-        return self.kernels["", None](xp, *inputs, **args)
+        return self.kernels["", None](xp, *inputs, **self.parameters(args))
+
+    def parameters(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """A kernel's parameters from an operator's arguments: those of a group become one."""
+        made = dict(args)
+        for name, group in self.groups.items():
+            if name not in args:
+                made[name] = group.build({field: made.pop(field) for field in group.fields if field in made})
+        return made
 
     def engine(self, name: str = "", device: int | None = None) -> Callable[[Callable[..., Any]], Operator]:
         """Decorator: a further kernel of this operator, for an engine, a device type, or both.
@@ -193,7 +203,7 @@ def operator(
 
     def register(function: Callable[..., Any]) -> Operator:
         title = name or function.__name__
-        inputs, variadic, least, declared, takes_out = _signature(title, function)
+        inputs, variadic, least, declared, groups, takes_out = _signature(title, function)
         arguments.limit(title, declared, limits)
         out_names = tuple(o.rstrip("?*") for o in outputs.split())
         most_out = MANY if "*" in outputs else len(out_names)
@@ -211,6 +221,7 @@ def operator(
             min_outputs=low_out,
             max_outputs=high_out,
             args={**declared, **(args or {})},
+            groups=groups,
             inplace=_pairs(inplace) | _pairs(mutates),
             enforced=_pairs(mutates),
             aliases=_pairs(aliases),
@@ -260,8 +271,10 @@ def names() -> list[str]:
     return sorted(_REGISTRY)
 
 
-def _signature(title: str, function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, int, dict[str, Any], bool]:
-    """(inputs, variadic, least inputs, arguments, takes `out`) of a kernel.
+def _signature(
+    title: str, function: Callable[..., Any]
+) -> tuple[tuple[str, ...], bool, int, dict[str, arguments.Arg], dict[str, arguments.Group], bool]:
+    """(inputs, variadic, least inputs, arguments, groups of them, takes `out`) of a kernel.
 
     Read from its code: inspect.signature would take a tenth of the time that the package takes to be imported.
     """
@@ -271,12 +284,20 @@ def _signature(title: str, function: Callable[..., Any]) -> tuple[tuple[str, ...
     end = count + code.co_kwonlyargcount
     variadic = bool(code.co_flags & inspect.CO_VARARGS)
     inputs = names[1:count] + ((names[end],) if variadic else ())  # the first is xp or the context
-    declared = {
-        name: arguments.declare(title, name, function.__annotations__.get(name), defaults.get(name, arguments.REQUIRED))
-        for name in names[count:end]
-        if name != "out"
-    }
-    return inputs, variadic, count - 1 - len(function.__defaults__ or ()), declared, "out" in names[count:end]
+    declared: dict[str, arguments.Arg] = {}
+    groups: dict[str, arguments.Group] = {}
+    for name in names[count:end]:
+        annotation = function.__annotations__.get(name)
+        group = arguments.group_of(annotation)
+        if group is not None:
+            if name in group.fields:
+                raise TypeError(f"operator {title}: parameter {name} is named as an argument of its group")
+            groups[name] = group
+            declared.update((field, copy.copy(arg)) for field, arg in group.fields.items())
+        elif name != "out":
+            declared[name] = arguments.declare(title, name, annotation, defaults.get(name, arguments.REQUIRED))
+    least = count - 1 - len(function.__defaults__ or ())
+    return inputs, variadic, least, declared, groups, "out" in names[count:end]
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.memory import scratch
-
 _BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
-_SLOT = 40
 
 
 def lengths_to_starts(xp: Any, lengths: Any, size: int, exact: bool) -> tuple[Any, Any]:
@@ -54,14 +51,15 @@ def check_indices(indices: Any, size: int) -> None:
         raise ValueError(f"index {wrong} is not within the {size} rows of the data")
 
 
-def take_rows(xp: Any, data: Any, indices: Any, slot: int = _SLOT) -> Any:
-    """The rows of (checked) indices, in working memory."""
-    rows = scratch(xp, (indices.shape[0], *data.shape[1:]), data.dtype, slot)
-    if xp is np:
-        np.take(data, indices, axis=0, out=rows, mode="clip")  # checked before: "raise" would copy once more
-    else:
-        xp.take(data, indices, axis=0, out=rows)
-    return rows
+def check_weights(weights: Any, size: int) -> None:
+    """ValueError unless there is one weight for each of `size` rows."""
+    if weights.ndim != 1 or weights.shape[0] != size:
+        raise ValueError(f"there must be one weight for each of {size} rows, got shape {list(weights.shape)}")
+
+
+def take_rows(xp: Any, data: Any, indices: Any) -> Any:
+    """The rows of (checked) indices."""
+    return xp.take(data, indices, axis=0)
 
 
 def _blocks(starts: Any, counts: Any, width: int) -> Iterator[tuple[int, int, int, int]]:
@@ -94,8 +92,7 @@ def reduce_rows(
         if rows.dtype != result.dtype:
             rows = rows.astype(result.dtype)
         if weights is not None:
-            scaled = scratch(xp, rows.shape, result.dtype, _SLOT + 1)
-            rows = xp.multiply(rows, weights[begin:end, None], out=scaled)
+            rows = (rows * weights[begin:end, None]).astype(result.dtype, copy=False)
         _reduce_block(xp, join, rows, starts[first:last] - begin, counts[first:last], target[first:last])
     return result
 

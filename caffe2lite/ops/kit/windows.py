@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from caffe2lite.ops.kit.arguments import Arg
+from caffe2lite.ops.kit.arguments import Arg, group
 
 NOTSET, VALID, SAME, CAFFE_LEGACY_POOLING = range(4)
 
@@ -101,10 +101,10 @@ def _parse(items: tuple[tuple[str, Any], ...]) -> Window:
     for what, values in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values) and not (whole and what == "kernel"):
             raise ValueError(f"{what} sizes must be positive, got {list(values)}")
-    group = args.get("group", 1)
-    if group < 1:
-        raise ValueError(f"group must be positive, got {group}")
-    return Window(kernel, stride, dilation, pads, legacy_pad, whole, group, order == "NHWC")
+    groups = args.get("group", 1)
+    if groups < 1:
+        raise ValueError(f"group must be positive, got {groups}")
+    return Window(kernel, stride, dilation, pads, legacy_pad, whole, groups, order == "NHWC")
 
 
 def _sides(args: dict[str, Any], many: str, one: str) -> tuple[int, ...]:
@@ -115,6 +115,9 @@ def _sides(args: dict[str, Any], many: str, one: str) -> tuple[int, ...]:
     if f"{one}_h" in args and f"{one}_w" in args:
         return (*sides, args[f"{one}_h"], args[f"{one}_w"])
     return sides
+
+
+group("Window", WINDOW_ARGS, parse)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import end_axis
 
 _INDICES = "int32 int64"
 
@@ -20,18 +21,11 @@ def _best(xp: Any, rows: Any, k: int) -> Any:
     return xp.argsort(-rows, axis=1, kind="stable")[:, :k]
 
 
-def _top_axis(axis: int, ndim: int) -> int:
-    at = ndim - 1 if axis == -1 else axis
-    if not 0 <= at < ndim:
-        raise ValueError(f"axis {axis} is none of {ndim} dimensions (-1 is the last)")
-    return at
-
-
 def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
     X = inputs[0]
     if len(inputs) > 1 or args["k"] < 1:
         return [None, None, None]
-    at = _top_axis(args["axis"], len(X.shape))
+    at = end_axis(args["axis"], len(X.shape))
     shape = (*X.shape[:at], args["k"], *X.shape[at + 1 :])
     # Caffe2 says int32, though the indices are int64.
     return [Spec(shape, X.dtype), Spec(shape, "int32"), Spec((math.prod(shape),), "int32")]
@@ -46,7 +40,7 @@ def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
 )
 def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
     """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1."""
-    at = _top_axis(axis, X.ndim)
+    at = end_axis(axis, X.ndim)
     if k_in is not None:
         if k_in.size != 1:
             raise ValueError(f"k must be one value, found the shape {list(k_in.shape)}")
@@ -78,7 +72,7 @@ def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
 @operator("dX", types={"dvalues": "float32", "indices": "int64", "X": "float32"}, infer=like(2))
 def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
     """dX = dvalues in the places of the best, 0 elsewhere."""
-    at = _top_axis(axis, X.ndim)
+    at = end_axis(axis, X.ndim)
     others = [a.shape[:at] + a.shape[at + 1 :] for a in (X, dvalues, indices) if a.ndim == X.ndim]
     if len(others) != 3 or len(set(others)) > 1 or dvalues.shape != indices.shape:
         raise ValueError(

@@ -6,7 +6,6 @@ import functools
 from typing import Any
 
 from caffe2lite.ops.kit.infer import like, pointwise_cost
-from caffe2lite.ops.kit.memory import blocks, scratch
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
@@ -103,16 +102,11 @@ def WeightedSum(xp, *operands, out):
     Xs, ws = _weights(operands)
     check_alike(Xs, "WeightedSum")
     Y = out(Xs[0].shape, Xs[0].dtype)
-    flat = [X.reshape(-1) for X in Xs]
     ws = [w.reshape(()).astype(Y.dtype, copy=False) for w in ws]
-    y = Y.reshape(-1)
-    for part in blocks(xp, y.size):
-        goal = y[part]
-        xp.multiply(flat[0][part], ws[0], goal)
-        product = scratch(xp, goal.shape, goal.dtype)
-        for X, w in zip(flat[1:], ws[1:]):
-            xp.multiply(X[part], w, product)
-            xp.add(goal, product, goal)
+    total = Xs[0] * ws[0]  # Y may be one of the inputs
+    for X, w in zip(Xs[1:], ws[1:]):
+        total += X * w
+    Y[...] = total
     return Y
 
 

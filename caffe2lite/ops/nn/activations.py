@@ -9,7 +9,7 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
-from caffe2lite.ops.kit.memory import ZEROS, blocks, scratch, zeros
+from caffe2lite.ops.kit.memory import ZEROS, zeros
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.special import erf
 
@@ -49,11 +49,7 @@ def _relu_again(xp, inputs, outputs, args):
 def ReluGradient(xp, Y, dY, *, out):
     """dX = dY where Y > 0, else 0."""
     dX = out(Y.shape, Y.dtype)
-    y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
-    for part in blocks(xp, y.size):
-        mask = xp.greater(y[part], 0, out=scratch(xp, (part.stop - part.start,), Y.dtype))  # in place, bool would be copied
-        xp.multiply(dy[part], mask, out=dx[part])
-    return dX
+    return xp.multiply(dY, Y > 0, dX)
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SigmoidGradient", "O0 GO0 -> GI0"))
@@ -70,13 +66,7 @@ def Sigmoid(xp, X, *, out):
 def SigmoidGradient(xp, Y, dY, *, out):
     """dX = dY * Y * (1 - Y)."""
     dX = out(Y.shape, Y.dtype)
-    y, dy, dx = Y.reshape(-1), dY.reshape(-1), dX.reshape(-1)
-    for part in blocks(xp, y.size):
-        slope = scratch(xp, (part.stop - part.start,), Y.dtype)
-        xp.subtract(1, y[part], slope)
-        xp.multiply(slope, y[part], slope)
-        xp.multiply(slope, dy[part], dx[part])
-    return dX
+    return xp.multiply(dY, (1 - Y) * Y, dX)
 
 
 def _softsign_gradient(g):

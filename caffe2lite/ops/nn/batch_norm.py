@@ -1,7 +1,6 @@
 """Normalization over batches, channel by channel, and statistics of channels.
 
-Images are seen as rows: a row is one channel of one image (NCHW), or one pixel of all channels (NHWC).  Sums go over
-the data once; results are made block by block, while the data are in the cache.
+Images are seen as rows: a row is one channel of one image (NCHW), or one pixel of all channels (NHWC).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
 from caffe2lite.ops.kit.registry import operator
 
 
@@ -66,23 +64,17 @@ class Channels:
         rows, goal = self.rows(X), self.rows(Y)
         if not X.size:
             return
-        a, b = self.per_row(xp, scale), self.per_row(xp, shift)
-        for part in blocks(xp, len(rows), max(1, 2 * BLOCK // rows.shape[1])):
-            y = goal[part]
-            xp.multiply(rows[part], a[part] if self.first else a, y)
-            xp.add(y, b[part] if self.first else b, y)
+        xp.multiply(rows, self.per_row(xp, scale), goal)
+        xp.add(goal, self.per_row(xp, shift), goal)
 
     def combine(self, xp: Any, X: Any, a: Any, Y: Any, b: Any, c: Any, Z: Any) -> None:
         """Z = X * a + Y * b + c, channel by channel."""
         x, y, z = self.rows(X), self.rows(Y), self.rows(Z)
         a, b, c = (self.per_row(xp, v) for v in (a, b, c))
-        for part in blocks(xp, len(x), max(1, BLOCK // x.shape[1])):
-            at = part if self.first else slice(None)
-            t = scratch(xp, z[part].shape, X.dtype)
-            xp.multiply(y[part], b[at], t)
-            xp.add(t, c[at], t)
-            xp.multiply(x[part], a[at], z[part])
-            xp.add(z[part], t, z[part])
+        other = y * b
+        other += c
+        xp.multiply(x, a, z)
+        xp.add(z, other, z)
 
 
 class CompiledChannels(Channels):

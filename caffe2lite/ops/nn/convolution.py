@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.infer import Spec, given
+from caffe2lite.ops.kit.infer import Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS
+from caffe2lite.ops.kit.windows import Window
 
 
 def conv_gradient(kind: str):
@@ -54,13 +54,12 @@ def check_filter(window, channels, W, b, outputs: int):
         )
 
 
-def _prepare(X, W, b, args):
-    window = windows.parse(args)
+def _prepare(X, W, b, window):
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     if len(size) != len(window.kernel):
         raise ValueError(f"the window has {len(window.kernel)} dimensions and the input {len(size)}: {list(X.shape)}")
     check_filter(window, channels, W, b, W.shape[0])
-    return window, windows.place(window, size), batch
+    return windows.place(window, size), batch
 
 
 def _first(xp, array, window):
@@ -68,8 +67,8 @@ def _first(xp, array, window):
     return xp.ascontiguousarray(windows.channels_first(array, window))
 
 
-def _convolve(xp, X, W, b, out, args):
-    window, place, batch = _prepare(X, W, b, args)
+def _convolve(xp, X, W, b, out, window):
+    place, batch = _prepare(X, W, b, window)
     Y = out(windows.join_shape(batch, W.shape[0], place.out, window), X.dtype)
     if not Y.size:
         return Y
@@ -89,9 +88,8 @@ def _depthwise(xp, X, W, Y, place):
         padded = columns.padded_block(xp, X, place, block)
         views = columns.window_views(xp, padded, place, block)
         target = columns.block_of(Y, block)
-        product = columns.scratch(xp, target.shape, Y.dtype, columns.PRODUCT)
-        total = columns.scratch(xp, target.shape, Y.dtype, columns.COLUMNS)
-        total[...] = 0
+        product = xp.empty(target.shape, Y.dtype)
+        total = xp.zeros(target.shape, Y.dtype)
         for tap in columns.taps_of(place.kernel):
             weight = W[(slice(None), 0, *tap)].reshape(-1, *(1,) * (target.ndim - 1))
             xp.multiply(views[(slice(None), *tap)], weight, out=product)
@@ -109,34 +107,21 @@ def _infer(args, inputs):
 def _cost(args, inputs):
     made = _infer(args, inputs)[0].shape
     W = inputs[1].shape
-    outputs = 1
-    for s in made:
-        outputs *= s
-    depth = 1
-    for s in W[1:]:
-        depth *= s
-    read = sum(_size(spec.shape) * np.dtype(spec.dtype).itemsize for spec in inputs)
-    return 2 * outputs * depth, 4 * outputs, read
+    outputs = math.prod(made)
+    return 2 * outputs * math.prod(W[1:]), 4 * outputs, size_of(*inputs)
 
 
-def _size(shape):
-    n = 1
-    for s in shape:
-        n *= s
-    return n
+def _Conv(xp, X, filter, bias=None, *, window: Window, out):
+    return _convolve(xp, X, filter, bias, out, window)
 
 
-def _Conv(xp, X, filter, bias=None, *, out, **args):
-    return _convolve(xp, X, filter, bias, out, args)
-
-
-def _ConvRelu(xp, X, filter, bias=None, *, out, **args):
-    Y = _convolve(xp, X, filter, bias, out, args)
+def _ConvRelu(xp, X, filter, bias=None, *, window: Window, out):
+    Y = _convolve(xp, X, filter, bias, out, window)
     return xp.maximum(Y, Y.dtype.type(0), out=Y)
 
 
-def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
-    window, place, batch = _prepare(X, filter, None, args)
+def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
+    place, batch = _prepare(X, filter, None, window)
     wanted = windows.join_shape(batch, filter.shape[0], place.out, window)
     if dY.shape != wanted:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the convolution's result has {list(wanted)}")
@@ -169,7 +154,6 @@ for _name, _gradient in (
     operator(
         "Y",
         name=_name,
-        args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "bias": "=X"},
         cuda_types={"X": "float32 float16", "filter": "=X", "bias": "=X"},
         infer=_infer,
@@ -181,7 +165,6 @@ for _name, _gradient in (
         "dfilter dbias? dX?",
         name=_gradient,
         num_inputs=(2, 3),
-        args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
         infer=infer_filter_gradient(0),
@@ -191,7 +174,6 @@ for _name, _gradient in (
 operator(
     "Y",
     name="ConvRelu",
-    args=WINDOW_ARGS,
     types={"X": "float32", "filter": "=X", "bias": "=X"},
     infer=_infer,
     cost=_cost,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.arguments import Arg
 from caffe2lite.ops.kit.infer import Spec, given
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS
+from caffe2lite.ops.kit.windows import Window
 from caffe2lite.ops.nn.convolution import infer_filter_gradient
 
 
@@ -22,8 +23,7 @@ def _all_columns(xp, X, place, group):
     return made.reshape(group, depth, X.shape[0], -1).transpose(3, 0, 2, 1)
 
 
-def _prepare(X, filter, args):
-    window = windows.parse(args)
+def _prepare(X, filter, window):
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
     n = len(size)
@@ -35,7 +35,7 @@ def _prepare(X, filter, args):
             f"the filter has the shape {list(filter.shape)}; it must be [positions…, M, "
             f"{'kernel…, C / group' if window.channels_last else 'C / group, kernel…'}] = {list(wanted)}"
         )
-    return window, place, batch, outputs
+    return place, batch, outputs
 
 
 def _by_position(xp, filter, window, place, outputs):
@@ -43,10 +43,7 @@ def _by_position(xp, filter, window, place, outputs):
     n = len(place.kernel)
     if window.channels_last:
         filter = filter.transpose(*range(n + 1), 2 * n + 1, *range(n + 1, 2 * n + 1))
-    positions = 1
-    for o in place.out:
-        positions *= o
-    return xp.ascontiguousarray(filter).reshape(positions, window.group, outputs // window.group, -1)
+    return xp.ascontiguousarray(filter).reshape(math.prod(place.out), window.group, outputs // window.group, -1)
 
 
 def _infer_lc(args, inputs):
@@ -56,8 +53,8 @@ def _infer_lc(args, inputs):
     return Spec(windows.join_shape(batch, inputs[1].shape[len(place.kernel)], place.out, window), inputs[0].dtype)
 
 
-def _LC(xp, X, filter, bias=None, *, out, **args):
-    window, place, batch, outputs = _prepare(X, filter, args)
+def _LC(xp, X, filter, bias=None, *, window: Window, out):
+    place, batch, outputs = _prepare(X, filter, window)
     if bias is not None and bias.shape != (*place.out, outputs):
         raise ValueError(f"the bias has the shape {list(bias.shape)}; expected {[*place.out, outputs]}")
     Y = out(windows.join_shape(batch, outputs, place.out, window), X.dtype)
@@ -73,8 +70,8 @@ def _LC(xp, X, filter, bias=None, *, out, **args):
     return Y
 
 
-def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
-    window, place, batch, outputs = _prepare(X, filter, args)
+def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
+    place, batch, outputs = _prepare(X, filter, window)
     if dY.shape != windows.join_shape(batch, outputs, place.out, window):
         raise ValueError(f"the gradient has the shape {list(dY.shape)}, which is not the result's")
     rest = list(out[1:])
@@ -121,7 +118,6 @@ for _name, _gradient in (
     operator(
         "Y",
         name=_name,
-        args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "bias": "=X"},
         infer=lambda args, inputs: [_infer_lc(args, inputs)],
         gradient=_lc_gradient(_gradient),
@@ -131,7 +127,6 @@ for _name, _gradient in (
         "dfilter dbias? dX?",
         name=_gradient,
         num_inputs=(2, 3),
-        args=WINDOW_ARGS,
         types={"X": "float32", "filter": "=X", "dY": "=X"},
         infer=infer_filter_gradient(None),
         doc="Gradients of a locally connected layer by its filter, its bias (unless no_bias) and its input.",
@@ -139,8 +134,6 @@ for _name, _gradient in (
 
 
 # ---- deformable convolution ------------------------------------------------------------------------------------------
-
-_DEFORM_ARGS = {**WINDOW_ARGS, "deformable_group": Arg("deformable_group", "int", 1)}
 
 
 def _sampling(xp, X, offset, place, groups):
@@ -181,13 +174,11 @@ def _corners(xp, y, x, size):
     return made
 
 
-def _deform(X, offset, filter, args):
-    window = windows.parse(args)
+def _deform(X, offset, filter, window, groups):
     if window.channels_last:
         raise ValueError("DeformConv takes the order NCHW only")
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
-    groups = args.get("deformable_group", 1)
     wanted = (batch, 2 * place.kernel[0] * place.kernel[1] * groups, *place.out)
     if offset.shape != wanted:
         raise ValueError(f"the offsets have the shape {list(offset.shape)}; expected {list(wanted)}")
@@ -196,7 +187,7 @@ def _deform(X, offset, filter, args):
             f"{channels} channels do not fit {groups} deformable groups and a filter of {list(filter.shape)}, "
             f"whose outputs the groups divide too"
         )
-    return window, place, groups
+    return place
 
 
 def _pixels(xp, X, groups, row, column):
@@ -236,16 +227,16 @@ def _by_group(xp, array, group, batch):
 
 @operator(
     "Y",
-    args=_DEFORM_ARGS,
     types={"X": "float32", "offset": "=X", "filter": "=X", "bias": "=X"},
     gradient=_deform_gradient,
 )
-def DeformConv(xp, X, offset, filter, bias=None, *, out, **args):
+def DeformConv(xp, X, offset, filter, bias=None, *, deformable_group: int = 1, window: Window, out):
     """A convolution whose taps are moved by `offset` (N, 2 × taps × deformable_group, H, W), pixels interpolated.
 
     Dai et al., Deformable Convolutional Networks, 2017.
     """
-    window, place, groups = _deform(X, offset, filter, args)
+    groups = deformable_group
+    place = _deform(X, offset, filter, window, groups)
     taps, _ = _sampled(xp, X, offset, place, groups)
     M = filter.shape[0]
     product = xp.matmul(
@@ -258,10 +249,11 @@ def DeformConv(xp, X, offset, filter, bias=None, *, out, **args):
     return Y
 
 
-@operator("doffset dfilter dbias? dX?", args=_DEFORM_ARGS, num_outputs=(2, 4), types={"X": "float32", "offset": "=X"})
-def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, out, **args):
+@operator("doffset dfilter dbias? dX?", num_outputs=(2, 4), types={"X": "float32", "offset": "=X"})
+def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, deformable_group: int = 1, window: Window, out):
     """Gradients by the offsets, the filter, the bias (unless no_bias) and the input."""
-    window, place, groups = _deform(X, offset, filter, args)
+    groups = deformable_group
+    place = _deform(X, offset, filter, window, groups)
     batch, M = X.shape[0], filter.shape[0]
     taps, corners = _sampled(xp, X, offset, place, groups)
     g = dY.reshape(batch, window.group, M // window.group, -1)

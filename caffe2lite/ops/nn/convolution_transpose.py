@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.arguments import Arg
+from caffe2lite.ops.kit.arguments import Arg, group
 from caffe2lite.ops.kit.infer import Spec, given
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS, Place
+from caffe2lite.ops.kit.windows import WINDOW_ARGS, Place, Window
 from caffe2lite.ops.nn.convolution import conv_gradient
 
-TRANSPOSE_ARGS = {
-    **WINDOW_ARGS,
-    "adjs": Arg("adjs", "list[int]", ()),
-    **{name: Arg(name, "int", 0) for name in ("adj", "adj_h", "adj_w")},
-}
+
+class TransposedWindow(NamedTuple):
+    """A window, and the pixels that are added at the far end of each dimension (one number: the same for all)."""
+
+    window: Window
+    adjustment: int | tuple[int, ...]
 
 
-def prepare(shape, filter_shape, args):
-    """(window, the window on the output, batch, output channels)."""
+def transposed(args: Mapping[str, Any]) -> TransposedWindow:
+    """The window and the adjustments that an operator's arguments describe."""
     window = windows.parse({k: v for k, v in args.items() if k != "global_pooling"})
+    if "adj" in args:
+        return TransposedWindow(window, args["adj"])
+    if "adj_h" in args and "adj_w" in args:
+        return TransposedWindow(window, (args["adj_h"], args["adj_w"]))
+    return TransposedWindow(window, tuple(args.get("adjs", ())) or 0)
+
+
+group(
+    "TransposedWindow",
+    {
+        **WINDOW_ARGS,
+        "adjs": Arg("adjs", "list[int]", ()),
+        **{name: Arg(name, "int", 0) for name in ("adj", "adj_h", "adj_w")},
+    },
+    transposed,
+)
+
+
+def prepare(shape, filter_shape, transposed_window):
+    """(window, the window on the output, batch, output channels)."""
+    window, adjustment = transposed_window
     batch, channels, size = windows.split_shape(shape, window, "the input")
     n = len(size)
     if len(window.kernel) < n:
@@ -26,7 +51,7 @@ def prepare(shape, filter_shape, args):
     kernel, stride = window.kernel[:n], window.stride[:n]
     half = len(window.pads) // 2
     heads, tails = window.pads[:n], window.pads[half : half + n]
-    adj = _adjustments(args, n)
+    adj = (adjustment,) * n if isinstance(adjustment, int) else adjustment
     if min(adj) < 0 or len(adj) != n:
         raise ValueError(f"adj must have a number of pixels, 0 or more, for each of {n} dimensions, got {list(adj)}")
     if any(a >= s for a, s in zip(adj, stride)) and any(adj):
@@ -47,30 +72,21 @@ def prepare(shape, filter_shape, args):
     return window, place, batch, made
 
 
-def _adjustments(args, n):
-    if "adj" in args:
-        return (args["adj"],) * n
-    if "adj_h" in args and "adj_w" in args:
-        return (args["adj_h"], args["adj_w"])
-    return tuple(args.get("adjs", ())) or (0,) * n
-
-
 def _infer(args, inputs):
-    window, place, batch, made = prepare(inputs[0].shape, inputs[1].shape, given(args))
+    window, place, batch, made = prepare(inputs[0].shape, inputs[1].shape, transposed(given(args)))
     return [Spec(windows.join_shape(batch, made, place.size, window), inputs[0].dtype)]
 
 
 @operator(
     "Y",
-    args=TRANSPOSE_ARGS,
     types={"X": "float32", "filter": "=X", "bias": "=X"},
     cuda_types={"X": "float32 float16", "filter": "=X", "bias": "=X"},
     infer=_infer,
     gradient=conv_gradient("ConvTransposeGradient"),
 )
-def ConvTranspose(xp, X, filter, bias=None, *, out, **args):
+def ConvTranspose(xp, X, filter, bias=None, *, window: TransposedWindow, out):
     """Y spreads each pixel of X by the filter.  X (N, M, …), filter (M, C / group, kernel…), Y (N, C, …)."""
-    window, place, batch, made = prepare(X.shape, filter.shape, args)
+    window, place, batch, made = prepare(X.shape, filter.shape, window)
     if bias is not None and bias.shape != (made,):
         raise ValueError(
             f"the bias has the shape {list(bias.shape)}; it must have one value for each of {made} channels"
@@ -95,14 +111,13 @@ def _infer_gradient(args, inputs):
 
 @operator(
     "dfilter dbias? dX?",
-    args=TRANSPOSE_ARGS,
     types={"X": "float32", "filter": "=X", "dY": "=X"},
     cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
     infer=_infer_gradient,
 )
-def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, out, **args):
+def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, window: TransposedWindow, out):
     """Gradients by the filter, the bias (unless no_bias) and the input (where a last output is named)."""
-    window, place, batch, made = prepare(X.shape, filter.shape, args)
+    window, place, batch, made = prepare(X.shape, filter.shape, window)
     wanted = windows.join_shape(batch, made, place.size, window)
     if dY.shape != wanted:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the result has {list(wanted)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from caffe2lite.ops.kit.arguments import Arg
+from caffe2lite.ops.kit.arguments import Arg, group
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.nn.recurrent_units import sigmoid
@@ -20,14 +20,24 @@ _PARAMETERS = {
     "lstm": ("input_gate", "forget_gate", "cell", "output_gate"),
     "gru": ("reset_gate", "update_gate", "output"),
 }
-_ARGS = {
-    "hidden_size": Arg("hidden_size", "int", 0),
-    "num_layers": Arg("num_layers", "int", 0),
-    "bidirectional": Arg("bidirectional", "bool", False),
-    "rnn_mode": Arg("rnn_mode", "str", "lstm"),
-    "input_mode": Arg("input_mode", "str", "linear"),
-    "dropout": Arg("dropout", "float", 1.0),
-}
+
+
+class Layers(NamedTuple):
+    """The arguments that say which layers there are."""
+
+    hidden_size: int = 0
+    num_layers: int = 0
+    bidirectional: bool = False
+    rnn_mode: str = "lstm"
+    input_mode: str = "linear"
+    dropout: float = 1.0
+
+
+group(
+    "Layers",
+    {name: Arg(name, type(value).__name__, value) for name, value in Layers._field_defaults.items()},
+    lambda values: Layers(**values),
+)
 
 
 class _Layer(NamedTuple):
@@ -47,8 +57,8 @@ class _Layer(NamedTuple):
 class _Stack:
     """The layers that the arguments of an operator describe."""
 
-    def __init__(self, features: int, *, hidden_size: int, num_layers: int, bidirectional: bool = False,
-                 rnn_mode: str = "lstm", input_mode: str = "linear", dropout: float = 1.0) -> None:  # fmt: skip
+    def __init__(self, features: int, layers: Layers) -> None:
+        hidden_size, num_layers, bidirectional, rnn_mode, input_mode, dropout = layers
         if hidden_size < 1 or num_layers < 1:
             raise ValueError(f"hidden_size and num_layers must be positive, got {hidden_size} and {num_layers}")
         if rnn_mode not in _GATES:
@@ -157,14 +167,13 @@ def _forward(xp: Any, stack: _Stack, X: Any, hidden: Any, cell: Any, weights: An
 
 @operator(
     "output hidden_output cell_output rnn_scratch dropout_states",
-    args=_ARGS,
     types={"X": "float32", "hidden": "=X", "cell": "=X", "weights": "=X"},
     gradient=single("RecurrentGradient", "I0 I1 I2 I3 O3 O0 GO0 -> GI0 GI1 GI2 GI3 O4 O3"),
 )
-def Recurrent(xp, X, hidden, cell, weights, *, out, **args):
+def Recurrent(xp, X, hidden, cell, weights, *, layers: Layers, out):
     """Layers of LSTM or GRU over X [time, batch, features], from initial states on; a GRU does not look at `cell`."""
     _check_input(X)
-    stack = _Stack(X.shape[2], **args)
+    stack = _Stack(X.shape[2], layers)
     lstm = stack.mode == "lstm"
     stack.check(X, (hidden, cell) if lstm else (hidden,), weights)
     h, c = (*stack.states(X, hidden), *(stack.states(X, cell) if lstm else [None]))
@@ -188,14 +197,13 @@ def _nothing(outs: Any) -> tuple[Any, ...]:
 
 @operator(
     "dX dhidden dcell dweights dropout_states rnn_scratch",
-    args=_ARGS,
     inplace=[(4, 5)],
     types={"X": "float32", "hidden": "=X", "cell": "=X", "weights": "=X", "dY": "=X"},
 )
-def RecurrentGradient(xp, X, hidden, cell, weights, rnn_scratch, Y, dY, *, out, **args):
+def RecurrentGradient(xp, X, hidden, cell, weights, rnn_scratch, Y, dY, *, layers: Layers, out):
     """Gradients of Recurrent by input, initial states and parameters, from that of the outputs; runs the layers again."""
     _check_input(X)
-    stack = _Stack(X.shape[2], **args)
+    stack = _Stack(X.shape[2], layers)
     lstm = stack.mode == "lstm"
     stack.check(X, (hidden, cell) if lstm else (hidden,), weights)
     h, c = (*stack.states(X, hidden), *(stack.states(X, cell) if lstm else [None]))
@@ -261,14 +269,11 @@ def _back(xp: Any, stack: _Stack, trace: _Trace, R: Any, dY: Any) -> tuple[Any, 
 
 # ---- single parameters -------------------------------------------------------------------------------------------
 
-_PART_ARGS = {**_ARGS, **{n: Arg(n, k, d) for n, k, d in (("param_type", "str", ""), ("input_type", "str", ""), ("layer", "int", 0))}}
 
-
-def _part(X: Any, weights: Any, args: dict[str, Any]) -> Any:
+def _part(X: Any, weights: Any, layers: Layers, kind: str, source: str, layer: int) -> Any:
     """A view of one gate's weights or biases in the vector of all parameters."""
     _check_input(X)
-    kind, source, layer = (args.pop(n, d) for n, d in (("param_type", ""), ("input_type", ""), ("layer", 0)))
-    stack = _Stack(X.shape[2], **args)
+    stack = _Stack(X.shape[2], layers)
     stack.check(X, (), weights)
     names = _PARAMETERS[stack.mode]
     gate, _, what = kind.rpartition("_")
@@ -283,22 +288,26 @@ def _part(X: Any, weights: Any, args: dict[str, Any]) -> Any:
     return matrix.reshape(len(names), -1, *matrix.shape[1:])[names.index(gate)]
 
 
-@operator("param", args=_PART_ARGS, types={"input": "float32", "all_params": "float32"}, anywhere="input")
-def RecurrentParamGet(xp, input, all_params, *, out, **args):
+@operator("param", types={"input": "float32", "all_params": "float32"}, anywhere="input")
+def RecurrentParamGet(
+    xp, input, all_params, *, layers: Layers, param_type: str = "", input_type: str = "", layer: int = 0, out
+):
     """The weights or biases of one gate of one layer."""
-    part = _part(input, all_params, args)
+    part = _part(input, all_params, layers, param_type, input_type, layer)
     made = out(part.shape, part.dtype)
     made[...] = part
     return made
 
 
 @operator(
-    "all_params", args=_PART_ARGS, mutates=[(1, 0)], anywhere="input",
+    "all_params", mutates=[(1, 0)], anywhere="input",
     types={"input": "float32", "all_params": "float32", "param": "float32"},
 )  # fmt: skip
-def RecurrentParamSet(xp, input, all_params, param, **args):
+def RecurrentParamSet(
+    xp, input, all_params, param, *, layers: Layers, param_type: str = "", input_type: str = "", layer: int = 0
+):
     """Write the weights or biases of one gate of one layer."""
-    part = _part(input, all_params, args)
+    part = _part(input, all_params, layers, param_type, input_type, layer)
     if param.size != part.size:
         raise ValueError(f"{part.size} values are needed, of shape {list(part.shape)}, got {list(param.shape)}")
     part[...] = param.reshape(part.shape)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from caffe2lite.ops.kit import columns, windows
+from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS
+from caffe2lite.ops.kit.windows import WINDOW_ARGS, Window
 
 
-def _window(args):
+def _parse(args):
     """The window; here one side may be given alone, or beside the argument for both, and all sides have one padding."""
     given = [what for what in ("kernel", "stride", "dilation") if {what, f"{what}_h", f"{what}_w"} & args.keys()]
     sides = {f"{what}_{s}": args.get(f"{what}_{s}", args.get(what, 1)) for what in given for s in "hw"}
@@ -20,22 +21,25 @@ def _window(args):
     return window
 
 
+ColumnWindow = Window  # a group of its own: it is read differently
+group("ColumnWindow", WINDOW_ARGS, _parse)
+
+
 def _blocks(shape, place):
     return [columns.Block(n, n + 1, 0, place.out[0]) for n in range(shape[0])]
 
 
 def _infer(args, inputs):
-    window = _window(given(args))
+    window = _parse(given(args))
     batch, channels, size = windows.split_shape(inputs[0].shape, window, "the input")
     place = windows.place(window, size)
     depth = channels * place.kernel[0] * place.kernel[1]
     return [Spec(windows.join_shape(batch, depth, place.out, window), inputs[0].dtype)]
 
 
-@operator("Y", args=WINDOW_ARGS, types="float32", gradient=single("Col2Im", "GO0 I0 -> GI0"), infer=_infer)
-def Im2Col(xp, X, *, out, **args):
+@operator("Y", types="float32", gradient=single("Col2Im", "GO0 I0 -> GI0"), infer=_infer)
+def Im2Col(xp, X, *, window: ColumnWindow, out):
     """Y (N, C × kernel, height, width of the result): what is under the window; NHWC: channels last."""
-    window = _window(args)
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
     depth = channels * place.kernel[0] * place.kernel[1]
@@ -50,10 +54,9 @@ def Im2Col(xp, X, *, out, **args):
     return Y
 
 
-@operator("Y", args=WINDOW_ARGS, types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"), infer=like(1))
-def Col2Im(xp, X, Z, *, out, **args):
+@operator("Y", types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"), infer=like(1))
+def Col2Im(xp, X, Z, *, window: ColumnWindow, out):
     """Y, of the shape of Z: each column is added back to the pixels that Im2Col took it from."""
-    window = _window(args)
     _batch, channels, size = windows.split_shape(Z.shape, window, "the image")
     place = windows.place(window, size)
     Y = out(Z.shape, X.dtype)

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, size_of
+from caffe2lite.ops.kit.infer import Infer, Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
 from caffe2lite.ops.kit.registry import operator
-
-
-def _axis(axis: int, ndim: int, least: int = 0) -> int:
-    at = axis + ndim if axis < 0 else axis
-    if not least <= at <= ndim:
-        raise ValueError(f"axis {axis} is out of range for {ndim} dimensions")
-    return at
+from caffe2lite.ops.kit.shapes import split_axis
 
 
 def _matrix(X: Any, axis: int) -> Any:
     """X as a matrix whose columns are the dimensions from `axis` on."""
     if X.ndim == 2 and axis == 1:
         return X
-    at = _axis(axis, X.ndim)
+    at = split_axis(axis, X.ndim)
     return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
 
 
@@ -52,100 +47,115 @@ def _misfit(X: Any, W: Any, b: Any, have: int, take: int, make: int, axis: int, 
     return f"W {list(W.shape)} ({order}) makes {make} outputs, and the bias is {list(b.shape)}: it must be [{make}]"
 
 
-_FC_TYPES = {"X": "float32", "W": "float32", "b": "=W"}
-_FC_CUDA = {"X": "float32 float16", "W": "=X", "b": "=W"}
+def _fully_connected(xp: Any, X: Any, W: Any, b: Any, axis: int, axis_w: int, transposed: bool, out: Any) -> Any:
+    rows, weights = _fc_operands(X, W, b, axis, axis_w, transposed)
+    Y = out((*X.shape[: split_axis(axis, X.ndim)], weights.shape[1]), X.dtype)
+    flat = Y.reshape(rows.shape[0], weights.shape[1])
+    dot(xp, rows, weights, flat)
+    xp.add(flat, b, flat)
+    return Y
 
 
-def _fc(name: str, gradient: str, transposed: bool, doc: str) -> None:
-    def kernel(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
-        rows, weights = _fc_operands(X, W, b, axis, axis_w, transposed)
-        Y = out((*X.shape[: _axis(axis, X.ndim)], weights.shape[1]), X.dtype)
-        flat = Y.reshape(rows.shape[0], weights.shape[1])
-        dot(xp, rows, weights, flat)
-        xp.add(flat, b, flat)
-        return Y
+def _fully_connected_again(inputs: Any, Y: Any, args: Any, transposed: bool) -> Callable[[], None]:
+    """How a layer is replayed: one product and one sum on the same arrays."""
+    X, W, b = inputs
+    rows, weights = _fc_operands(X, W, b, args.get("axis", 1), args.get("axis_w", 1), transposed)
+    flat = Y.reshape(rows.shape[0], weights.shape[1])
+    product, add = bound_dot(rows, weights, flat), np.add
+    bias, target = (b.reshape(flat.shape), flat) if len(flat) == 1 else (b, flat)
 
-    def again(xp, inputs, outputs, args):
-        X, W, b = inputs
-        rows, weights = _fc_operands(X, W, b, args.get("axis", 1), args.get("axis_w", 1), transposed)
-        flat = outputs[0].reshape(rows.shape[0], weights.shape[1])
-        product, add = bound_dot(rows, weights, flat), xp.add
-        bias, target = (b.reshape(flat.shape), flat) if len(flat) == 1 else (b, flat)
+    def run() -> None:
+        product()
+        add(target, bias, target)
 
-        def run() -> None:
-            product()
-            add(target, bias, target)
-
-        return run
-
-    def infer(args, inputs):
-        shape = inputs[0].shape
-        n = inputs[2].shape[0]
-        return [Spec((*shape[: _axis(args.get("axis", 1), len(shape))], n), inputs[0].dtype)]
-
-    def cost(args, inputs):
-        Y = infer(args, inputs)[0]
-        depth = math.prod(inputs[1].shape) // max(1, inputs[2].shape[0])
-        return (2 * depth + 1) * math.prod(Y.shape), size_of(Y), size_of(*inputs)
-
-    operator(
-        "Y",
-        name=name,
-        types=_FC_TYPES,
-        cuda_types=_FC_CUDA,
-        infer=infer,
-        cost=cost,
-        gradient=single(gradient, "I0 I1 GO0 -> GI1 GI2 GI0"),
-        doc=doc,
-    )(kernel).bind(again)
+    return run
 
 
-_fc("FC", "FCGradient", False, "Y = X W^T + b, with X as rows from `axis` on, and W as outputs by inputs.")
-_fc(
-    "FCTransposed", "FCTransposedGradient", True, "Y = X W + b, with X as rows from `axis` on, and W inputs by outputs."
+def _infer_fc(args: Any, inputs: Any) -> list[Spec | None]:
+    shape = inputs[0].shape
+    return [Spec((*shape[: split_axis(args.get("axis", 1), len(shape))], inputs[2].shape[0]), inputs[0].dtype)]
+
+
+def _cost_fc(args: Any, inputs: Any) -> tuple[int, int, int]:
+    Y = _infer_fc(args, inputs)[0]
+    depth = math.prod(inputs[1].shape) // max(1, inputs[2].shape[0])
+    return (2 * depth + 1) * math.prod(Y.shape), size_of(Y), size_of(*inputs)
+
+
+_FC = {"types": {"X": "float32", "W": "float32", "b": "=W"}, "cuda_types": {"X": "float32 float16", "W": "=X", "b": "=W"}}
+
+
+@operator("Y", **_FC, infer=_infer_fc, cost=_cost_fc, gradient=single("FCGradient", "I0 I1 GO0 -> GI1 GI2 GI0"))
+def FC(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
+    """Y = X W^T + b, with X as rows from `axis` on, and W as outputs by inputs."""
+    return _fully_connected(xp, X, W, b, axis, axis_w, False, out)
+
+
+@FC.bind
+def _fc_again(xp, inputs, outputs, args):
+    return _fully_connected_again(inputs, outputs[0], args, transposed=False)
+
+
+@operator(
+    "Y", **_FC, infer=_infer_fc, cost=_cost_fc, gradient=single("FCTransposedGradient", "I0 I1 GO0 -> GI1 GI2 GI0")
 )
+def FCTransposed(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
+    """Y = X W + b, with X as rows from `axis` on, and W inputs by outputs."""
+    return _fully_connected(xp, X, W, b, axis, axis_w, True, out)
 
 
-def _fc_gradient(name: str, transposed: bool) -> None:
-    def kernel(xp, X, W, dY, *, axis: int = 1, axis_w: int = 1, out):
-        rows, weights = _matrix(X, axis), _matrix(W, axis_w)
-        n_in, n_out = weights.shape if transposed else weights.shape[::-1]
-        if rows.shape[1] != n_in or dY.size != rows.shape[0] * n_out:
-            raise ValueError(
-                f"the shapes do not fit: X {list(X.shape)}, W {list(W.shape)}, dY {list(dY.shape)} at axis {axis}"
-            )
-        slope = dY.reshape(rows.shape[0], n_out)
-        dW = out[0](W.shape, W.dtype)
-        if transposed:
-            dot(xp, rows.T, slope, dW.reshape(weights.shape))
-        else:
-            dot(xp, slope.T, rows, dW.reshape(weights.shape))
-        db = out[1]((n_out,), W.dtype)
-        slope.sum(axis=0, out=db)
-        if len(out) < 3:
-            return dW, db
-        dX = out[2](X.shape, X.dtype)
-        dot(xp, slope, weights.T if transposed else weights, dX.reshape(rows.shape))
-        return dW, db, dX
+@FCTransposed.bind
+def _fc_transposed_again(xp, inputs, outputs, args):
+    return _fully_connected_again(inputs, outputs[0], args, transposed=True)
 
-    def infer(args, inputs):
+
+def _fully_connected_gradient(xp: Any, X: Any, W: Any, dY: Any, axis: int, axis_w: int, transposed: bool, out: Any) -> Any:
+    rows, weights = _matrix(X, axis), _matrix(W, axis_w)
+    n_in, n_out = weights.shape if transposed else weights.shape[::-1]
+    if rows.shape[1] != n_in or dY.size != rows.shape[0] * n_out:
+        raise ValueError(
+            f"the shapes do not fit: X {list(X.shape)}, W {list(W.shape)}, dY {list(dY.shape)} at axis {axis}"
+        )
+    dy = dY.reshape(rows.shape[0], n_out)
+    dW = out[0](W.shape, W.dtype)
+    if transposed:
+        dot(xp, rows.T, dy, dW.reshape(weights.shape))
+    else:
+        dot(xp, dy.T, rows, dW.reshape(weights.shape))
+    db = out[1]((n_out,), W.dtype)
+    dy.sum(axis=0, out=db)
+    if len(out) < 3:
+        return dW, db
+    dX = out[2](X.shape, X.dtype)
+    dot(xp, dy, weights.T if transposed else weights, dX.reshape(rows.shape))
+    return dW, db, dX
+
+
+def _infer_fc_gradient(transposed: bool) -> Infer:
+    def infer(args: Any, inputs: Any) -> list[Spec | None]:
         X, W = inputs[:2]
-        at = _axis(args["axis_w"], len(W.shape))
-        outputs = W.shape[at:] if transposed else W.shape[:at]
-        return [W, Spec((math.prod(outputs),), W.dtype), X]
+        at = split_axis(args["axis_w"], len(W.shape))
+        return [W, Spec((math.prod(W.shape[at:] if transposed else W.shape[:at]),), W.dtype), X]
 
-    operator(
-        "dW db dX?",
-        name=name,
-        types={"X": "float32", "W": "=X", "dY": "=X"},
-        cuda_types={"X": "float32 float16", "W": "=X", "dY": "=X"},
-        infer=infer,
-        doc="dW = dY^T X (or X^T dY), db = sum of dY over the rows, dX = dY W (or dY W^T).",
-    )(kernel)
+    return infer
 
 
-_fc_gradient("FCGradient", transposed=False)
-_fc_gradient("FCTransposedGradient", transposed=True)
+_FC_GRADIENT = {
+    "types": {"X": "float32", "W": "=X", "dY": "=X"},
+    "cuda_types": {"X": "float32 float16", "W": "=X", "dY": "=X"},
+}
+
+
+@operator("dW db dX?", **_FC_GRADIENT, infer=_infer_fc_gradient(transposed=False))
+def FCGradient(xp, X, W, dY, *, axis: int = 1, axis_w: int = 1, out):
+    """dW = dY^T X, db = sum of dY over the rows, dX = dY W."""
+    return _fully_connected_gradient(xp, X, W, dY, axis, axis_w, False, out)
+
+
+@operator("dW db dX?", **_FC_GRADIENT, infer=_infer_fc_gradient(transposed=True))
+def FCTransposedGradient(xp, X, W, dY, *, axis: int = 1, axis_w: int = 1, out):
+    """dW = X^T dY, db = sum of dY over the rows, dX = dY W^T."""
+    return _fully_connected_gradient(xp, X, W, dY, axis, axis_w, True, out)
 
 
 # ---- products of two tensors -------------------------------------------------------------------------------------
@@ -177,7 +187,7 @@ def _infer_matmul(args: Any, inputs: Any) -> list[Spec | None]:
     sizes = []
     for k, which in enumerate("ab"):
         shape = inputs[k].shape
-        at = _axis(args.get(f"axis_{which}", 1), len(shape))
+        at = split_axis(args.get(f"axis_{which}", 1), len(shape))
         halves = math.prod(shape[:at]), math.prod(shape[at:])
         sizes.append(halves[::-1] if args.get(f"trans_{which}") else halves)
     return [Spec((sizes[0][0], sizes[1][1]), inputs[0].dtype)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import axis_of, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
 
 # ---- groups of channels of one image -----------------------------------------------------------------------------
@@ -143,13 +142,6 @@ def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32,
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _rows(X: Any, axis: int) -> tuple[Any, int]:
-    at = axis + X.ndim if axis < 0 else axis
-    if not 0 <= at < X.ndim:
-        raise ValueError(f"axis {axis} is out of range for X of shape {list(X.shape)}")
-    return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:])), at
-
-
 def _affine_pair(rows: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
     for what, v in (("gamma", gamma), ("beta", beta)):
         if v is not None and v.size != rows.shape[1]:
@@ -182,7 +174,7 @@ def LayerNorm(
     xp, X, gamma=None, beta=None, *, axis: int = 1, epsilon: float = 1e-5, elementwise_affine: bool = False, out
 ):
     """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for."""
-    rows, at = _rows(X, axis)
+    rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     shape = (*X.shape[:at], 1)
     Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if elementwise_affine:
@@ -195,18 +187,16 @@ def LayerNorm(
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
-    for part in blocks(xp, len(rows), max(1, BLOCK // rows.shape[1])):
-        x, y = rows[part], Y.reshape(rows.shape)[part]
-        x.mean(axis=1, keepdims=True, out=m[part])
-        xp.subtract(x, m[part], y)
-        squares = xp.square(y, out=scratch(xp, y.shape, y.dtype))
-        squares.mean(axis=1, keepdims=True, out=s[part])
-        xp.add(s[part], eps, s[part])
-        xp.sqrt(s[part], s[part])
-        xp.divide(y, s[part], y)
-        if elementwise_affine:
-            xp.multiply(y, gamma, y)
-            xp.add(y, beta, y)
+    y = Y.reshape(rows.shape)
+    rows.mean(axis=1, keepdims=True, out=m)
+    xp.subtract(rows, m, y)
+    xp.square(y).mean(axis=1, keepdims=True, out=s)
+    xp.add(s, eps, s)
+    xp.sqrt(s, s)
+    xp.divide(y, s, y)
+    if elementwise_affine:
+        xp.multiply(y, gamma, y)
+        xp.add(y, beta, y)
     return Y, mean, std
 
 
@@ -229,7 +219,7 @@ operator(
 )
 def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, elementwise_affine: bool = False, out):
     """Gradients of LayerNorm."""
-    x, _ = _rows(X, axis)
+    x = matrix(X, axis)
     dy = dY.reshape(x.shape)
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     dX = out[0](X.shape, X.dtype)
@@ -258,7 +248,7 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
 )
 def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
     """Y = each row of X over its root mean square, * gamma + beta; rrms = 1 / root mean square."""
-    rows, at = _rows(X, axis)
+    rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     gamma, beta = _affine_pair(rows, gamma, beta)
     Y, rrms = out[0](X.shape, X.dtype), out[1](X.shape[:at], X.dtype)
     if not X.size:
@@ -275,7 +265,7 @@ def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
 )
 def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     """Gradients of RMSNorm."""
-    rows, _ = _rows(X, axis)
+    rows = matrix(X, axis)
     weights, _ = _affine_pair(rows, gamma, None)
     dy, r = dY.reshape(rows.shape), rrms.reshape(-1, 1)
     dX = out[0](X.shape, X.dtype)
@@ -291,13 +281,6 @@ def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
 _TINY = 1e-12  # norms below it count as this much
 
 
-def _axis(axis: int, ndim: int) -> int:
-    at = axis + ndim if axis < 0 else axis
-    if not 0 <= at < ndim:
-        raise ValueError(f"axis {axis} is out of range for {ndim} dimensions")
-    return at
-
-
 def _norm(xp: Any, X: Any, axis: int) -> Any:
     return xp.maximum(xp.sqrt((X * X).sum(axis=axis, keepdims=True)), X.dtype.type(_TINY))
 
@@ -305,13 +288,13 @@ def _norm(xp: Any, X: Any, axis: int) -> Any:
 @operator("Y", types="float32", infer=like(0), gradient=single("NormalizeGradient", "I0 GO0 -> GI0"))
 def Normalize(xp, X, *, axis: int = -1, out):
     """Y = X over its Euclidean norm along the axis."""
-    return xp.divide(X, _norm(xp, X, _axis(axis, X.ndim)), out(X.shape, X.dtype))
+    return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
 @operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(0))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3."""
-    at = _axis(axis, X.ndim)
+    at = axis_of(axis, X.ndim)
     norm = _norm(xp, X, at)
     along = (X * dY).sum(axis=at, keepdims=True) / (norm * norm * norm)
     return xp.subtract(dY / norm, X * along, out(X.shape, X.dtype))
@@ -320,7 +303,7 @@ def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
 @operator("Y", types="float32", infer=like(0))
 def NormalizeL1(xp, X, *, axis: int = -1, out):
     """Y = X over the sum of its absolute values along the axis; 0 where that is 0."""
-    norm = abs(X).sum(axis=_axis(axis, X.ndim), keepdims=True)
+    norm = abs(X).sum(axis=axis_of(axis, X.ndim), keepdims=True)
     return xp.divide(X, xp.where(norm == 0, 1, norm), out(X.shape, X.dtype))
 
 
@@ -358,8 +341,7 @@ def _power(xp: Any, S: Any, beta: float, out: Any) -> Any:
     """S to the power of -beta."""
     if beta == 0.75:  # two square roots are several times faster than a power
         root = xp.sqrt(S, out)
-        root2 = xp.sqrt(root, scratch(xp, S.shape, S.dtype, 2))
-        xp.multiply(root, root2, out)
+        xp.multiply(root, xp.sqrt(root), out)
         return xp.reciprocal(out, out)
     return xp.power(S, S.dtype.type(-beta), out)
 
@@ -385,9 +367,8 @@ def LRN(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: fl
 
 def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out: Any = None) -> Any:
     if out is None:
-        out = scratch(xp, X.shape, X.dtype, 1)
-    square = xp.multiply(X, X, scratch(xp, X.shape, X.dtype))
-    _neighbours(xp, square, axis, *_window(size), out)
+        out = xp.empty(X.shape, X.dtype)
+    _neighbours(xp, X * X, axis, *_window(size), out)
     xp.multiply(out, X.dtype.type(alpha / size), out)
     return xp.add(out, X.dtype.type(bias), out)
 
@@ -405,9 +386,9 @@ def LRNGradient(
     for n in range(len(X)):
         x, y, dy, dx = (A[n : n + 1] for A in (X, Y, dY, dX))
         s = _scale(xp, x, axis, size, alpha, bias)
-        ratio = xp.multiply(dy, y, scratch(xp, x.shape, x.dtype))
-        xp.divide(ratio, s, ratio)
-        around = _neighbours(xp, ratio, axis, before, behind, scratch(xp, x.shape, x.dtype, 3))
+        ratio = dy * y
+        ratio /= s
+        around = _neighbours(xp, ratio, axis, before, behind, xp.empty(x.shape, x.dtype))
         xp.multiply(around, x, around)
         xp.multiply(around, x.dtype.type(2 * alpha * beta / size), around)
         _power(xp, s, beta, dx)

@@ -8,20 +8,15 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit import registry, windows
-from caffe2lite.ops.kit.arguments import Arg
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
-from caffe2lite.ops.kit.memory import scratch
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS
-
-_SLOT = 30  # working memory of this module
+from caffe2lite.ops.kit.windows import Window
 
 
-def _prepare(shape, args):
+def _prepare(shape, window):
     """(window, place, batch, channels) of a pool on an input of that shape."""
-    window = windows.parse(args)
     if len(shape) < 3:
         raise ValueError(f"the input must have a batch, channels and an image, got shape {list(shape)}")
     batch, channels, size = windows.split_shape(shape, window, "the input")
@@ -33,13 +28,13 @@ def _prepare(shape, args):
     return window, windows.place(window, size), batch, channels
 
 
-def _shape(shape, args):
-    window, place, batch, channels = _prepare(shape, args)
+def _shape(shape, window):
+    window, place, batch, channels = _prepare(shape, window)
     return windows.join_shape(batch, channels, place.out, window)
 
 
 def _infer(args, inputs):
-    return [Spec(_shape(inputs[0].shape, given(args)), inputs[0].dtype)]
+    return [Spec(_shape(inputs[0].shape, windows.parse(given(args))), inputs[0].dtype)]
 
 
 def _axis(window, i):
@@ -75,7 +70,7 @@ def _reduce(xp, X, out, place, window, join, start):
     for i in range(n):
         axis = _axis(window, i)
         shape = X.shape[:axis] + (place.out[i],) + X.shape[axis + 1 :]
-        Y = out if i == n - 1 else scratch(xp, shape, X.dtype, _SLOT + i)
+        Y = out if i == n - 1 else xp.empty(shape, X.dtype)
         taps = [_reach(place, i, t) for t in _taps(place, i)]
         full = [t for t in taps if t[0] == slice(0, place.out[i])]
         if len(full) > 1:
@@ -126,8 +121,8 @@ def _maximum_with_nan(xp, X, Y, place, window):
         new[...] = False
 
 
-def _MaxPool(xp, X, *, out, **args):
-    window, place, batch, channels = _prepare(X.shape, args)
+def _MaxPool(xp, X, *, window: Window, out):
+    window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
         _reduce(xp, X, Y, place, window, xp.maximum, xp.finfo(X.dtype).min)
@@ -136,26 +131,22 @@ def _MaxPool(xp, X, *, out, **args):
     return Y
 
 
-def _MaxPoolGradient(xp, X, Y, dY, *, out, **args):
-    window, place = _check_gradient(X, Y, dY, args)
+def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
+    window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     for positions, pixels in _windows_of(place, window):
         x, y = X[pixels], Y[positions]
-        here = scratch(xp, x.shape, bool, _SLOT)
-        part = scratch(xp, x.shape, X.dtype, _SLOT)
-        xp.equal(x, y, out=here)
-        xp.multiply(dY[positions], here, out=part)
         target = dX[pixels]
-        xp.add(target, part, out=target)
+        target += dY[positions] * (x == y)
     return dX
 
 
-def _check_gradient(X, Y, dY, args):
+def _check_gradient(X, Y, dY, window):
     if X.ndim == 2 and not X.size:  # genuine lets a batch of nothing pass before it looks at the window
         X = Y = dY = X[..., None]
-        args = {"kernels": [1]}
-    window, place, batch, channels = _prepare(X.shape, args)
+        window = windows.parse({"kernels": [1]})
+    window, place, batch, channels = _prepare(X.shape, window)
     wanted = windows.join_shape(batch, channels, place.out, window)
     for what, array in (("result", Y), ("gradient", dY)):
         if array.shape != wanted:
@@ -166,10 +157,7 @@ def _check_gradient(X, Y, dY, args):
 def _counts(xp, place, window, include_pad, dtype):
     """How many pixels each position's average is over, in a shape that broadcasts with the result."""
     if include_pad:
-        n = 1
-        for k in place.kernel:
-            n *= k
-        return dtype.type(n)
+        return dtype.type(math.prod(place.kernel))
     total = None
     for i in range(len(place.kernel)):
         along = [0] * place.out[i]
@@ -185,8 +173,8 @@ def _counts(xp, place, window, include_pad, dtype):
     return total.reshape(-1)[:1]
 
 
-def _AveragePool(xp, X, *, count_include_pad: int = 0, out, **args):
-    window, place, batch, channels = _prepare(X.shape, args)
+def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
+    window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
         _reduce(xp, X, Y, place, window, xp.add, 0)
@@ -194,20 +182,17 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, out, **args):
     return Y
 
 
-def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, out, **args):
-    window, place = _check_gradient(X, Y, dY, args)
+def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+    window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     if dX.size:
-        share = scratch(xp, dY.shape, dY.dtype, _SLOT)
-        xp.multiply(dY, 1 / _counts(xp, place, window, count_include_pad, X.dtype), out=share)
+        share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
         for positions, pixels in _windows_of(place, window):
             target = dX[pixels]
             xp.add(target, share[positions], out=target)
     return dX
 
-
-_AVERAGE_ARGS = {**WINDOW_ARGS, "count_include_pad": Arg("count_include_pad", "int", 0)}
 
 for _name, _gradient in (
     ("MaxPool", "MaxPoolGradient"),
@@ -218,7 +203,6 @@ for _name, _gradient in (
     operator(
         "Y",
         name=_name,
-        args=WINDOW_ARGS,
         types="float32",
         cuda_types="float32 float16",
         infer=_infer,
@@ -228,7 +212,6 @@ for _name, _gradient in (
     operator(
         "dX",
         name=_gradient,
-        args=WINDOW_ARGS,
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "Y": "=X", "dY": "=X"},
         infer=like(0),
@@ -244,7 +227,6 @@ for _name, _gradient in (
     operator(
         "Y",
         name=_name,
-        args=_AVERAGE_ARGS,
         types="float32",
         cuda_types="float32 float16",
         infer=_infer,
@@ -254,7 +236,6 @@ for _name, _gradient in (
     operator(
         "dX",
         name=_gradient,
-        args=_AVERAGE_ARGS,
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "Y": "=X", "dY": "=X"},
         infer=like(0),
@@ -265,9 +246,9 @@ for _name, _gradient in (
 # ---- compiled: one- and two-dimensional images NCHW ---------------------------------------------------------------
 
 
-def _geometry(X: Any, args: Any) -> tuple[int, ...] | None:
+def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:
     """(planes, H, W, result H, W, kernel H, W, stride H, W, top, left), or None where the loops do not fit."""
-    window, place, batch, channels = _prepare(X.shape, args)
+    window, place, batch, channels = _prepare(X.shape, window)
     if window.channels_last or len(place.size) > 2 or any(d != 1 for d in place.dilation):
         return None
     for size, positions, stride, head in zip(place.size, place.out, place.stride, place.heads):
@@ -278,8 +259,8 @@ def _geometry(X: Any, args: Any) -> tuple[int, ...] | None:
     return (batch * channels, *(n for pair in pairs for n in pair))
 
 
-def _result(X: Any, args: Any, out: Any) -> Any:
-    window, place, batch, channels = _prepare(X.shape, args)
+def _result(X: Any, window: Window, out: Any) -> Any:
+    window, place, batch, channels = _prepare(X.shape, window)
     return out(windows.join_shape(batch, channels, place.out, window), X.dtype)
 
 
@@ -290,11 +271,11 @@ def _row(geometry: tuple[int, ...]) -> Any:
 
 
 @compiled(*(registry.find(n) for n in ("MaxPool", "MaxPool1D", "MaxPool2D")))
-def _max_pool_compiled(xp, X, *, out, **args):
-    geometry = _geometry(X, args) if X.size else None
+def _max_pool_compiled(xp, X, *, window: Window, out):
+    geometry = _geometry(X, window) if X.size else None
     if geometry is None:
-        return _MaxPool(xp, X, out=out, **args)
-    Y = _result(X, args, out)
+        return _MaxPool(xp, X, window=window, out=out)
+    Y = _result(X, window, out)
     _max_pool_loop(X.reshape(-1), Y.reshape(-1), _row(geometry), *geometry)
     return Y
 
@@ -332,11 +313,11 @@ def _max_pool_loop(X, Y, row, planes, h, w, oh, ow, kh, kw, sh, sw, top, left):
 
 
 @compiled(*(registry.find(n) for n in ("MaxPoolGradient", "MaxPool1DGradient", "MaxPool2DGradient")))
-def _max_pool_gradient_compiled(xp, X, Y, dY, *, out, **args):
-    geometry = _geometry(X, args) if X.size else None
+def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: Window, out):
+    geometry = _geometry(X, window) if X.size else None
     if geometry is None:
-        return _MaxPoolGradient(xp, X, Y, dY, out=out, **args)
-    _check_gradient(X, Y, dY, args)
+        return _MaxPoolGradient(xp, X, Y, dY, window=window, out=out)
+    _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     _max_pool_gradient_loop(X.reshape(-1), Y.reshape(-1), dY.reshape(-1), dX.reshape(-1), *geometry)
     return dX
@@ -359,11 +340,11 @@ def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, 
 
 
 @compiled(*(registry.find(n) for n in ("AveragePool", "AveragePool1D", "AveragePool2D")))
-def _average_pool_compiled(xp, X, *, count_include_pad: int = 0, out, **args):
-    geometry = _geometry(X, args) if X.size else None
+def _average_pool_compiled(xp, X, *, count_include_pad: int = 0, window: Window, out):
+    geometry = _geometry(X, window) if X.size else None
     if geometry is None:
-        return _AveragePool(xp, X, count_include_pad=count_include_pad, out=out, **args)
-    Y = _result(X, args, out)
+        return _AveragePool(xp, X, count_include_pad=count_include_pad, window=window, out=out)
+    Y = _result(X, window, out)
     _average_pool_loop(X.reshape(-1), Y.reshape(-1), _row(geometry), _fixed(geometry, count_include_pad), *geometry)
     return Y
 
@@ -401,11 +382,11 @@ def _average_pool_loop(X, Y, row, fixed, planes, h, w, oh, ow, kh, kw, sh, sw, t
 
 
 @compiled(*(registry.find(n) for n in ("AveragePoolGradient", "AveragePool1DGradient", "AveragePool2DGradient")))
-def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0, out, **args):
-    geometry = _geometry(X, args) if X.size else None
+def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+    geometry = _geometry(X, window) if X.size else None
     if geometry is None:
-        return _AveragePoolGradient(xp, X, Y, dY, count_include_pad=count_include_pad, out=out, **args)
-    _check_gradient(X, Y, dY, args)
+        return _AveragePoolGradient(xp, X, Y, dY, count_include_pad=count_include_pad, window=window, out=out)
+    _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     _average_pool_gradient_loop(dY.reshape(-1), dX.reshape(-1), _row(geometry), _fixed(geometry, count_include_pad), *geometry)
     return dX
@@ -434,23 +415,22 @@ def _average_pool_gradient_loop(dY, dX, row, fixed, planes, h, w, oh, ow, kh, kw
 # ---- p-norms, maxima with their places -------------------------------------------------------------------------------
 
 
-@operator("Y", args=WINDOW_ARGS, types="float32", infer=_infer, gradient=single("LpPoolGradient", "I0 O0 GO0 -> GI0"))
-def LpPool(xp, X, *, p: float = 2.0, out, **args):
+@operator("Y", types="float32", infer=_infer, gradient=single("LpPoolGradient", "I0 O0 GO0 -> GI0"))
+def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
     """Y = (sum of |X|^p under the window)^(1/p)."""
-    window, place, batch, channels = _prepare(X.shape, args)
+    window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
-        powers = scratch(xp, X.shape, X.dtype, _SLOT + 5)
-        xp.power(xp.abs(X, out=powers), X.dtype.type(p), out=powers)
+        powers = xp.power(xp.abs(X), X.dtype.type(p))
         _reduce(xp, powers, Y, place, window, xp.add, 0)
         xp.power(Y, X.dtype.type(1 / p), out=Y)
     return Y
 
 
-@operator("dX", args=WINDOW_ARGS, types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
-def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, out, **args):
+@operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
+def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1)."""
-    window, place = _check_gradient(X, Y, dY, args)
+    window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     for positions, pixels in _windows_of(place, window):
@@ -461,25 +441,21 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, out, **args):
 
 @operator(
     "Y Index",
-    args=WINDOW_ARGS,
     types="float32",
     cuda_types="float32 float16",
     infer=lambda args, inputs: [*_infer(args, inputs), _infer(args, inputs)[0]._replace(dtype="int32")],
     gradient=single("MaxPoolWithIndexGradient", "I0 GO0 O1 -> GI0"),
 )
-def MaxPoolWithIndex(xp, X, *, out, **args):
+def MaxPoolWithIndex(xp, X, *, window: Window, out):
     """MaxPool (NCHW) that also tells which pixel of the image each maximum is (int32)."""
-    window, place, batch, channels = _prepare(X.shape, args)
+    window, place, batch, channels = _prepare(X.shape, window)
     if window.channels_last:
         raise ValueError("MaxPoolWithIndex takes the order NCHW only")
     shape = (batch, channels, *place.out)
     Y, index = out[0](shape, X.dtype), out[1](shape, "int32")
     Y[...] = xp.finfo(X.dtype).min
     index[...] = -1
-    count = 1
-    for s in place.size:
-        count *= s
-    numbers = xp.arange(count, dtype="int32").reshape(1, 1, *place.size)
+    numbers = xp.arange(math.prod(place.size), dtype="int32").reshape(1, 1, *place.size)
     for positions, pixels in _windows_of(place, window):
         y, i, x = Y[positions], index[positions], X[pixels]
         better = (x > y) | (i < 0)
@@ -488,8 +464,8 @@ def MaxPoolWithIndex(xp, X, *, out, **args):
     return Y, index
 
 
-@operator("dX", args=WINDOW_ARGS, types={"X": "float32"}, cuda_types={"X": "float32 float16"})
-def MaxPoolWithIndexGradient(xp, X, dY, Index, *, out, **args):
+@operator("dX", types={"X": "float32"}, cuda_types={"X": "float32 float16"})
+def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
     """The gradient goes to the pixel that each maximum was."""
     dX = out(X.shape, X.dtype)
     dX[...] = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,31 +9,19 @@ import numpy as np
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.memory import BLOCK, blocks, scratch
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import matrix
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
 
 
-def _rows(X: Any, axis: int) -> Any:
-    at = axis + X.ndim if axis < 0 else axis
-    if not 0 <= at < X.ndim:
-        raise ValueError(f"axis {axis} is out of range for X of shape {list(X.shape)}")
-    return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
-
-
 def softmax_rows(xp: Any, X: Any, Y: Any) -> None:
     """Y = softmax of each row of X."""
-    n, d = X.shape
     if not X.size:
         return
-    for part in blocks(xp, n, max(1, BLOCK // (2 * d))):
-        x, y = X[part], Y[part]
-        best = x.max(axis=1, keepdims=True, out=scratch(xp, (len(x), 1), X.dtype))
-        xp.subtract(x, best, y)
-        xp.exp(y, y)
-        total = y.sum(axis=1, keepdims=True, out=best)
-        xp.divide(y, total, y)
+    xp.subtract(X, X.max(axis=1, keepdims=True), Y)
+    xp.exp(Y, Y)
+    xp.divide(Y, Y.sum(axis=1, keepdims=True), Y)
 
 
 @operator(
@@ -46,7 +33,7 @@ def softmax_rows(xp: Any, X: Any, Y: Any) -> None:
 )
 def Softmax(xp, X, *, axis: int = 1, out):
     """Y = exp(X) / sum of exp(X), over the dimensions from `axis` on."""
-    rows = _rows(X, axis)
+    rows = matrix(X, axis)
     Y = out(X.shape, X.dtype)
     softmax_rows(xp, rows, Y.reshape(rows.shape))
     return Y
@@ -55,11 +42,11 @@ def Softmax(xp, X, *, axis: int = 1, out):
 @operator("dX", types={"Y": "float32", "dY": "=Y"}, cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
 def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     """dX = (dY - sum of dY * Y) * Y, row by row."""
-    y, dy = _rows(Y, axis), dY.reshape(_rows(Y, axis).shape)
+    y, dy = matrix(Y, axis), dY.reshape(matrix(Y, axis).shape)
     dX = out(Y.shape, Y.dtype)
     dx = dX.reshape(y.shape)
     xp.multiply(dy, y, dx)
-    mean = dx.sum(axis=1, keepdims=True, out=scratch(xp, (len(y), 1), Y.dtype))
+    mean = dx.sum(axis=1, keepdims=True)
     xp.subtract(dy, mean, dx)
     xp.multiply(dx, y, dx)
     return dX
@@ -67,7 +54,7 @@ def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
 
 @compiled(SoftmaxGradient)
 def _softmax_gradient_compiled(xp, Y, dY, *, axis: int = 1, out):
-    y = _rows(Y, axis)
+    y = matrix(Y, axis)
     dX = out(Y.shape, Y.dtype)
     _softmax_gradient_loop(y, dY.reshape(y.shape), dX.reshape(y.shape))
     return dX
@@ -134,7 +121,7 @@ def _with_loss_gradient(g: Any) -> Any:
 )
 def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
     """softmax of X, and the weighted mean over rows of -log of the label's probability, times `scale`."""
-    rows = _rows(X, axis)
+    rows = matrix(X, axis)
     labels = _checked(rows, labels, weights, label_prob)
     n, d = rows.shape
     P = out[0](X.shape, X.dtype)
@@ -169,7 +156,7 @@ def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scal
     if len(rest) not in (2, 3):
         raise ValueError(f"4 or 5 inputs are needed (X, labels, weights?, softmax, dloss), got {len(rest) + 2}")
     weights, (P, dloss) = (rest[0] if len(rest) == 3 else None), rest[-2:]
-    rows = _rows(X, axis)
+    rows = matrix(X, axis)
     labels = _checked(rows, labels, weights, label_prob)
     n, d = rows.shape
     p = P.reshape(rows.shape)

@@ -15,7 +15,7 @@ import numpy as np
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
-from caffe2lite.ops.kit.memory import blocks, scratch
+from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import operator
 
 _F = np.float32  # of the compiled loops
@@ -66,7 +66,7 @@ def _momentum(xp: Any, grad: Any, moment: Any, lr: Any, momentum: float, nestero
     mu = grad.dtype.type(momentum)
 
     def step(xp: Any, g: Any, m: Any, new_g: Any, new_m: Any, p: Any = None, new_p: Any = None) -> None:
-        t = scratch(xp, g.shape, g.dtype)
+        t = xp.empty(g.shape, g.dtype)
         xp.multiply(g, lr, new_g)
         if not nesterov:
             xp.multiply(m, mu, new_m)
@@ -215,7 +215,7 @@ def Adam(
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2, grad)))
 
     def step(xp, p, m, v, g, new_p, new_m, new_v, step_out=None):
-        t = scratch(xp, p.shape, p.dtype)
+        t = xp.empty(p.shape, p.dtype)
         xp.multiply(g, g, t)
         xp.multiply(t, c2, t)
         xp.multiply(v, b2, new_v)
@@ -279,9 +279,9 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment, grad, grad)))
 
     def step(xp, p, m, g, new_p, new_m, lr_out=None, update_out=None):
-        t = scratch(xp, p.shape, p.dtype)
+        t = xp.empty(p.shape, p.dtype)
         if weight_decay:
-            slope = scratch(xp, p.shape, p.dtype, 1)
+            slope = xp.empty(p.shape, p.dtype)
             xp.multiply(p, pull, slope)
             g = xp.add(slope, g, slope)
         xp.multiply(g, g, t)
@@ -414,7 +414,7 @@ def RmsProp(
     rate, mu, eps, share = one(lr, "lr"), kind(momentum), kind(epsilon), kind(1 - decay)
 
     def step(xp, g, s, m, new_g, new_s, new_m):
-        t = scratch(xp, g.shape, g.dtype)
+        t = xp.empty(g.shape, g.dtype)
         xp.multiply(g, g, t)
         xp.subtract(t, s, t)
         xp.multiply(t, share, t)

@@ -9,8 +9,9 @@ import numpy as np
 
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import axis_of
 from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
-from caffe2lite.ops.shape.layout import axis_of, slice_bounds, slice_window, transpose_order
+from caffe2lite.ops.shape.layout import slice_bounds, slice_window, transpose_order
 from caffe2lite.ops.shape.reshape import wanted_shape
 
 # ---- making them, and back -----------------------------------------------------------------------------------------

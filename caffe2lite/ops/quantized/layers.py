@@ -9,8 +9,8 @@ import numpy as np
 from caffe2lite.ops.detection.roi import check_rois, image_of
 from caffe2lite.ops.kit import windows
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import WINDOW_ARGS
-from caffe2lite.ops.nn.convolution_transpose import TRANSPOSE_ARGS, prepare
+from caffe2lite.ops.kit.windows import Window
+from caffe2lite.ops.nn.convolution_transpose import TransposedWindow, prepare
 from caffe2lite.ops.quantized.packed import PackedWeights, above_zero
 from caffe2lite.ops.quantized.tensors import (
     Int8Tensor,
@@ -24,12 +24,11 @@ from caffe2lite.ops.quantized.tensors import (
 )
 
 
-def _window(X, args):
-    """(window, its place on the image)."""
-    window = windows.parse(args)
+def _placed(X, window):
+    """The window's place on the image."""
     if not window.channels_last or X.data.ndim != 4:
         raise ValueError(f"Int8 images are (N, H, W, C), order NHWC; got the shape {list(X.shape)}")
-    return window, windows.place(window, X.shape[1:3])
+    return windows.place(window, X.shape[1:3])
 
 
 def _views(data, place, padding):
@@ -44,8 +43,8 @@ def _views(data, place, padding):
     return views[:, ::sh, ::sw, :, ::dh, ::dw]
 
 
-def _average(X, args, Y_scale, Y_zero_point, relu):
-    _, place = _window(X, args)
+def _average(X, window, Y_scale, Y_zero_point, relu):
+    place = _placed(X, window)
     ratio(X, Y_scale)
     area = math.prod(place.kernel)
     total = _views(X.data, place, X.zero_point).sum(axis=(4, 5), dtype=np.int64) - area * X.zero_point
@@ -53,19 +52,19 @@ def _average(X, args, Y_scale, Y_zero_point, relu):
     return saturate(shift_right(total * int(fraction * 2**24), 24 - int(exponent)), Y_zero_point, relu)
 
 
-def _largest(X, args, Y_scale, Y_zero_point, relu):
-    _, place = _window(X, args)
+def _largest(X, window, Y_scale, Y_zero_point, relu):
+    place = _placed(X, window)
     same_scale(X, Y_scale, Y_zero_point)
     best = _views(X.data, place, 0).max(axis=(4, 5))
     return np.maximum(best, np.uint8(Y_zero_point)) if relu else best
 
 
 def _pool_op(name, pool, relu, doc):
-    def kernel(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, **args):
+    def kernel(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
         need(X)
-        return Int8Tensor(pool(X, args, Y_scale, Y_zero_point, relu), Y_scale, Y_zero_point)
+        return Int8Tensor(pool(X, window, Y_scale, Y_zero_point, relu), Y_scale, Y_zero_point)
 
-    operator("Y", name=name, args=WINDOW_ARGS, infer=bytes_as("MaxPool"), doc=doc)(kernel)
+    operator("Y", name=name, infer=bytes_as("MaxPool"), doc=doc)(kernel)
 
 
 _pool_op("Int8AveragePool", _average, False, "The mean under each window; what is beyond the image counts as 0.")
@@ -122,12 +121,12 @@ _fc_op("Int8FCRelu", relu=True)
 
 
 def _conv_op(name, relu):
-    def kernel(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, **args):
+    def kernel(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
         filter, bias, packed = _weights(filter, bias)
         if bias is None:
             raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
         need(X, filter, bias=bias)
-        window, place = _window(X, args)
+        place = _placed(X, window)
         channels, made = X.shape[3] // window.group, filter.shape[0]
         if filter.shape[1:] != (*place.kernel, channels) or made % window.group or X.shape[3] % window.group:
             raise ValueError(
@@ -147,20 +146,20 @@ def _conv_op(name, relu):
     doc = "The convolution of X (N, H, W, C) with a filter (M, KH, KW, C / group), plus bias" + (
         ", and none below 0." if relu else "."
     )
-    operator("Y", name=name, args=WINDOW_ARGS, infer=bytes_as("Conv"), doc=doc)(kernel)
+    operator("Y", name=name, infer=bytes_as("Conv"), doc=doc)(kernel)
 
 
 _conv_op("Int8Conv", relu=False)
 _conv_op("Int8ConvRelu", relu=True)
 
 
-@operator("Y", args=TRANSPOSE_ARGS, infer=bytes_as("ConvTranspose"))
-def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, **args):
+@operator("Y", infer=bytes_as("ConvTranspose"))
+def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow):
     """Y spreads each pixel of X (N, H, W, M) by the filter (M, KH, KW, C)."""
     if bias is None:
         raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
     need(X, filter, bias=bias)
-    window, place, batch, made = prepare(X.shape, filter.shape, args)
+    window, place, batch, made = prepare(X.shape, filter.shape, window)
     if not window.channels_last or window.group != 1:
         raise ValueError("Int8 images are (N, H, W, C), order NHWC, and there is one group")
     (top, left), (bottom, right) = place.heads, place.tails

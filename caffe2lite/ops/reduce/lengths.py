@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, togethe
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.segments import column, lengths_to_starts, maximum_rows, reduce_rows, spread
+from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
 
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
@@ -98,13 +98,8 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
 )
 def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
     """Y[k] = sum of the rows of segment k, each times its weight."""
-    _check_weights(weights, data.shape[0])
+    check_weights(weights, data.shape[0])
     return _sum(xp, data, None, lengths, out, weights)[0]
-
-
-def _check_weights(weights, size):
-    if weights.ndim != 1 or weights.shape[0] != size:
-        raise ValueError(f"there must be one weight for each of {size} rows, got shape {list(weights.shape)}")
 
 
 def _weighted(g, plain, by_weights):
@@ -255,13 +250,13 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
 @operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer, gradient=_sparse_weighted)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k."""
-    _check_weights(weights, indices.shape[0])
+    check_weights(weights, indices.shape[0])
     return _sum(xp, data, indices, lengths, out, weights)[0]
 
 
 @compiled(SparseLengthsWeightedSum)
 def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
-    _check_weights(weights, indices.shape[0])
+    check_weights(weights, indices.shape[0])
     return _sum_compiled(data, weights, indices, lengths, out)
 
 
@@ -321,7 +316,7 @@ def _mean_gradient_of(xp, dY, lengths, indices, *, out):
 
 def _weighted_gradient(xp, weights, dY, lengths, *, out):
     made, _counts = _spread(xp, dY, lengths, out)
-    _check_weights(weights, made.shape[0])
+    check_weights(weights, made.shape[0])
     return xp.multiply(made, column(xp, weights, made), out=made)
 
 
@@ -331,7 +326,7 @@ def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
 
 def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     made, _counts = _spread(xp, dY, lengths, out[0])
-    _check_weights(weights, made.shape[0])
+    check_weights(weights, made.shape[0])
     rows = data if indices is None else segments.take_rows(xp, data, indices)
     by_weights = out[1](weights.shape, weights.dtype)
     if made.size:
@@ -435,7 +430,7 @@ def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
 
 @compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
 def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
-    _check_weights(weights, int(lengths.sum(dtype=np.int64)))
+    check_weights(weights, int(lengths.sum(dtype=np.int64)))
     return _spread_compiled(dY, weights, lengths, out, mean=False)
 
 

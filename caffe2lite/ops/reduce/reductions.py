@@ -9,6 +9,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import end_axis
 
 _NUMBERS = "float32 float64 int32 int64"
 
@@ -384,14 +385,8 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
 
 
 def _arg_extreme(name: str, largest: bool, doc: str) -> None:
-    def place(axis: int, ndim: int) -> int:
-        at = ndim - 1 if axis == -1 else axis
-        if not 0 <= at < ndim:
-            raise ValueError(f"axis {axis} is none of {ndim} dimensions (-1 is the last)")
-        return at
-
     def kernel(xp, X, *, axis: int = -1, keepdims: bool = True, out):
-        at = place(axis, X.ndim)
+        at = end_axis(axis, X.ndim)
         Y = out(_kept(X.shape, (at,), keepdims), "int64")
         if not X.shape[at]:
             Y[...] = 0
@@ -409,7 +404,7 @@ def _arg_extreme(name: str, largest: bool, doc: str) -> None:
 
     def infer(args, inputs):
         shape = inputs[0].shape
-        return [Spec(_kept(shape, (place(args.get("axis", -1), len(shape)),), args.get("keepdims", True)), "int64")]
+        return [Spec(_kept(shape, (end_axis(args.get("axis", -1), len(shape)),), args.get("keepdims", True)), "int64")]
 
     operator("Y", name=name, types=_NUMBERS, infer=infer, gradient=FORBID_GRADIENT, doc=doc)(kernel)
 

@@ -8,6 +8,7 @@ from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import (
     check_ids,
     check_indices,
+    check_weights,
     column,
     maximum_rows,
     reduce_rows,
@@ -27,11 +28,6 @@ def _mean(xp, result, counts):
     return xp.divide(result, column(xp, xp.maximum(counts, 1).astype(result.dtype), result), out=result)
 
 
-def _check_weights(weights, size):
-    if weights.ndim != 1 or weights.shape[0] != size:
-        raise ValueError(f"there must be one weight for each of {size} rows, got shape {list(weights.shape)}")
-
-
 def _check_data(data):
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
@@ -46,7 +42,7 @@ def _sorted(xp, data, indices, ids, out, weights=None, mean=False):
     if indices is not None:
         check_indices(indices, data.shape[0])
     if weights is not None:
-        _check_weights(weights, size)
+        check_weights(weights, size)
     starts, counts = sorted_ids_to_starts(xp, ids, size)
     result = reduce_rows(xp, xp.add, data, starts, counts, _result(out, counts.shape[0], data), indices, weights)
     return _mean(xp, result, counts) if mean else result
@@ -86,7 +82,7 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
         check_indices(indices, data.shape[0])
     check_ids(ids, size)
     if weights is not None:
-        _check_weights(weights, size)
+        check_weights(weights, size)
     least = int(ids.min()) if size else 0
     most = int(ids.max()) if size else -1
     if least < 0:
@@ -138,7 +134,7 @@ def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
         raise ValueError(f"segment ids must have one dimension, got shape {list(ids.shape)}")
     size = ids.shape[0]
     if weights is not None:
-        _check_weights(weights, size)
+        check_weights(weights, size)
     made = out((size, *dY.shape[1:]), dY.dtype)
     if not size:
         return made

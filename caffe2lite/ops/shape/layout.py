@@ -9,14 +9,7 @@ from caffe2lite.ops.kit.broadcast import result_shape, sum_to
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
-
-
-def axis_of(axis: int, ndim: int) -> int:
-    at = axis + ndim if axis < 0 else axis
-    if not 0 <= at < ndim:
-        raise ValueError(f"axis {axis} is out of range: the tensor has {ndim} dimensions")
-    return at
-
+from caffe2lite.ops.kit.shapes import axis_of
 
 # ---- transposition -----------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import math
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import axis_of
 
 _INT = "int32 int64"
 _PACKABLE = "float32 int32 int64 string"
@@ -116,18 +117,18 @@ def SequenceMask(
     window      abs(j - lengths[i]) > radius
     upper, lower, upperdiag, lowerdiag    j > i, j < i, j >= i, j <= i
     """
-    axis = _axis(axis, X.ndim)
+    axis = axis_of(axis, X.ndim)
     shape = X.shape
     lead = 1
     first = 0
     if batch >= 0:
-        at = _axis(batch, X.ndim)
+        at = axis_of(batch, X.ndim)
         if at >= axis:
             raise ValueError(f"batch ({at}) must be before axis ({axis})")
         first = at + 1
         lead = math.prod(shape[:first])
     rows = math.prod(shape[first:axis])
-    repeat = _axis(repeat_from_axis, X.ndim) if repeat_from_axis else X.ndim
+    repeat = axis_of(repeat_from_axis, X.ndim) if repeat_from_axis else X.ndim
     if repeat < axis:
         raise ValueError(f"repeat_from_axis ({repeat}) must not be before axis ({axis})")
     columns, inner = math.prod(shape[axis:repeat]), math.prod(shape[repeat:])
@@ -154,12 +155,6 @@ _TRIANGLES = {
     "upperdiag": lambda i, j: j >= i,
     "lowerdiag": lambda i, j: j <= i,
 }
-
-
-def _axis(axis, ndim):
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} is not within the {ndim} dimensions of the input")
-    return axis % ndim
 
 
 @operator(

@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import Infer, Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
+from caffe2lite.ops.kit.shapes import axis_of
 
 _INDICES = "int32 int64"
 _ANY = "float32 float64 float16 int32 int64 int8 int16 uint8 uint16 bool"
@@ -30,13 +31,6 @@ def add_rows(xp: Any, target: Any, indices: Any, values: Any) -> None:
         target[indices] += values
     else:
         target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
-
-
-def _axis(axis: int, ndim: int) -> int:
-    at = axis + ndim if axis < 0 else axis
-    if not 0 <= at < ndim:
-        raise ValueError(f"axis {axis} is out of range: the data have {ndim} dimensions")
-    return at
 
 
 def _checked(xp: Any, indices: Any, size: int, wrap: bool) -> Any:
@@ -90,7 +84,7 @@ def _infer_gather(first: int | None) -> Infer:
 
     def infer(args: Any, inputs: Any) -> list[Spec]:
         X, indices = inputs
-        at = _axis(args.get("axis", 0), len(X.shape)) if first is None else first
+        at = axis_of(args.get("axis", 0), len(X.shape)) if first is None else first
         skip = at if args.get("match_outer") else 0
         return [Spec((*X.shape[:at], *indices.shape[skip:], *X.shape[at + 1 :]), X.dtype)]
 
@@ -102,7 +96,7 @@ def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     """Y = entries of X along the axis, by index; along the first axis negative indices count from the end."""
     if not X.ndim:
         raise ValueError("a scalar has no entries")
-    at = _axis(axis, X.ndim)
+    at = axis_of(axis, X.ndim)
     if match_outer and not at:
         raise ValueError("match_outer is for an axis behind the first, found axis 0")
     if not X.shape[at]:  # of no entries Caffe2 gathers none, whatever the indices are
@@ -126,7 +120,7 @@ def BatchGather(xp, X, indices, *, match_outer: bool = False, out):
 @operator("dX", types={"X": "float32", "indices": _INDICES, "dY": "float32"}, infer=like(0))
 def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool = False, out):
     """dX = dY added to the entries that it was gathered from, 0 elsewhere."""
-    at = _axis(axis, X.ndim)
+    at = axis_of(axis, X.ndim)
     indices = _checked(xp, indices, X.shape[at], False)
     outer, width = math.prod(X.shape[:at]), math.prod(X.shape[at + 1 :])
     if match_outer and (indices.ndim < at + 1 or indices.shape[:at] != X.shape[:at]):
@@ -177,7 +171,7 @@ def ScatterAssign(xp, X, indices, slices):
 )
 def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
     """Y = X with updates written along the axis: Y[i, indices[i, j]] = updates[i, j] for axis 1."""
-    at = _axis(axis, X.ndim)
+    at = axis_of(axis, X.ndim)
     if indices.shape != updates.shape or indices.ndim != X.ndim:
         raise ValueError(
             f"indices {list(indices.shape)} and updates {list(updates.shape)} must have one shape, with the dimensions "
