@@ -124,7 +124,7 @@ Names and numbers only; the test files are Caffe2's and are fetched by `caffe2li
 
 
 def _versions(python: str) -> str:
-    """What the tested interpreter is."""
+    """Return what the tested interpreter is."""
     code = (
         "import caffe2lite, numpy, platform; "
         "print(f'caffe2lite {caffe2lite.__version__}, Python {platform.python_version()}, NumPy {numpy.__version__}')"

@@ -129,7 +129,7 @@ def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
 
 
 def _roles(meta: Any) -> dict[str, list[str]]:
-    """What a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
+    """Return what a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
     roles = {**{n.key: [n.value.name] for n in meta.nets}, **{b.key: list(b.value) for b in meta.blobs}}
     return {str(key): [str(name) for name in names] for key, names in roles.items()}  # what is no UTF-8 comes as bytes
 
@@ -233,7 +233,7 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
 
 
 def _some(names: list[str], last: Container[str] = ()) -> str:
-    """The first of many names, those in `last` behind the others; --json has all."""
+    """Return the first of many names, those in `last` behind the others; --json has all."""
     if len(names) <= 20:
         return ", ".join(names) or "none"
     return ", ".join(sorted(names, key=lambda name: name in last)[:20]) + f" and {len(names) - 20:,} more"
@@ -297,7 +297,7 @@ def lint(
 
 
 def _nets_in(file: Any) -> tuple[list[Any], dict[str, Any]]:
-    """(nets, shapes of blobs) of a file of nets, or of a predictor export in a database."""
+    """Return (nets, shapes of blobs) of a file of nets, or of a predictor export in a database."""
     held, known = look.nets_of(file), {}
     if file.kind in _DATABASES:
         try:

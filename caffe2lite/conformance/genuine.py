@@ -41,14 +41,14 @@ def install(folder: str) -> None:
 
 
 def _dumps(builder: Any, *args: Any, **kwargs: Any) -> bytes:
-    """The pickle of a Python operator's builder, which Caffe2 writes into the net and our engine does not unpickle."""
+    """Return the pickle of a Python operator's builder, which Caffe2 writes into the net and our engine does not unpickle."""
     content = pickle.dumps(builder, *args, **kwargs)
     python_op.register_pickled(content, builder)
     return content
 
 
 def _with_numbers(make: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Caffe2's MakeArgument, for a protobuf that no longer takes True for 1."""
+    """Wrap Caffe2's MakeArgument, for a protobuf that no longer takes True for 1."""
 
     def make_argument(key: str, value: Any) -> Any:
         if isinstance(value, (bool, np.bool_)):

@@ -52,7 +52,7 @@ def run_files(
 
 
 def kept_outcomes(kept: pathlib.Path) -> dict[str, Outcome]:
-    """What earlier runs have left, by file."""
+    """Return what earlier runs have left, by file."""
     found = [Outcome(*json.loads(p.read_text()).values()) for p in sorted(kept.glob("*.json"))]
     return {outcome.file: outcome for outcome in found}
 

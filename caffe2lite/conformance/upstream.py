@@ -26,7 +26,7 @@ ELSEWHERE = ("python/ideep/", "python/mkl/", "python/fakelowp/", "python/trt/", 
 
 
 def cache() -> pathlib.Path:
-    """The folder for what is fetched and for results: $XDG_CACHE_HOME/caffe2lite, else ~/.cache/caffe2lite."""
+    """Return the folder for what is fetched and for results: $XDG_CACHE_HOME/caffe2lite, else ~/.cache/caffe2lite."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (pathlib.Path(root) if root else pathlib.Path.home() / ".cache") / "caffe2lite"
 
@@ -39,7 +39,7 @@ class Tree(NamedTuple):
 
 
 def fetch() -> Tree:
-    """The Python files and test data of the wheel; about 150 MB are downloaded the first time.
+    """Return the Python files and test data of the wheel; about 150 MB are downloaded the first time.
 
     RuntimeError where pip cannot get it.
     """

@@ -92,7 +92,7 @@ class _Block:
         return x
 
     def _weights(self, rows: Mapping[int, list[int]]) -> dict[int, int]:
-        """How much is before and behind each node: what is on a long chain stays straight, and others give way."""
+        """Return how much is before and behind each node: what is on a long chain stays straight, and others give way."""
         weight: dict[int, int] = dict.fromkeys(self.row, 1)
         for down in (True, False):
             reach: dict[int, int] = {}
@@ -114,7 +114,7 @@ def _median(values: list[float]) -> float:
 
 
 def _apart(wanted: Sequence[float], halves: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones (in weighted least squares) at which neighbours do not touch."""
+    """Return the places nearest to the wanted ones (in weighted least squares) at which neighbours do not touch."""
     shifts, at = [], 0.0
     for i, half in enumerate(halves):
         at += half + halves[i - 1] + _GAP if i else 0.0
@@ -132,7 +132,7 @@ def _apart(wanted: Sequence[float], halves: Sequence[float], weights: Sequence[f
 
 
 def _rows(graph: Graph) -> list[int]:
-    """The row of each node, counted in the direction of its part."""
+    """Return the row of each node, counted in the direction of its part."""
     order = [*range(graph.operators, len(graph.nodes)), *range(graph.operators)]
     after: dict[int, list[int]] = collections.defaultdict(list)
     before: dict[int, list[int]] = collections.defaultdict(list)
@@ -150,7 +150,7 @@ def _rows(graph: Graph) -> list[int]:
 
 
 def _folded(graph: Graph, layer: Sequence[int]) -> list[int]:
-    """Rows for layers: a layer of many nodes takes several."""
+    """Return rows for layers: a layer of many nodes takes several."""
     members: dict[tuple[bool, int], dict[object, list[int]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
@@ -269,7 +269,7 @@ def _blocks(graph: Graph, row: Sequence[int]) -> dict[tuple[str, bool], list[_Bl
 
 
 def _frames(placed: Sequence[Placed], x: float, y_of: Callable[[int], float]) -> list[Frame]:
-    """The frames of all scopes, outer ones first."""
+    """Return the frames of all scopes, outer ones first."""
     frames: list[Frame] = []
     for at, label, item in placed:
         left, right = x + at, x + at + item.width

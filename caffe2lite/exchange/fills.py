@@ -26,7 +26,7 @@ def check_fills(net: caffe2_pb2.NetDef) -> None:
 
 
 def made_by(net: caffe2_pb2.NetDef) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors that an init net makes."""
+    """Yield the tensors that an init net makes."""
     check_fills(net)
     for op in net.op:
         alone = caffe2_pb2.OperatorDef()

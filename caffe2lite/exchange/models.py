@@ -27,7 +27,7 @@ def export_model(
     params: str | os.PathLike[str] | None = None,
     inputs: Mapping[str, Spec] | None = None,
 ) -> list[str]:
-    """Write a predict net with its parameters as an ONNX model, checked; returns its inputs.
+    """Write a predict net with its parameters as an ONNX model, checked; return its inputs.
 
     `params` is an init net or a checkpoint (a predictor export holds its own), `inputs` the shapes of what is fed.  The net
     is run once, on zeros; nets with operators that ONNX has no form for are refused before.
@@ -73,7 +73,7 @@ def export_model(
 
 
 def import_model(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> tuple[str, str]:
-    """Write an ONNX model as init_net.pb and predict_net.pb into a folder; returns their paths."""
+    """Write an ONNX model as init_net.pb and predict_net.pb into a folder; return their paths."""
     onnx = _onnx()
     from caffe2lite.python.onnx import backend  # not above: it needs an extra
 
@@ -94,7 +94,7 @@ def import_model(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -
 
 
 def _predict_net(file: File) -> Any:
-    """A copy of the net that predicts."""
+    """Return a copy of the net that predicts."""
     net = caffe2_pb2.NetDef()
     meta = file.message if file.kind == "predictor net" else None
     if file.kind == "net":

@@ -37,7 +37,7 @@ class _Stop:
 
 
 def clash_of(op: caffe2_pb2.OperatorDef, known: dict[str, Spec]) -> str:
-    """What is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
+    """Return what is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
     record = registry.get(op.type)
     inputs = [spec for name in op.input if (spec := known.get(name)) is not None]
     if record is None or not inputs or len(inputs) < len(op.input):
@@ -91,7 +91,7 @@ def _wrong_shape(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: 
 
 
 def _no_result(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
-    """An operator whose outputs would follow from the shapes of its inputs, but not from these."""
+    """Say where the outputs of an operator follow from the shapes of its inputs, but not from these."""
     if record.infer is None or not op.output:
         return ""
     try:

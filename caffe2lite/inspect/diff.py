@@ -57,7 +57,7 @@ def diff_nets(a: caffe2_pb2.NetDef, b: caffe2_pb2.NetDef) -> list[str]:
 
 
 def diff_files(a: File, b: File) -> list[str]:
-    """Lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
+    """Return lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
     if a.kind in ("minidb", "lmdb"):
         return _diff_databases(a, b)
     if a.kind == "net":
@@ -83,7 +83,7 @@ def _diff_databases(a: File, b: File) -> list[str]:
 
 
 def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list[str]:
-    """Lines for blobs that only one has, and for those whose shape, type or values differ."""
+    """Return lines for blobs that only one has, and for those whose shape, type or values differ."""
     lines = [f"- {n}" for n in a if n not in b] + [f"+ {n}" for n in b if n not in a]
     for name in (n for n in a if n in b):
         x, y = a[name], b[name]
@@ -97,7 +97,7 @@ def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list
 
 
 def _distance(x: np.ndarray, y: np.ndarray) -> str:
-    """How many values differ in their bits, and by how much."""
+    """Return how many values differ in their bits, and by how much."""
     bits = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, v.itemsize) for v in (x, y))
     differ = np.asarray(np.not_equal(*bits).any(axis=1))
     x, y = (v.reshape(-1)[differ] for v in (x, y))
@@ -131,7 +131,7 @@ def _changes(a: caffe2_pb2.OperatorDef, b: caffe2_pb2.OperatorDef) -> list[str]:
 
 
 def _options(a: _Configured, b: _Configured) -> list[str]:
-    """Changes of arguments and device, which operators and nets have."""
+    """Return the changes of arguments and device, which operators and nets have."""
     changes = []
     had, has = ({arg.name: arg for arg in both.arg} for both in (a, b))
     for name in sorted({*had, *has}):
@@ -154,7 +154,7 @@ def _bytes(arg: caffe2_pb2.Argument | None) -> bytes:
 
 
 def value_of(arg: caffe2_pb2.Argument | None) -> str:
-    """The value of an Argument in few words; "absent" for None."""
+    """Return the value of an Argument in few words; "absent" for None."""
     if arg is None:
         return "absent"
     for field, value in arg.ListFields():

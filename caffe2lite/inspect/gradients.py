@@ -26,7 +26,7 @@ class Hole(NamedTuple):
 
 
 def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
-    """The holes of a net that has gradient operators; nothing for any other."""
+    """Yield the holes of a net that has gradient operators; nothing for any other."""
     backward = [op for op in net.op if op.is_gradient_op]
     if not backward:
         return
@@ -87,7 +87,7 @@ def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
 
 
 def _forward(net: caffe2_pb2.NetDef) -> list[int]:
-    """Positions of the operators that depend on no gradient, and have gradient operators after them."""
+    """Return the positions of the operators that depend on no gradient, and have gradient operators after them."""
     found = []
     tainted: set[str] = set()
     end = max(position for position, op in enumerate(net.op) if op.is_gradient_op)
@@ -100,7 +100,7 @@ def _forward(net: caffe2_pb2.NetDef) -> list[int]:
 
 
 def _wanted(net: caffe2_pb2.NetDef) -> dict[str, int]:
-    """{gradient: the first operator that takes it}."""
+    """Return {gradient: the first operator that takes it}."""
     found: dict[str, int] = {}
     for position, op in enumerate(net.op):
         for name in op.input:
@@ -110,7 +110,7 @@ def _wanted(net: caffe2_pb2.NetDef) -> dict[str, int]:
 
 
 def _source(name: str) -> str:
-    """The blob whose gradient a blob is by its name; "" for what is no gradient."""
+    """Return the blob whose gradient a blob is by its name; "" for what is no gradient."""
     found = _GRADIENT.match(name) if "_grad" in name else None
     return found[1] if found else ""
 
@@ -120,13 +120,13 @@ def _present(
     op: caffe2_pb2.OperatorDef,
     by_input: dict[tuple[str, str], list[caffe2_pb2.OperatorDef]],
 ) -> bool:
-    """Whether there is a gradient operator that takes from the forward part what this one would."""
+    """Return whether there is a gradient operator that takes from the forward part what this one would."""
     blobs = [name for name in needed.input if name in op.input or name in op.output]
     return not blobs or any(set(blobs) <= set(other.input) for other in by_input.get((needed.type, blobs[0]), ()))
 
 
 def _before(net: caffe2_pb2.NetDef, forward: list[int], position: int) -> set[str]:
-    """The blobs that what an operator takes was made from."""
+    """Return the blobs that what an operator takes was made from."""
     found = set(net.op[position].input)
     for earlier in reversed(forward):
         if earlier < position and not found.isdisjoint(net.op[earlier].output):
@@ -135,6 +135,6 @@ def _before(net: caffe2_pb2.NetDef, forward: list[int], position: int) -> set[st
 
 
 def _some(names: list[str], verb: str) -> str:
-    """The first few names, with a verb."""
+    """Return the first few names, with a verb."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(map(repr, names[:3]))}{more} {verb}{'s' if len(names) == 1 else ''}"

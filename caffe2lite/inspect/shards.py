@@ -27,7 +27,7 @@ class Call(NamedTuple):
 
 
 def mismatches(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
-    """Collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
+    """Yield the collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
 
     `shapes` are those of inputs, the same for all shards.
     """

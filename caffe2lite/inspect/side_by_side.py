@@ -21,7 +21,7 @@ class Uses(NamedTuple):
 
 
 def blobs(plan: caffe2_pb2.PlanDef) -> Iterator[Hazard]:
-    """Blobs that one step writes and another uses."""
+    """Yield the blobs that one step writes and another uses."""
     remedy = "pass it through a queue, or give each step a blob of its own"
     for one, a, other, b in _pairs(plan):
         for first, x, second, y in ((one, a, other, b), (other, b, one, a))[: 1 if a is b else 2]:

@@ -35,7 +35,7 @@ class Sync(NamedTuple):
     bytes_each: dict[str, int]  # by parameter, where shapes are known
 
     def explain(self, bandwidth: float | None = None) -> str:
-        """The net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
+        """Return the net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
         master = self.devices[0] if self.devices else "the first device"
         text = [
             f"This net synchronizes {len(self.parameters)} parameters over {len(self.devices)} devices "
@@ -71,7 +71,7 @@ class Sync(NamedTuple):
 
 
 def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
-    """The Sync of a NetDef, None where it does anything else but move parameters."""
+    """Return the Sync of a NetDef, None where it does anything else but move parameters."""
     moves: list[Move] = []
     staged: dict[str, str] = {}  # what a copy on the host is a copy of
 
@@ -121,6 +121,6 @@ def _plain(blob: str) -> str:
 
 
 def scope_of(blob: str) -> str:
-    """The device that a blob's name says: gpu_0 of gpu_0/fc_w."""
+    """Return the device that a blob's name says: gpu_0 of gpu_0/fc_w."""
     head, slash, _ = blob.partition("/")
     return head if slash else "(no scope)"

@@ -81,13 +81,13 @@ def examine(path: str) -> Report:
 
 
 def in_cell(finding: Finding, notebook: Notebook) -> Finding:
-    """A finding in the source of a notebook, by cell."""
+    """Return a finding in the source of a notebook, by cell."""
     cell, line = notebook.place(finding.line)
     return finding._replace(cell=cell, line=line)
 
 
 def files(path: str) -> list[str]:
-    """The Python files and notebooks of a folder, or the file itself."""
+    """Return the Python files and notebooks of a folder, or the file itself."""
     if not os.path.isdir(path):
         return [path]
     found = [p for p in pathlib.Path(path).rglob("*") if p.suffix in (".py", ".ipynb") and p.is_file()]
@@ -140,7 +140,7 @@ def _short(node: ast.AST) -> str:
 
 
 def divisions(tree: ast.Module, path: str) -> list[Finding]:
-    """The divisions of Python 2 source that may have been of integers, for a person to decide."""
+    """Return the divisions of Python 2 source that may have been of integers, for a person to decide."""
     remedy = "write // where integers are meant; `caffe2lite run` does what Python 2 did"
     return [
         Finding(path, node.lineno, "P006", f"`{_short(node)}` was rounded down for integers in Python 2", remedy, ASK)
@@ -149,7 +149,7 @@ def divisions(tree: ast.Module, path: str) -> list[Finding]:
 
 
 def _divisions(tree: ast.Module) -> Iterator[Any]:
-    """Divisions whose operands may both be integers."""
+    """Yield the divisions whose operands may both be integers."""
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             if not _fraction(node.left) and not _fraction(node.right):
@@ -159,7 +159,7 @@ def _divisions(tree: ast.Module) -> Iterator[Any]:
 
 
 def _fraction(node: ast.expr) -> bool:
-    """Whether it is surely no integer."""
+    """Return whether it is surely no integer."""
     if isinstance(node, ast.Constant):
         return not isinstance(node.value, int)
     if isinstance(node, ast.Call):
@@ -207,7 +207,7 @@ def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterat
 
 
 def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
-    """What only Python 2 does with classes, generators and codecs."""
+    """Yield what only Python 2 does with classes, generators and codecs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             defined = {part.name: part.lineno for part in node.body if isinstance(part, ast.FunctionDef)}

@@ -54,7 +54,7 @@ def _methods(*names: str) -> dict[str, Callable[..., Any]]:
 
 
 def _with_metaclass(meta: Any, *bases: Any) -> Any:
-    """A base class whose subclasses have the metaclass."""
+    """Return a base class whose subclasses have the metaclass."""
 
     class Made(type):
         def __new__(cls, name: str, _: Any, body: Any) -> Any:
@@ -277,7 +277,7 @@ def _hash(name: str) -> Callable[[], dict[str, Any]]:
 
 
 def _onnx_mapping() -> dict[str, Any]:
-    """Tables between ONNX's types, NumPy's and the fields of a TensorProto."""
+    """Return tables between ONNX's types, NumPy's and the fields of a TensorProto."""
     import onnx
     from onnx import helper
 

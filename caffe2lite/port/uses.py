@@ -40,7 +40,7 @@ class Use(NamedTuple):
 
 
 def uses(tree: ast.Module) -> list[Use]:
-    """What a module uses of Caffe2, in the order of its lines."""
+    """Return what a module uses of Caffe2, in the order of its lines."""
     imported = [i for i in imports(tree) if i.module.split(".")[0] == "caffe2"]
     aliases = names.aliases(imported)
     modules = list(_modules(imported))
@@ -61,7 +61,7 @@ def _module(name: str) -> Any:
 
 
 def _exists(name: str) -> bool:
-    """Whether there is such a module, also where it cannot be imported here."""
+    """Return whether there is such a module, also where it cannot be imported here."""
     try:
         return importlib.util.find_spec(name.replace("caffe2", "caffe2lite", 1)) is not None
     except ImportError:
@@ -70,7 +70,7 @@ def _exists(name: str) -> bool:
 
 @functools.cache
 def _resolve(name: str) -> tuple[str, str, str]:
-    """(module, name in it, state) of a dotted name; what is behind a class or an object is not looked into."""
+    """Return (module, name in it, state) of a dotted name; what is behind a class or an object is not looked into."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         place = ".".join(parts[:cut])
@@ -149,7 +149,7 @@ def _names(tree: ast.Module, aliases: dict[str, str], modules: Iterable[Use]) ->
 
 @functools.cache
 def _methods_of_nets() -> frozenset[str]:
-    """What a net or a model has by itself: no operators."""
+    """Return what a net or a model has by itself: no operators."""
     found: set[str] = set()
     for module, kind in (("core", "Net"), ("core", "Plan"), ("model_helper", "ModelHelper"), ("cnn", "CNNModelHelper"),
                          ("layer_model_helper", "LayerModelHelper"), ("net_builder", "NetBuilder"),
@@ -201,7 +201,7 @@ _TOLERATED = {"order", "use_cudnn", "cudnn_exhaustive_search", "exhaustive_searc
 
 
 def _nets(tree: ast.Module, aliases: dict[str, str]) -> set[str]:
-    """Variables of the script that hold nets or models."""
+    """Return the variables of the script that hold nets or models."""
     made = (".Net", ".ModelHelper", ".CNNModelHelper", ".LayerModelHelper", ".Clone", ".AddNet", "ModelHelperBase")
     found = set()
     for node in ast.walk(tree):
@@ -218,5 +218,5 @@ def _is_net(name: str, nets: set[str]) -> bool:
 
 
 def _last(node: ast.expr) -> str:
-    """The last part of a dotted expression: `net` of `self.model.net`."""
+    """Return the last part of a dotted expression: `net` of `self.model.net`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

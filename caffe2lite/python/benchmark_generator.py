@@ -17,7 +17,7 @@ from caffe2lite.python.predictor import mobile_exporter
 
 
 def parse_kwarg(kwarg_str):
-    """(key, value) of "key=value"; the value is a Python number, list or word."""
+    """Return (key, value) of "key=value"; the value is a Python number, list or word."""
     key, _, value = (part.strip() for part in kwarg_str.partition("="))
     try:
         return key, ast.literal_eval(value)
@@ -60,13 +60,13 @@ def main(args):
 
 
 def parse_blob(text):
-    """(name, shape) of "name=dim1,dim2,dim3"."""
+    """Return (name, shape) of "name=dim1,dim2,dim3"."""
     name, _, dims = text.partition("=")
     return name, tuple(int(d) for d in dims.split(","))
 
 
 def parser():
-    """The command line."""
+    """Return the command line."""
     p = argparse.ArgumentParser(description="Writes the nets that time one operator.")
     p.add_argument("operator", help="a helper of brew or an operator's type")
     p.add_argument(

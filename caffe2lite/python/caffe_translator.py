@@ -37,7 +37,7 @@ _V1_TYPES = {
 
 
 def upgraded(net):
-    """A NetParameter whose layers, if they are of the form before 2014, are of today's."""
+    """Return a NetParameter whose layers, if they are of the form before 2014, are of today's."""
     if not net.layers:
         return net
     new = caffe_pb2.NetParameter()
@@ -55,7 +55,7 @@ def upgraded(net):
 
 
 def _array(blob):
-    """The values of a Caffe BlobProto."""
+    """Return the values of a Caffe BlobProto."""
     data = np.array(blob.double_data or blob.data, np.float32)
     if blob.HasField("shape"):
         shape = tuple(blob.shape.dim)
@@ -67,7 +67,7 @@ def _array(blob):
 
 
 def _included(layer, state):
-    """Whether the layer is part of the net in this state (Caffe's include and exclude rules)."""
+    """Return whether the layer is part of the net in this state (Caffe's include and exclude rules)."""
 
     def meets(rule):
         stages = set(state.stage)
@@ -101,7 +101,7 @@ class TranslatorRegistry:
 
     @classmethod
     def TranslateLayer(cls, layer, pretrained_blobs, is_test, **kwargs):
-        """([OperatorDef], [TensorProto]) of one layer."""
+        """Return ([OperatorDef], [TensorProto]) of one layer."""
         translate = cls.registry_.get(layer.type)
         if translate is None:
             raise KeyError(
@@ -114,7 +114,7 @@ class TranslatorRegistry:
     @classmethod
     def TranslateModel(cls, caffe_net, pretrained_net, is_test=False, net_state=None, remove_legacy_pad=False,
                        input_dims=None):  # fmt: skip
-        """(NetDef, TensorProtos of the parameters) of a Caffe net and its trained weights.
+        """Return (NetDef, TensorProtos of the parameters) of a Caffe net and its trained weights.
 
         net_state    NetState that decides which layers there are; default: phase TEST or TRAIN by `is_test`
         remove_legacy_pad, input_dims    state the padding that Caffe's pools have with an input of these dimensions
@@ -135,7 +135,7 @@ class TranslatorRegistry:
             parameters.protos.extend(made)
         if remove_legacy_pad:
             if not input_dims:
-                raise ValueError("remove_legacy_pad needs input_dims, the dimensions of the input")
+                raise ValueError(f"remove_legacy_pad needs input_dims, the dimensions of the input; got {input_dims!r}")
             net = _without_legacy_pads(net, parameters, input_dims, _input_names(caffe_net))
         return net, parameters
 
@@ -146,7 +146,7 @@ def TranslateModel(*args, **kwargs):
 
 
 def ConvertTensorProtosToInitNet(net_params, input_name):
-    """A NetDef of fill operators that make the parameters, and a first value of the input."""
+    """Return a NetDef of fill operators that make the parameters, and a first value of the input."""
     net = caffe2_pb2.NetDef()
     for tensor in net_params.protos:
         array = utils.Caffe2TensorToNumpyArray(tensor)
@@ -162,7 +162,7 @@ def _input_names(caffe_net):
 
 
 def _without_legacy_pads(net, parameters, input_dims, input_names):
-    """Pools with the padding that Caffe's rounding up amounts to, in the place of legacy_pad."""
+    """Return the net with the padding of its pools stated that Caffe's rounding up amounts to, in the place of legacy_pad."""
     known = {tensor.name: list(tensor.dims) for tensor in parameters.protos}
     made = {output for op in net.op for output in op.output}
     name = next(iter(input_names), None) or next(
@@ -196,7 +196,7 @@ def _explicit(op, size):
 
 
 def _one(layer, kind, inputs=None, outputs=None, **arguments):
-    """An operator that reads and writes what the layer does."""
+    """Return an operator that reads and writes what the layer does."""
     return core.CreateOperator(
         kind,
         list(layer.bottom) if inputs is None else inputs,
@@ -210,7 +210,7 @@ def _tensor(array, name):
 
 
 def _weights(layer, blobs, *suffixes):
-    """(names, tensors) of as many blobs as there are suffixes."""
+    """Return (names, tensors) of as many blobs as there are suffixes."""
     if len(blobs) < len(suffixes):
         raise ValueError(
             f"layer {layer.name!r} ({layer.type}) needs {len(suffixes)} blobs of weights, and the caffemodel has "

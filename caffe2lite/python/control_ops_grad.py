@@ -27,7 +27,7 @@ def _operator(op_type, inputs, outputs, **kwargs):
 
 
 def dedupe_g_output(op, g_output):
-    """Copies for a gradient that serves several outputs: (Copy operators, the gradients with the copies' names)."""
+    """Return copies for a gradient that serves several outputs: (Copy operators, the gradients with the copies' names)."""
     copies, gradients, seen = [], [], set()
     for output, gradient in zip(op.output, g_output):
         if gradient is not None and gradient in seen:
@@ -41,14 +41,14 @@ def dedupe_g_output(op, g_output):
 
 
 def _known(op, g_output):
-    """{output: gradient}, without outputs that have none."""
+    """Return {output: gradient}, without outputs that have none."""
     if len(op.output) != len(g_output):
         raise AssertionError(f"{op.type} has {len(op.output)} outputs, got {len(g_output)} gradients")
     return {str(output): str(gradient) for output, gradient in zip(op.output, g_output) if gradient is not None}
 
 
 def _backward(subnet, gradients):
-    """(gradient operators, {blob: gradient}) of a subnet; {} for a subnet that makes none of the blobs."""
+    """Return (gradient operators, {blob: gradient}) of a subnet; {} for a subnet that makes none of the blobs."""
     made = {output for op in subnet.op for output in op.output}
     here = {blob: gradient for blob, gradient in gradients.items() if blob in made}
     if not here:
@@ -58,7 +58,7 @@ def _backward(subnet, gradients):
 
 
 def _gradient_net(subnet, ops):
-    """(net of gradient operators, what it reads from outside, what it writes), in order of appearance."""
+    """Return (net of gradient operators, what it reads from outside, what it writes), in order of appearance."""
     net = caffe2_pb2.NetDef(name=subnet.name + "_grad")
     net.op.extend(ops)
     read, written = {}, {}
@@ -69,7 +69,7 @@ def _gradient_net(subnet, ops):
 
 
 def _like(op, inputs, outputs, arguments):
-    """The gradient's operator of the same type."""
+    """Return the gradient's operator of the same type."""
     grad_op = caffe2_pb2.OperatorDef(type=op.type, name=op.name + "_grad" if op.name else "", is_gradient_op=True)
     grad_op.input.extend(inputs)
     grad_op.output.extend(outputs)
@@ -87,14 +87,16 @@ def _arguments(**values):
 
 
 def _do_bindings(op):
-    """(subnet, {outer blob: inner blob}) of a Do operator, after checks."""
+    """Return (subnet, {outer blob: inner blob}) of a Do operator, after checks."""
     if op.type != "Do":
         raise AssertionError(f"Expected Do op, got {op.type}")
     subnet = getNetArgument(op, "net")
     if subnet is None:
-        raise AssertionError("No valid net argument found in Do op")
+        raise AssertionError(f"No valid net argument found in Do op, which has {[a.name for a in op.arg]}")
     if not op.input or not op.output or op.input[-1] != op.output[-1]:
-        raise AssertionError("The last input and the last output of a Do op are its workspace blob")
+        raise AssertionError(
+            f"The last input and the last output of a Do op are its workspace blob, got {list(op.input)} and {list(op.output)}"
+        )
     inner, places = argument_of(op, "inner_blobs"), argument_of(op, "outer_blobs_idx")
     if inner is None or places is None or len(inner.strings) != len(places.ints):
         raise AssertionError("inner_blobs and outer_blobs_idx of a Do op must have the same length")
@@ -109,7 +111,7 @@ def _do_bindings(op):
 
 @GradientRegistry.RegisterGradient("Do")
 def gen_do_gradient(op, g_output):
-    """(operators, input gradients) of a Do operator."""
+    """Return (operators, input gradients) of a Do operator."""
     subnet, to_inner = _do_bindings(op)
     to_outer = {inner: outer for outer, inner in to_inner.items()}
     grad_ops, g_output = dedupe_g_output(op, g_output)
@@ -174,7 +176,7 @@ def gen_do_gradient(op, g_output):
 
 
 def _zeros(missing, gradients_before):
-    """Operators that give the gradients {blob: name} of a branch that has none: zero, or what came from outside."""
+    """Return the operators that give the gradients {blob: name} of a branch that has none: zero, or what came from outside."""
     ops = []
     for blob, name in missing.items():
         before = gradients_before.get(blob)
@@ -187,16 +189,16 @@ def _zeros(missing, gradients_before):
 
 @GradientRegistry.RegisterGradient("If")
 def gen_if_gradient(op, g_output):
-    """(operators, input gradients) of an If operator."""
+    """Return (operators, input gradients) of an If operator."""
     if op.type != "If" or not op.input:
-        raise AssertionError("Expected an If op with a condition")
+        raise AssertionError(f"Expected an If op with a condition, got {op.type}({', '.join(op.input)})")
     grad_ops, g_output = dedupe_g_output(op, g_output)
     given = _known(op, g_output)
     if not given:
         raise AssertionError(f"no output of this If has a gradient: {list(op.output)}")
     branches = {name: getNetArgument(op, name) for name in ("then_net", "else_net")}
     if branches["then_net"] is None:
-        raise AssertionError("this If has no argument then_net")
+        raise AssertionError(f"this If has no argument then_net, only {[a.name for a in op.arg]}")
     parts = {name: _backward(subnet, given) for name, subnet in branches.items() if subnet is not None}
     inputs = op.input[1:]
     merged = {blob: grad_map[blob] for _, grad_map in parts.values() for blob in inputs if blob in grad_map}
@@ -227,9 +229,9 @@ def gen_if_gradient(op, g_output):
 
 @GradientRegistry.RegisterGradient("While")
 def gen_while_gradient(op, g_output):
-    """(operators, input gradients) of a While operator, whose loop net is one Do operator."""
+    """Return (operators, input gradients) of a While operator, whose loop net is one Do operator."""
     if op.type != "While" or not op.input:
-        raise AssertionError("Expected a While op with a condition")
+        raise AssertionError(f"Expected a While op with a condition, got {op.type}({', '.join(op.input)})")
     grad_ops, g_output = dedupe_g_output(op, g_output)
     given = _known(op, g_output)
     if not given:
@@ -244,7 +246,7 @@ def gen_while_gradient(op, g_output):
     workspace_blob = body.output[-1]
     loop_ops, loop_map = _backward(loop_net, given)
     if not loop_ops:
-        raise AssertionError("nothing in the body of this While has a gradient")
+        raise AssertionError(f"nothing in the body of this While has a gradient, of which {sorted(given)} need one")
     loop_grad_net, read, written = _gradient_net(loop_net, loop_ops)
 
     # Go back through the workspaces that the loop left, round by round; a round's gradients start the one before.

@@ -11,7 +11,7 @@ log = logging.getLogger("data_parallel_model_utils")
 
 
 def GetActivationBlobs(model):
-    """Names, without the device's scope, of the blobs that the first device makes and computes the gradient of."""
+    """Return names, without the device's scope, of the blobs that the first device makes and computes the gradient of."""
     prefix = prefix_of(model, model._devices[0])
     read = {blob for op in model.net.Proto().op for blob in op.input}
     params = {str(p) for p in model.GetParams("")}
@@ -28,7 +28,7 @@ def GetActivationBlobs(model):
 
 
 def ShiftActivationDevices(model, activations, shifts):
-    """Moves operators that handle `activations` (as of GetActivationBlobs) from device to device, with copies between.
+    """Move operators that handle `activations` (as of GetActivationBlobs) from device to device, with copies between.
 
     shifts: {from: to}, numbers of GPUs; the parameters and gradients of the operators move with them.
     """
@@ -43,7 +43,7 @@ def ShiftActivationDevices(model, activations, shifts):
 
 
 def _shift(model, activations, from_device, to_device):
-    """Spreads the devices of the activations over the operators that use them and over their other blobs."""
+    """Spread the devices of the activations over the operators that use them and over their other blobs."""
     prefix = prefix_of(model, from_device)
     all_activations = {prefix + a for a in GetActivationBlobs(model)}
     device_of = dict.fromkeys(all_activations, from_device)

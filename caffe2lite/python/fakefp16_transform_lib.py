@@ -7,5 +7,5 @@ from caffe2lite.python._extension import fake_fp16
 
 
 def fakeFp16FuseOps(net):
-    """A copy of a NetDef in which chains that end in Int8QuantizeNNPI are one operator each."""
+    """Return a copy of a NetDef in which chains that end in Int8QuantizeNNPI are one operator each."""
     return caffe2_pb2.NetDef.FromString(fake_fp16.fakeFp16FuseOps(net.SerializeToString()))

@@ -21,7 +21,7 @@ log = logging.getLogger("lstm_bench")
 
 
 def generate_data(T, shape, num_labels, fixed_shape):
-    """(queue, label queue, entries a batch): `T` random batches of shape (steps, batch, size), steps drawn if not fixed."""
+    """Return (queue, label queue, entries a batch): `T` random batches of shape (steps, batch, size), steps drawn if not fixed."""
     log.info(f"Generating T={T} sequence batches")
     net = core.Net("queue")
     queue, label_queue = (net.CreateBlobsQueue([], name, capacity=T, num_blobs=1) for name in ("sequences", "labels"))
@@ -42,7 +42,7 @@ def generate_data(T, shape, num_labels, fixed_shape):
 
 
 def create_model(args, queue, label_queue, input_shape):
-    """(model, output) of an LSTM of the implementation that `args` name, with a loss and gradients unless forward only."""
+    """Return (model, output) of an LSTM of the implementation that `args` name, with a loss and gradients unless forward only."""
     steps, _, size = input_shape
     model = ModelHelper(name="LSTM_bench")
     sequence_lengths, labels = model.net.AddExternalInputs("seq_lengths", "label")
@@ -116,13 +116,13 @@ def Caffe2LSTM(args):
 
 
 def Benchmark(args):
-    """The entries a second, of a workspace of its own, on GPU 0 if `args` say so."""
+    """Return the entries a second, of a workspace of its own, on GPU 0 if `args` say so."""
     with core.DeviceScope(core.DeviceOption(workspace.GpuDeviceType if args.gpu else caffe2_pb2.CPU, 0)):
         return Caffe2LSTM(args)
 
 
 def GetArgumentParser():
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(description="LSTM benchmark.")
     for name, default, what in (
         ("hidden_dim", 800, "size of the state"),

@@ -72,7 +72,7 @@ class NNModule:
         return set(self.dataFlow.tensors)
 
     def createNode(self, val):
-        """A node of NeuralNetData, NeuralNetOperator or OperatorDef."""
+        """Return a node of NeuralNetData, NeuralNetOperator or OperatorDef."""
         return self.dataFlow.createNode(val)
 
     def deleteNode(self, node):
@@ -104,16 +104,16 @@ class NNModule:
         graphs.replaceAsConsumer(old_consumer, new_consumer)
 
     def createUniqueDataNode(self, prefix="_unique"):
-        """A tensor with a name that no other has."""
+        """Return a tensor with a name that no other has."""
         return self._NNModule.createUniqueDataNode(prefix)
 
     def convertToCaffe2Proto(self, old_proto=None):
-        """The NetDef; what is neither operator nor blob comes from `old_proto`."""
+        """Return the NetDef; what is neither operator nor blob comes from `old_proto`."""
         content = self._NNModule.convertToCaffe2Proto(old_proto)
         return caffe2_pb2.NetDef.FromString(content)
 
     def match(self, pattern):
-        """NNSubgraphs that match an NNMatchGraph, one after the other."""
+        """Yield the NNSubgraphs that match an NNMatchGraph, one after the other."""
         for node in self.dataFlow.getMutableNodes():
             found = graphs.matchSubgraph(node, pattern)
             if len(found):

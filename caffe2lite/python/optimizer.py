@@ -65,7 +65,7 @@ def _get_param_to_device(model):
 def _build(
     model, optimizer, weights_only=False, use_param_info_optim=True, max_gradient_norm=None, allow_lr_injection=False
 ):
-    """Puts `optimizer` (or the one that a parameter was made with) on every parameter that has a gradient."""
+    """Put `optimizer` (or the one that a parameter was made with) on every parameter that has a gradient."""
     param_to_device = _get_param_to_device(model)
     model.Validate()
     params = [p for p in model.GetOptimizationParamInfo() if not weights_only or p.blob in model.weights]
@@ -107,7 +107,7 @@ def _calc_norm_ratio(model, params, name_scope, param_to_device, max_gradient_no
 
 
 def add_weight_decay(model, weight_decay):
-    """Adds weight_decay * w to the gradient of every weight w (not of biases); call it before the optimizer's build."""
+    """Add weight_decay * w to the gradient of every weight w (not of biases); call it before the optimizer's build."""
     _build(model, WeightDecayBuilder(weight_decay=weight_decay), weights_only=True, use_param_info_optim=False)
 
 

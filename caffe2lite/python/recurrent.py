@@ -18,7 +18,7 @@ def _reference(blob):
 
 
 def _op(op_type, inputs, output, **kwargs):
-    """An operator on blobs whose names are complete as they are."""
+    """Return an operator on blobs whose names are complete as they are."""
     references = [core.BlobReference(name) for name in inputs]
     return core.CreateOperator(op_type, references, [core.BlobReference(output)], **kwargs)
 
@@ -75,7 +75,7 @@ class _Backward:
         self._list_inputs(recompute)
 
     def _differentiate(self, replaced):
-        """The gradient operators; sets the gradients, by blob.
+        """Return the gradient operators; sets the gradients, by blob.
 
         A gradient that passes through an operator, as through Sum, would take
         the place of the one that arrives.  The ``replaced`` states leave the
@@ -94,7 +94,7 @@ class _Backward:
         return ops
 
     def _extend_accumulating(self, step, ops):
-        """Adds the gradient operators.
+        """Add the gradient operators.
 
         The gradient of a state the step writes arrives from the following
         step.  What the rest of this step adds to it goes to a blob of its
@@ -113,7 +113,7 @@ class _Backward:
                 step.append(_op("Sum", [name, name + "_accum"], name))
 
     def _name_sources(self, input_name):
-        """Gives the input and each state the step reads a gradient blob of its own.
+        """Give the input and each state the step reads a gradient blob of its own.
 
         A gradient that is missing is zero.  One that only passes through
         shares its blob with another and has to be copied.
@@ -138,7 +138,7 @@ class _Backward:
             self.source_gradient[name] = own
 
     def _list_inputs(self, recompute):
-        """Declares what the step takes from outside itself."""
+        """Declare what the step takes from outside itself."""
         read = {name for op in self.net.Proto().op for name in op.input}
         written_outside = set(self._proto.external_output)
         scratch = []
@@ -153,7 +153,7 @@ class _Backward:
         self.net.Proto().external_input.extend(self._proto.external_output)
 
     def links(self, input_blob, state_blobs):
-        """The links of the states' gradients and of the input's."""
+        """Return the links of the states' gradients and of the input's."""
         links = _Links()
         for (read, written), states in zip(self._states, state_blobs):
             links.add(self._arriving[written], states + "_grad", 1)
@@ -173,7 +173,7 @@ def recurrent_net(
     recompute_blobs_on_backward=None,
     forward_only=False,
 ):
-    """Adds to ``net`` an operator that runs ``cell_net`` for each step of a sequence.
+    """Add to ``net`` an operator that runs ``cell_net`` for each step of a sequence.
 
     ``inputs`` holds one pair: the step's input and the blob of the sequence,
     of shape (steps, batch, ...).  ``initial_cell_inputs`` pairs each state the
@@ -267,7 +267,7 @@ def _backward_args(backward, step_input, state_blobs, references, outputs_with_g
 
 
 def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
-    """Says how many threads and streams the executor of a recurrent operator may use."""
+    """Say how many threads and streams the executor of a recurrent operator may use."""
     if rnn_op.type not in {"RecurrentNetwork", "RecurrentNetworkGradient"}:
         raise AssertionError(
             f"an executor is configured on a RecurrentNetwork or RecurrentNetworkGradient, got {rnn_op.type}"
@@ -288,9 +288,9 @@ def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
 
 
 def retrieve_step_blobs(net, prefix="rnn"):
-    """Copies the blobs of the steps of a net's recurrent operators into the workspace.
+    """Return copies the blobs of the steps of a net's recurrent operators into the workspace.
 
-    Returns their names, each of which starts with ``prefix`` and ends with
+    Return their names, each of which starts with ``prefix`` and ends with
     the number of the step.
     """
     retrieved = []

@@ -43,7 +43,7 @@ class Regularizer:
         return None
 
     def _feature_grouping(self, param, net):
-        """The norm of each column of a weight, that is of all weights of one feature."""
+        """Return the norm of each column of a weight, that is of all weights of one feature."""
         squares = net.Mul([param, param], net.NextScopedBlob("param_mul"))
         sums = net.ReduceFrontSum([squares], net.NextScopedBlob("param_reduced"))
         return net.Pow([sums], net.NextScopedBlob("grouped_feature_weight_vec"), exponent=0.5)
@@ -51,7 +51,7 @@ class Regularizer:
     def _ensure_clipped(
         self, net, param, grad=None, min=None, max=None, open_range=False, left_open=False, right_open=False
     ):
-        """Clips the parameter, or the rows of a sparse gradient, to the range; an open end is left out."""
+        """Clip the parameter, or the rows of a sparse gradient, to the range; an open end is left out."""
         if min is not None and (open_range or left_open):
             min += self.kEpsilon
         if max is not None and (open_range or right_open):
@@ -188,7 +188,7 @@ class GroupL1Norm(Regularizer):
         norms = net.Sqrt(sums)
         factors = net.GivenTensorFill([], shape=[count], values=np.sqrt(self.groups) * self.reg_lambda)
         scaled = net.Mul([norms, factors], ["normalized_l2_norm_scaled"])
-        return net.LpNorm(scaled, ["group_l1_nrom"], p=1)  # spelt as genuine spells it
+        return net.LpNorm(scaled, ["group_l1_nrom"], p=1)  # spelt as in Caffe2
 
 
 class LpNorm(Regularizer):

@@ -78,7 +78,7 @@ LayerNormMILSTM = functools.partial(_LSTM, LayerNormMILSTMCell)
 
 
 def InitFromLSTMParams(lstm_pblobs, param_values):
-    """Feeds the parameters of an LSTM.
+    """Feed the parameters of an LSTM.
 
     ``lstm_pblobs`` is what ``LSTM`` returns for ``return_params``;
     ``param_values`` has "input" and "recurrent", each a dictionary of arrays
@@ -115,12 +115,12 @@ def LSTMWithAttention(
     forget_bias=0.0,
     forward_only=False,
 ):
-    """An LSTM decoder that attends to an encoder's outputs.
+    """Return an LSTM decoder that attends to an encoder's outputs.
 
     ``decoder_inputs`` has shape (steps, batch, decoder_input_dim) and
     ``encoder_outputs`` (encoder steps, batch, encoder_output_dim).  The states
     are the hidden state, the cell state, the attention's context, and for
-    soft coverage the coverage.  Returns for each state a blob with its value
+    soft coverage the coverage.  Return for each state a blob with its value
     after every step and one with that after the last.
     """
     cell = LSTMWithAttentionCell(
@@ -170,11 +170,11 @@ def _layered_LSTM(
     drop_states=False,
     create_lstm=None,
 ):
-    """Layers of LSTMs, each over the whole output sequence of the one below.
+    """Add layers of LSTMs, each over the whole output sequence of the one below.
 
     ``initial_states`` are those of each layer in turn.  If they are those of
     the first layer only, a layer starts from the last states of the one below.
-    Returns what ``create_lstm`` does for the last layer.
+    Return what ``create_lstm`` does for the last layer.
     """
     dims = list(dim_out) if isinstance(dim_out, (list, tuple)) else [dim_out]
     if return_params and len(dims) > 1:

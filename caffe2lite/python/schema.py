@@ -29,36 +29,36 @@ from caffe2lite.python.core import BlobReference
 
 
 def Map(keys, values, keys_name="keys", values_name="values", lengths_blob=None):
-    """A List of (key, value) Structs."""
+    """Return a List of (key, value) Structs."""
     return List(Struct((keys_name, keys), (values_name, values)), lengths_blob=lengths_blob)
 
 
 def MapWithEvicted(keys, values, keys_name="keys", values_name="values", lengths_blob=None, evicted_values=None):
-    """A ListWithEvicted of (key, value) Structs."""
+    """Return a ListWithEvicted of (key, value) Structs."""
     return ListWithEvicted(
         Struct((keys_name, keys), (values_name, values)), lengths_blob=lengths_blob, evicted_values=evicted_values
     )
 
 
 def NamedTuple(name_prefix, *fields):
-    """A Struct with the fields `name_prefix_0`, `name_prefix_1`, …"""
+    """Return a Struct with the fields `name_prefix_0`, `name_prefix_1`, …"""
     return Struct(*[(f"{name_prefix}_{i}", field) for i, field in enumerate(fields)])
 
 
 def Tuple(*fields):
-    """A Struct with the fields `field_0`, `field_1`, …"""
+    """Return a Struct with the fields `field_0`, `field_1`, …"""
     return NamedTuple("field", *fields)
 
 
 def RawTuple(num_fields, name_prefix="field"):
-    """A NamedTuple of untyped scalars."""
+    """Return a NamedTuple of untyped scalars."""
     if not isinstance(num_fields, int):
         raise AssertionError(f"num_fields is a number, got {num_fields!r}")
     return NamedTuple(name_prefix, *[np.void] * num_fields)
 
 
 def from_dtype(dtype, _outer_shape=()):
-    """The schema of a NumPy type: a Struct of a structured one, else a Scalar."""
+    """Return the schema of a NumPy type: a Struct of a structured one, else a Scalar."""
     dtype = np.dtype(dtype)
     shape = _outer_shape + dtype.shape
     if dtype.base.fields:
@@ -67,7 +67,7 @@ def from_dtype(dtype, _outer_shape=()):
 
 
 def as_record(value):
-    """A field for fields, types, blobs, and lists, tuples and dicts of them."""
+    """Return a field for fields, types, blobs, and lists, tuples and dicts of them."""
     if isinstance(value, Field):
         return value
     if isinstance(value, (list, tuple)):
@@ -92,7 +92,7 @@ def _blobs_of(record):
 
 
 def FetchRecord(blob_record, ws=None, throw_on_type_mismatch=False):
-    """The record with arrays, fetched from the workspace (or from `ws`)."""
+    """Return the record with arrays, fetched from the workspace (or from `ws`)."""
     blobs = [str(blob) for blob in _blobs_of(blob_record)]
     arrays = [workspace.FetchBlob(blob) if ws is None else ws.blobs[blob].fetch() for blob in blobs]
     return from_blob_list(blob_record, arrays, throw_on_type_mismatch)
@@ -113,7 +113,7 @@ def FeedRecord(blob_record, arrays, ws=None):
 
 
 def ConstRecord(net, array_record):
-    """A record over new blobs that `net` fills with the arrays of `array_record`."""
+    """Return a record over new blobs that `net` fills with the arrays of `array_record`."""
     record = NewRecord(net, array_record)
     for blob, array in zip(record.field_blobs(), array_record.field_blobs()):
         net.Const(array, blob)
@@ -121,7 +121,7 @@ def ConstRecord(net, array_record):
 
 
 def InitEmptyRecord(net, schema_or_record, enforce_types=False):
-    """A record over blobs that `net` fills with empty tensors; untyped ones become float unless `enforce_types`."""
+    """Return a record over blobs that `net` fills with empty tensors; untyped ones become float unless `enforce_types`."""
     record = schema_or_record if schema_or_record.has_blobs() else NewRecord(net, schema_or_record)
     for kind, blob in zip(record.field_types(), record.field_blobs()):
         try:
@@ -150,7 +150,7 @@ _DATA_TYPE_FOR_DTYPE = [
 
 
 def is_schema_subset(schema, original_schema):
-    """Whether every column of `schema` is one of `original_schema`, by name."""
+    """Return whether every column of `schema` is one of `original_schema`, by name."""
     return set(schema.field_names()) <= set(original_schema.field_names())
 
 
@@ -163,7 +163,7 @@ def schema_check(schema, previous=None):
 
 
 def data_type_for_dtype(dtype):
-    """The core.DataType of a NumPy type; TypeError for others."""
+    """Return the core.DataType of a NumPy type; TypeError for others."""
     base = np.dtype(dtype).base
     for numpy_type, data_type in _DATA_TYPE_FOR_DTYPE:
         if base == numpy_type or (numpy_type is str and base.kind == "U"):
@@ -172,7 +172,7 @@ def data_type_for_dtype(dtype):
 
 
 def dtype_for_core_type(core_type):
-    """The NumPy type of a core.DataType; TypeError for others."""
+    """Return the NumPy type of a core.DataType; TypeError for others."""
     for numpy_type, data_type in _DATA_TYPE_FOR_DTYPE:
         if data_type == core_type:
             return numpy_type

@@ -22,12 +22,12 @@ _threadlocal_scope = _ThreadScopes()
 
 
 def CurrentNameScope():
-    """The prefix that blob names get here: '' or a path that ends in '/'."""
+    """Return the prefix that blob names get here: '' or a path that ends in '/'."""
     return _threadlocal_scope.namescope
 
 
 def CurrentDeviceScope():
-    """The DeviceOption that operators get here, or None."""
+    """Return the DeviceOption that operators get here, or None."""
     return _threadlocal_scope.devicescope
 
 

@@ -33,7 +33,7 @@ ITERATION_MUTEX_NAME = "iteration_mutex"
 
 
 def OpAlmostEqual(op_a, op_b, ignore_fields=None):
-    """Whether two OperatorDefs agree once the fields named in `ignore_fields` are left out."""
+    """Return whether two OperatorDefs agree once the fields named in `ignore_fields` are left out."""
     fields = [ignore_fields] if isinstance(ignore_fields, str) else ignore_fields or ()
     stripped = []
     for op in (op_a, op_b):
@@ -83,7 +83,7 @@ def ConvertProtoToBinary(proto_class, filename, out_filename):
 
 
 def GetGPUMemoryUsageStats():
-    """Bytes per GPU: `total_by_gpu`, `max_by_gpu`, and their sums `total` and `max_total`."""
+    """Return bytes per GPU: `total_by_gpu`, `max_by_gpu`, and their sums `total` and `max_total`."""
     workspace.RunOperatorOnce(
         CreateOperator("GetGPUMemoryUsage", [], ["____mem____"], device_option=DeviceOption(workspace.GpuDeviceType, 0))
     )
@@ -130,7 +130,7 @@ def debug(f):
 
 
 def BuildUniqueMutexIter(init_net, net, iter=None, iter_mutex=None, iter_val=0):
-    """An AtomicIter with its mutex, on the CPU whatever the device scope; returns the iteration blob."""
+    """Add an AtomicIter with its mutex, on the CPU whatever the device scope; return the iteration blob."""
     iter = OPTIMIZER_ITERATION_NAME if iter is None else iter
     iter_mutex = ITERATION_MUTEX_NAME if iter_mutex is None else iter_mutex
     on_cpu = DeviceOption(caffe2_pb2.CPU, extra_info=["device_type_override:cpu"])
@@ -145,7 +145,7 @@ def BuildUniqueMutexIter(init_net, net, iter=None, iter_mutex=None, iter_val=0):
 
 
 def EnumClassKeyVals(cls):
-    """The public string constants of a class: {name: value}."""
+    """Return the public string constants of a class: {name: value}."""
     if not isinstance(cls, type):
         raise AssertionError(f"expected a class, got {cls!r}")
     return {k: v for k in dir(cls) if not k.startswith("_") and isinstance(v := getattr(cls, k), str)}

@@ -36,7 +36,7 @@ def write_events(tf_dir, events):
 
 
 def graph_def_to_event(step, graph_def):
-    """The Event of a graph, at a step."""
+    """Return the Event of a graph, at a step."""
     return event_pb2.Event(wall_time=step, step=step, graph_def=graph_def.SerializeToString())
 
 
@@ -85,7 +85,7 @@ def tensorboard_events(c2_dir, tf_dir):
 
 
 def _histogram(low, high, mean, std):
-    """A HistogramProto of a normal distribution cut at its smallest and largest value, as of 1,000 numbers."""
+    """Return a HistogramProto of a normal distribution cut at its smallest and largest value, as of 1,000 numbers."""
     count, bins = 1000, 30
     width = (high - low) / bins or 1.0
 

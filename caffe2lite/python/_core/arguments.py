@@ -63,7 +63,7 @@ def _fill_list(argument, key, value):
 
 
 def MakeArgument(key, value):
-    """The Argument message for `key` = `value`: a number, string, NetDef, other message, array or list of one kind."""
+    """Return the Argument message for `key` = `value`: a number, string, NetDef, other message, array or list of one kind."""
     argument = caffe2_pb2.Argument()
     fill_argument(argument, key, value)
     return argument
@@ -74,7 +74,7 @@ _ARGUMENT_SINGLES = ("f", "i", "s", "n")
 
 
 def ArgsToDict(args):
-    """{name: value} of Argument messages; None where an argument carries no value, strings as bytes."""
+    """Return {name: value} of Argument messages; None where an argument carries no value, strings as bytes."""
     values = {}
     for argument in args:
         values[argument.name] = None

@@ -26,32 +26,32 @@ class BlobTable:
             raise AssertionError(f"Lookup tables of net {self.Name()} disagree with its proto")
 
     def BlobIsDefined(self, blob):
-        """Whether the net computes `blob` or has it as external input."""
+        """Return whether the net computes `blob` or has it as external input."""
         if self._recreate_lookup_tables:
             self._RecreateLookupTables()
         name = blob._name if type(blob) is BlobReference else str(blob)
         return name in self._op_outputs or name in self._external_input_map
 
     def is_external_input(self, blob):
-        """Whether `blob` is an external input."""
+        """Return whether `blob` is an external input."""
         if self._recreate_lookup_tables:
             self._RecreateLookupTables()
         return str(blob) in self._external_input_map
 
     def UsesBlob(self, blob):
-        """Whether an operator reads `blob`, or it is an external input."""
+        """Return whether an operator reads `blob`, or it is an external input."""
         name = str(blob)
         return any(name in op.input for op in self._net.op) or self.is_external_input(name)
 
     def UsedBlobNames(self):
-        """The set of all blob names."""
+        """Return the set of all blob names."""
         names = set(self._net.external_input) | set(self._net.external_output)
         for op in self._net.op:
             names.update(op.input, op.output)
         return names
 
     def GetBlobRef(self, blob_name):
-        """A reference to a blob that the net defines; KeyError for others."""
+        """Return a reference to a blob that the net defines; KeyError for others."""
         if not self.BlobIsDefined(blob_name):
             raise KeyError(f"Net does not define blob {blob_name}")
         return BlobReference(blob_name, self)
@@ -67,9 +67,9 @@ class BlobTable:
         return [BlobReference(blob) for blob in self._net.external_output]
 
     def AddExternalInput(self, *inputs):
-        """Declare external inputs; returns a reference, or a list for several. AssertionError for one it has."""
+        """Declare external inputs; return a reference, or a list for several. AssertionError for one it has."""
         if not inputs:
-            raise AssertionError("AddExternalInput needs at least one input")
+            raise AssertionError(f"AddExternalInput of net {self.Name()} needs at least one input, got none")
         names = [str(blob) for blob in inputs]
         for i, name in enumerate(names):
             if self.is_external_input(name) or name in names[:i]:
@@ -112,7 +112,7 @@ class BlobTable:
         return self.NextBlob(ScopedName(prefix))
 
     def NextBlob(self, prefix="unnamed"):
-        """A reference called `prefix`, or `prefix_auto_0`, … where that name is defined or was handed out before."""
+        """Return a reference called `prefix`, or `prefix_auto_0`, … where that name is defined or was handed out before."""
         name = str(prefix)
         for i in itertools.count():
             if name not in self._registered_blob_names and not self.BlobIsDefined(name):
@@ -122,7 +122,7 @@ class BlobTable:
         return BlobReference(name)
 
     def NextName(self, prefix=None, output_id=None):
-        """A name for an operator's output: `net/prefix`, `net/prefix_2`, … or `net_blob_0`, …"""
+        """Return a name for an operator's output: `net/prefix`, `net/prefix_2`, … or `net_blob_0`, …"""
         if not prefix:
             name = f"{self._net.name}_blob_{self._next_blob_index}"
             self._next_blob_index += 1

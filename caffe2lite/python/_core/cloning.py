@@ -53,9 +53,9 @@ DEFAULT_REMAP_FUNCS.update(
 
 
 def clone_and_bind_net(net, name, prefix, blob_remap=None, inputs=None, keep_schema=True):
-    """A clone with `prefix` before the blobs it computes, its input record bound to the blobs of `inputs`.
+    """Return a clone with `prefix` before the blobs it computes, its input record bound to the blobs of `inputs`.
 
-    Returns (net, {blob: new name}).
+    Return (net, {blob: new name}).
     """
     if not isinstance(net, Net):
         raise AssertionError(f"Must be a core.Net, got {net!r}")
@@ -63,7 +63,9 @@ def clone_and_bind_net(net, name, prefix, blob_remap=None, inputs=None, keep_sch
     if inputs is not None:
         original = net.input_record()
         if not isinstance(inputs, Field) or original is None:
-            raise AssertionError("inputs is a schema record, for a net that has an input record")
+            raise AssertionError(
+                f"inputs is a schema record, for a net that has an input record; got {inputs!r} for {original!r}"
+            )
         if set(original.field_names()) != set(inputs.field_names()):
             raise AssertionError(
                 f"The fields of inputs {inputs.field_names()} are not those of the net: {original.field_names()}"

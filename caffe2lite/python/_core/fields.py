@@ -23,7 +23,7 @@ def _join_field_name(prefix, suffix):
 
 
 def normalized_field(field_or_type_or_blob, keep_blobs=True):
-    """A copy of a field, or a Scalar of a type, or a Scalar over a blob."""
+    """Return a copy of a field, or a Scalar of a type, or a Scalar over a blob."""
     if isinstance(field_or_type_or_blob, Field):
         return field_or_type_or_blob.clone(keep_blobs=keep_blobs)
     if isinstance(field_or_type_or_blob, (type, np.dtype)):
@@ -68,15 +68,15 @@ class Field:
         self._field_offsets = offsets
 
     def _members(self):
-        """The parts, with the names that their columns begin with."""
+        """Return the parts, with the names that their columns begin with."""
         return []
 
     def clone_schema(self):
-        """A copy without blobs."""
+        """Return a copy without blobs."""
         return self.clone(keep_blobs=False)
 
     def field_names(self):
-        """Paths of the columns."""
+        """Return the paths of the columns."""
         return [_join_field_name(name, below) for name, child in self._members() for below in child.field_names()]
 
     def field_types(self):
@@ -88,15 +88,15 @@ class Field:
         return [metadata for _, child in self._members() for metadata in child.field_metadata()]
 
     def field_blobs(self):
-        """Blobs (or arrays) of the columns; AssertionError where one is missing."""
+        """Return blobs (or arrays) of the columns; AssertionError where one is missing."""
         return [blob for _, child in self._members() for blob in child.field_blobs()]
 
     def all_scalars(self):
-        """The Scalars of the columns."""
+        """Return the Scalars of the columns."""
         return [scalar for _, child in self._members() for scalar in child.all_scalars()]
 
     def has_blobs(self):
-        """Whether every column has a blob."""
+        """Return whether every column has a blob."""
         return all(child.has_blobs() for _, child in self._members())
 
     def clone(self, keep_blobs=True):
@@ -107,7 +107,7 @@ class Field:
         self._parent = (parent, relative_id)
 
     def slice(self):
-        """The columns of this field among those of the outermost one."""
+        """Return the columns of this field among those of the outermost one."""
         first = self._child_base_id()
         return slice(first, first + len(self.field_names()))
 
@@ -257,7 +257,7 @@ class Struct(Field):
         self._frozen = True
 
     def _struct_from_nested_name(self, nested_name, field):
-        """('a', a Struct with 'b:c') for 'a:b:c'."""
+        """Return ('a', a Struct with 'b:c') for 'a:b:c'."""
         name, _, below = nested_name.partition(FIELD_SEPARATOR)
         return name, Struct((below, field)) if below else field
 
@@ -267,7 +267,7 @@ class Struct(Field):
     _pprint_names = _members
 
     def get_children(self):
-        """(name, field) pairs."""
+        """Return (name, field) pairs."""
         return list(self.fields.items())
 
     def _pprint_impl(self, indent, str_buffer):
@@ -309,7 +309,7 @@ class Struct(Field):
         return field
 
     def get(self, item, default_value):
-        """The field at a path, or `default_value`."""
+        """Return the field at a path, or `default_value`."""
         field = self._get_field_by_nested_name(item)
         return default_value if field is None else field
 
@@ -385,7 +385,7 @@ class Scalar(Field):
         return [""]
 
     def field_type(self):
-        """The NumPy type."""
+        """Return the NumPy type."""
         return self.dtype
 
     def field_types(self):
@@ -407,13 +407,13 @@ class Scalar(Field):
         return Scalar(dtype=self._original_dtype, blob=self._blob if keep_blobs else None, metadata=self._metadata)
 
     def get(self):
-        """The blob or array; AssertionError where there is none."""
+        """Return the blob or array; AssertionError where there is none."""
         if self._blob is None:
             raise AssertionError(f"{self!r} holds no blob or array yet")
         return self._blob
 
     def __call__(self):
-        """The blob or array."""
+        """Return the blob or array."""
         return self.get()
 
     @property
@@ -477,7 +477,7 @@ class Scalar(Field):
         str_buffer.append("  " * indent + f"Scalar({self.dtype!r}, {self._blob!r}, {self._metadata!r})\n")
 
     def id(self):
-        """Which column of the outermost record this is."""
+        """Return which column of the outermost record this is."""
         return self._child_base_id()
 
 
@@ -497,7 +497,7 @@ def _element_type(dtype):
 
 
 def _as_elements(value, dtype):
-    """(array, type) of a value: numbers become vectors, the shape of the elements becomes part of the type."""
+    """Return (array, type) of a value: numbers become vectors, the shape of the elements becomes part of the type."""
     is_array = isinstance(value, np.ndarray)
     if dtype is not None and dtype != np.void:
         value = np.array(value, dtype=dtype.base)
@@ -513,7 +513,7 @@ def _as_elements(value, dtype):
 
 
 def equal_schemas(schema, original_schema, check_field_names=True, check_field_types=True, check_field_metas=False):
-    """Whether the columns of two fields agree."""
+    """Return whether the columns of two fields agree."""
     if not isinstance(schema, Field) or not isinstance(original_schema, Field):
         raise AssertionError(f"expected two fields, got {schema!r} and {original_schema!r}")
     return (

@@ -43,7 +43,7 @@ class Net(BlobTable, Records):
 
     @staticmethod
     def current_prefix():
-        """The name of the NetBuilder around this call, '' outside of one."""
+        """Return the name of the NetBuilder around this call, '' outside of one."""
         builder = Builder.current(required=False)
         return builder.name if builder else ""
 
@@ -89,14 +89,14 @@ class Net(BlobTable, Records):
     # --- what it is ---
 
     def Name(self):
-        """The net's unique name."""
+        """Return the net's unique name."""
         return self._net.name
 
     def __str__(self):
         return self._net.name
 
     def Proto(self):
-        """The NetDef itself; it may be edited."""
+        """Return the NetDef itself; it may be edited."""
         self._InvalidateLookupTables()
         return self._net
 
@@ -105,7 +105,7 @@ class Net(BlobTable, Records):
         self._attr_dict.setdefault(name, []).append(obj)
 
     def get_attributes(self, name):
-        """The list of attributes called `name`."""
+        """Return the list of attributes called `name`."""
         return self._attr_dict.get(name, [])
 
     def AddArgument(self, arg_name, arg_value):
@@ -115,7 +115,7 @@ class Net(BlobTable, Records):
     def set_rand_seed(self, seed=100, sequence_seed=True, seed_on_op_def=False):
         """Seed every operator: seed, seed + 1, … with `sequence_seed`; by its definition with `seed_on_op_def`."""
         if sequence_seed and seed_on_op_def:
-            raise AssertionError("give sequence_seed or seed_on_op_def, not both")
+            raise AssertionError("sequence_seed and seed_on_op_def are both true: give one of them")
         for i, op in enumerate(self.Proto().op):
             value = seed
             if sequence_seed:
@@ -138,7 +138,7 @@ class Net(BlobTable, Records):
             self._op_outputs.update(op.output)
 
     def _CreateAndAddToSelf(self, op_type, inputs, outputs=None, **kwargs):
-        """Add an operator; returns its outputs as described for the class."""
+        """Add an operator; return its outputs as described for the class."""
         inputs = rectified(inputs)
         for blob in inputs:
             if not self.BlobIsDefined(blob):
@@ -181,7 +181,7 @@ class Net(BlobTable, Records):
         grad_output_indices=None,
         grad_input_indices=None,
     ):
-        """A function that adds an operator calling `f(inputs, outputs)`: `net.Python(f)("x", "y")`.
+        """Return a function that adds an operator calling `f(inputs, outputs)`: `net.Python(f)("x", "y")`.
 
         `grad_f(inputs, outputs)` is its gradient: it reads the inputs, outputs and output gradients (only those of
         `grad_output_indices`) and writes input gradients (only those of `grad_input_indices`). For a function that
@@ -198,7 +198,7 @@ class Net(BlobTable, Records):
         return add
 
     def Const(self, array, blob_out=None, dtype=None):
-        """An operator that yields `array` (a number, string, bool, list or array)."""
+        """Return an operator that yields `array` (a number, string, bool, list or array)."""
         if isinstance(array, bool):
             return self.ConstantFill([], blob_out or 1, dtype=DataType.BOOL, value=array)
         array = np.array(array, dtype=dtype)
@@ -207,7 +207,7 @@ class Net(BlobTable, Records):
         return self._CreateAndAddToSelf(fill, [], blob_out or 1, shape=array.shape, values=array.flatten().tolist())
 
     def LogInfo(self, *msg_or_blobs):
-        """Operators that print messages and blobs when the net runs."""
+        """Add operators that print messages and blobs when the net runs."""
         for item in msg_or_blobs:
             if not isinstance(item, BlobReference):
                 item = self.GivenTensorStringFill([], [self.NextName("log")], shape=[], values=[item])
@@ -247,7 +247,7 @@ class Net(BlobTable, Records):
     def reroute_tensor(self, tensor, new_producer, can_modify=None):
         """Insert `new_producer`, which reads `tensor`, and let it feed the operators in `can_modify`.
 
-        Assumes that no operator works in place. Returns how many operators were changed.
+        Assumes that no operator works in place. Return how many operators were changed.
         """
         tensor = str(tensor)
         if tensor not in new_producer.input:
@@ -280,7 +280,7 @@ class Net(BlobTable, Records):
     def AddGradientOperators(self, ys, skip=0):
         """Append the gradient operators for the blobs `ys` (a list, or {blob: its gradient}).
 
-        The first `skip` operators are left out. Returns {blob: gradient}.
+        The first `skip` operators are left out. Return {blob: gradient}.
         """
         grad_ops, input_to_grad = GradientRegistry.GetBackwardPass(self._net.op[skip:], ys)
         for op in grad_ops:
@@ -331,7 +331,7 @@ class Net(BlobTable, Records):
     # --- observers ---
 
     def AddObserver(self, observer_type):
-        """Attach an observer ('TimeObserver', …) to the created net; returns it."""
+        """Attach an observer ('TimeObserver', …) to the created net; return it."""
         observer = C.add_observer_to_net(self.Name(), observer_type)
         self._observers.append(observer)
         return observer
@@ -342,7 +342,7 @@ class Net(BlobTable, Records):
         self._observers = [o for o in self._observers if o is not observer]
 
     def NumObservers(self):
-        """How many observers the created net has."""
+        """Return how many observers the created net has."""
         return C.num_observers_on_net(self.Name())
 
     # --- clones ---
@@ -356,7 +356,7 @@ class Net(BlobTable, Records):
         keep_schema=True,
         update_external_list=False,
     ):
-        """A copy called `name`, with blobs renamed by `blob_remap` and only the operators of `op_id_mask`.
+        """Return a copy called `name`, with blobs renamed by `blob_remap` and only the operators of `op_id_mask`.
 
         `remap_funcs[type](op, prefix, blob_remap)` renames in operators that carry names in arguments;
         `update_external_list` recomputes external inputs and outputs from the operators kept.
@@ -372,9 +372,9 @@ class Net(BlobTable, Records):
         return clone
 
     def ClonePartial(self, name, inputs, outputs, remap_funcs=None):
-        """A copy of the part that computes `outputs` from `inputs` (a list, or {blob: new name}).
+        """Return a copy of the part that computes `outputs` from `inputs` (a list, or {blob: new name}).
 
-        Blobs in between are prefixed with `name/`. Returns (net, output references).
+        Blobs in between are prefixed with `name/`. Return (net, output references).
         """
         pairs = isinstance(inputs, list) and all(isinstance(i, tuple) and len(i) == 2 for i in inputs)
         given = dict(inputs) if pairs or isinstance(inputs, dict) else dict(zip(inputs, inputs))
@@ -386,7 +386,10 @@ class Net(BlobTable, Records):
         used = ssa.get_op_ids_in_path(versioned, versions, input_names, outputs)
         producing = ssa.get_op_ids_in_path(versioned, versions, [], input_names)
         if set(used) & set(producing):
-            raise AssertionError("Cannot partially clone net: some of the ops required would generate the given input.")
+            raise AssertionError(
+                f"Cannot partially clone net {self.Name()}: some of the ops required would generate the given input "
+                f"({', '.join(self._net.op[i].type for i in sorted({*used} & {*producing}))})"
+            )
         read = dict.fromkeys(blob for i in used for blob, _ in versioned[i][0])
         undefined = ssa.get_undefined_blobs([versioned[i] for i in used]) - input_names.keys()
         prefix = name + "/" if name else ""
@@ -416,7 +419,7 @@ def remap_input(op, blob_name_remapping):
 
 
 def get_net_name(netlike):
-    """The name of a net, of a NetDef, or the name itself."""
+    """Return the name of a net, of a NetDef, or the name itself."""
     if isinstance(netlike, Net):
         return netlike.Proto().name
     if isinstance(netlike, caffe2_pb2.NetDef):
@@ -425,7 +428,7 @@ def get_net_name(netlike):
 
 
 def output_to_list(op_output):
-    """What an operator call returned, as a list."""
+    """Return what an operator call returned, as a list."""
     if isinstance(op_output, BlobReference):
         return [op_output]
     if not isinstance(op_output, (list, tuple)):

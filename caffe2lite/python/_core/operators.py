@@ -60,17 +60,17 @@ def GlobalInit(args):
 
 
 def GetGlobalInitArgs():
-    """The arguments that GlobalInit got so far."""
+    """Return the arguments that GlobalInit got so far."""
     return _GLOBAL_INIT_ARGS[:]
 
 
 def IsOperator(op_type):
-    """Whether an operator of this type is registered."""
+    """Return whether an operator of this type is registered."""
     return IsOperatorWithEngine(op_type, engine="DEFAULT")
 
 
 def IsOperatorWithEngine(op_type, engine):
-    """Whether an operator of this type is registered for this engine."""
+    """Return whether an operator of this type is registered for this engine."""
     TriggerLazyImport()
     return C.op_registry_key(op_type, engine) in REGISTERED_OPERATORS
 
@@ -132,15 +132,15 @@ class BlobReference:
         return BlobReference(other + self._name, self._from_net)
 
     def Net(self):
-        """The net that made this reference, or None."""
+        """Return the net that made this reference, or None."""
         return self._from_net
 
     def GetUnscopedName(self):
-        """The name after the last separator."""
+        """Return the name after the last separator."""
         return self._name.rpartition(scope.NAMESCOPE_SEPARATOR)[2]
 
     def GetNameScope(self):
-        """The name up to and with the last separator."""
+        """Return the name up to and with the last separator."""
         return self._name.removesuffix(self.GetUnscopedName())
 
     def _CreateAndAddToNet(self, op_type, inputs=None, *args, **kwargs):
@@ -175,12 +175,12 @@ def ScopedName(name):
 
 
 def ScopedBlobReference(name, *args, **kwargs):
-    """A BlobReference to `name` in the current name scope."""
+    """Return a BlobReference to `name` in the current name scope."""
     return BlobReference(ScopedName(name), *args, **kwargs)
 
 
 def rectified(blobs, net=None):
-    """A list of BlobReferences for a name, a reference, or a list of these; strings gain the name scope."""
+    """Return a list of BlobReferences for a name, a reference, or a list of these; strings gain the name scope."""
     if type(blobs) is str:  # the most frequent case
         return [BlobReference(scope.CurrentNameScope() + blobs, net)]
     if type(blobs) is BlobReference:
@@ -200,7 +200,7 @@ def rectified(blobs, net=None):
 
 
 def blob_reference(blob_name_or_ref):
-    """A reference as it is; a name as a reference."""
+    """Return a reference as it is; a name as a reference."""
     return blob_name_or_ref if isinstance(blob_name_or_ref, BlobReference) else BlobReference(blob_name_or_ref)
 
 
@@ -270,7 +270,7 @@ def CreateOperator(
     debug_info=None,
     **kwargs,
 ):
-    """An OperatorDef: names gain the name scope, the device scope applies, other keywords become arguments."""
+    """Return an OperatorDef: names gain the name scope, the device scope applies, other keywords become arguments."""
     operator = caffe2_pb2.OperatorDef()
     fill_operator(
         operator,
@@ -289,7 +289,7 @@ def CreateOperator(
 
 
 def register_python_functions(f, grad_f=None, python_func_type=None, pass_workspace=False):
-    """Register a Python function (or a tuple that builds one per operator) and its gradient; returns the token."""
+    """Register a Python function (or a tuple that builds one per operator) and its gradient; return the token."""
     if python_func_type:
         func = python_func_type(f)
         f, grad_f = func.forward, func.backward
@@ -303,7 +303,7 @@ def register_python_functions(f, grad_f=None, python_func_type=None, pass_worksp
 
 
 def CreatePythonOperator(f, inputs, outputs, grad_f=None, pass_workspace=False, python_func_type=None, *args, **kwargs):
-    """An operator that calls `f(inputs, outputs)` (and the workspace with `pass_workspace`).
+    """Return an operator that calls `f(inputs, outputs)` (and the workspace with `pass_workspace`).
 
     `f` may be a tuple (function, args, kwargs) whose call yields it; `python_func_type(f)` yields an object with
     forward and backward.
@@ -319,7 +319,7 @@ _HERE = os.path.dirname(__file__)
 
 
 def script_frames():
-    """Where the script is: [(file, line, function)], innermost first, without the frames of this package."""
+    """Return where the script is: [(file, line, function)], innermost first, without the frames of this package."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back

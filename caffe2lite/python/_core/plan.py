@@ -11,7 +11,7 @@ from caffe2lite.python._core.operators import BlobReference, ScopedName
 
 
 def add_net_to_dict(net_dict, net):
-    """Record `net` by name; returns whether it is new. AssertionError for another net of the same name."""
+    """Record `net` by name; return whether it is new. AssertionError for another net of the same name."""
     name = get_net_name(net)
     if name in net_dict:
         if net_dict[name] is not None and net is not net_dict[name]:
@@ -50,11 +50,11 @@ class ExecutionStep:
             self._step.num_iter = int(num_iter)
 
     def get_net(self, name):
-        """The net called `name` of this step."""
+        """Return the net called `name` of this step."""
         return self._net_dict[name]
 
     def Name(self):
-        """The step's name."""
+        """Return the step's name."""
         return self._step.name
 
     def __str__(self):
@@ -68,23 +68,23 @@ class ExecutionStep:
         self._is_used = True
 
     def Proto(self):
-        """The caffe2_pb2.ExecutionStep itself."""
+        """Return the caffe2_pb2.ExecutionStep itself."""
         return self._step
 
     def HasNets(self):
-        """Whether it runs nets directly."""
+        """Return whether it runs nets directly."""
         return bool(self._step.network)
 
     def HasSubsteps(self):
-        """Whether it runs other steps."""
+        """Return whether it runs other steps."""
         return bool(self._step.substep)
 
     def Nets(self):
-        """The nets of this step and of its substeps."""
+        """Return the nets of this step and of its substeps."""
         return list(self._net_dict.values())
 
     def Substeps(self):
-        """The steps in this step."""
+        """Return the steps in this step."""
         return self._substeps
 
     def SetIter(self, num_iter):
@@ -127,7 +127,7 @@ class ExecutionStep:
         self._step.report_interval = int(report_interval)
 
     def AddSubstep(self, substep):
-        """Append a step; returns self."""
+        """Append a step; return self."""
         self._assert_can_mutate()
         if self.HasNets():
             raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
@@ -153,7 +153,7 @@ class ExecutionStep:
         self._step.concurrent_substeps = bool(concurrent_substeps)
 
     def AddNet(self, net):
-        """Append a net; returns self."""
+        """Append a net; return self."""
         self._assert_can_mutate()
         if self.HasSubsteps():
             raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
@@ -164,12 +164,12 @@ class ExecutionStep:
         return self
 
     def get_all_attributes(self, name):
-        """The attributes called `name` of all its nets."""
+        """Return the attributes called `name` of all its nets."""
         return [attribute for net in self._net_dict.values() for attribute in net.get_attributes(name)]
 
     @classmethod
     def create_from_proto(cls, step_proto, net_obj_dict, net_proto_dict):
-        """A step over new nets made from `net_proto_dict` ({name: NetDef}); `net_obj_dict` collects them."""
+        """Return a step over new nets made from `net_proto_dict` ({name: NetDef}); `net_obj_dict` collects them."""
 
         def net_called(name):
             if name not in net_obj_dict:
@@ -232,7 +232,7 @@ class Plan:
         return self._plan.name
 
     def Proto(self):
-        """The PlanDef itself."""
+        """Return the PlanDef itself."""
         return self._plan
 
     def AddNets(self, nets):
@@ -244,7 +244,7 @@ class Plan:
                 self._plan.network.add().CopyFrom(net.Proto())
 
     def Nets(self):
-        """The nets."""
+        """Return the nets."""
         return list(self._net_dict.values())
 
     def AddStep(self, step):
@@ -261,16 +261,16 @@ class Plan:
         self.AddNets([step.get_net(name) for name in names])
 
     def Steps(self):
-        """The steps."""
+        """Return the steps."""
         return self._steps
 
     def get_all_attributes(self, name):
-        """The attributes called `name` of all its nets."""
+        """Return the attributes called `name` of all its nets."""
         return [attribute for net in self._net_dict.values() for attribute in net.get_attributes(name)]
 
     @classmethod
     def create_from_proto(cls, plan_proto):
-        """A plan over new nets and steps made from a PlanDef."""
+        """Return a plan over new nets and steps made from a PlanDef."""
         if not isinstance(plan_proto, caffe2_pb2.PlanDef):
             raise AssertionError(f"expected a PlanDef, got {plan_proto!r}")
         plan = cls(plan_proto.name)
@@ -282,7 +282,7 @@ class Plan:
 
 
 def to_execution_step(step_or_nets, default_name=None):
-    """A step for a step, a net, a NetBuilder, or a list of nets and steps."""
+    """Return a step for a step, a net, a NetBuilder, or a list of nets and steps."""
     if isinstance(step_or_nets, ExecutionStep):
         return step_or_nets
     if isinstance(step_or_nets, Builder):
@@ -304,7 +304,7 @@ def execution_step(
     create_workspace=False,
     run_every_ms=None,
 ):
-    """A step over a net, a step, or a list of either; nets beside steps are wrapped in steps of their own."""
+    """Return a step over a net, a step, or a list of either; nets beside steps are wrapped in steps of their own."""
     if should_stop_blob is not None and num_iter is not None:
         raise AssertionError(f"give should_stop_blob ({should_stop_blob}) or num_iter ({num_iter}), not both")
     if should_stop_blob is None and num_iter is None:
@@ -324,7 +324,7 @@ def execution_step(
             take(value)
     if report_net is not None:
         if report_interval is None:
-            raise AssertionError("a report net needs a report_interval (seconds)")
+            raise AssertionError(f"report net {report_net} needs a report_interval, in seconds")
         step.SetReportNet(report_net, report_interval)
 
     if isinstance(steps_or_nets, ExecutionStep):

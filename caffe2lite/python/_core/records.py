@@ -16,7 +16,7 @@ from caffe2lite.python.scope import NameScope
 
 
 def from_column_list(col_names, col_types=None, col_blobs=None, col_metadata=None):
-    """The schema whose columns have these names (and types, blobs, metadata)."""
+    """Return the schema whose columns have these names (and types, blobs, metadata)."""
     columns = {}
     for what, values in (("types", col_types), ("blobs", col_blobs), ("metadata", col_metadata)):
         values = [None] * len(col_names) if values is None else values
@@ -49,7 +49,7 @@ def _from_paths(paths, scalars):
 
 
 def from_blob_list(schema, values, throw_on_type_mismatch=False):
-    """A copy of `schema` over these blobs or arrays, one per column."""
+    """Return a copy of `schema` over these blobs or arrays, one per column."""
     if not isinstance(schema, Field):
         raise AssertionError(f"a schema is a Field, got {schema!r}")
     if isinstance(values, BlobReference):
@@ -64,7 +64,7 @@ def from_blob_list(schema, values, throw_on_type_mismatch=False):
 
 
 def NewRecord(net, schema):
-    """The record over new blobs of `net`, named after the columns (in the name scope)."""
+    """Return the record over new blobs of `net`, named after the columns (in the name scope)."""
     if isinstance(schema, Scalar):
         record = schema.clone()
         record.set_value(blob=net.NextScopedBlob("unnamed_scalar"), unsafe=True)
@@ -75,7 +75,7 @@ def NewRecord(net, schema):
 
 
 def renamed_record(record, blob_remap, net):
-    """The record over the blobs of `net`, a clone with blobs renamed; None for None."""
+    """Return the record over the blobs of `net`, a clone with blobs renamed; None for None."""
     if not record:
         return None
     names = {str(old): str(new) for old, new in (blob_remap or {}).items()}
@@ -89,7 +89,7 @@ class Records:
     _output_record = None
 
     def set_input_record(self, input_record):
-        """Say what the inputs are (a schema.Field); blobs are made where it has none. Returns the record with blobs."""
+        """Say what the inputs are (a schema.Field); blobs are made where it has none. Return the record with blobs."""
         if self._input_record is not None and not equal_schemas(self._input_record, input_record):
             raise AssertionError(
                 f"net {self.Name()} keeps its input record {self._input_record!r}, got {input_record!r}"
@@ -139,16 +139,16 @@ class Records:
             self.set_output_record(record)
 
     def input_record(self):
-        """The input record, or None."""
+        """Return the input record, or None."""
         return self._input_record
 
     def output_record(self):
-        """The output record, or None."""
+        """Return the output record, or None."""
         return self._output_record
 
 
 def recover_record_by_prefix(names, prefix=""):
-    """A schema record of the names that begin with `prefix`, or None."""
+    """Return a schema record of the names that begin with `prefix`, or None."""
     columns = [name[len(prefix) :] for name in names if name.startswith(prefix)]
     if not columns:
         return None

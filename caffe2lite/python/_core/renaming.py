@@ -9,7 +9,7 @@ DEFAULT_REMAP_FUNCS = {}
 
 
 def renamed_copy(source, name, blob_remap=None, op_id_mask=None, remap_funcs=None):
-    """A copy of a NetDef called `name`, with only the operators of `op_id_mask`; see Net.Clone."""
+    """Return a copy of a NetDef called `name`, with only the operators of `op_id_mask`; see Net.Clone."""
     names = {str(old): str(new) for old, new in (blob_remap or {}).items()}
     functions = {**DEFAULT_REMAP_FUNCS, **(remap_funcs or {})}
 

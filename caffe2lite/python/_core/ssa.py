@@ -6,7 +6,7 @@ from caffe2lite.proto import caffe2_pb2
 
 
 def get_ssa(net, blob_versions=None):
-    """([(inputs, outputs) per operator], {blob: last version}); inputs and outputs are (blob, version) pairs."""
+    """Return ([(inputs, outputs) per operator], {blob: last version}); inputs and outputs are (blob, version) pairs."""
     proto = net.Proto() if hasattr(net, "Proto") else net
     if not isinstance(proto, caffe2_pb2.NetDef):
         raise AssertionError(f"expected a Net or a NetDef, got {net!r}")
@@ -26,17 +26,17 @@ def get_ssa(net, blob_versions=None):
 
 
 def get_undefined_blobs(ssa):
-    """The blobs that are read before anything wrote them."""
+    """Return the blobs that are read before anything wrote them."""
     return {blob for inputs, _ in ssa for blob, version in inputs if version == 0}
 
 
 def get_output_producers(ssa):
-    """{(blob, version): index of the operator that writes it}."""
+    """Return {(blob, version): index of the operator that writes it}."""
     return {versioned: i for i, (_, outputs) in enumerate(ssa) for versioned in outputs}
 
 
 def get_op_ids_in_path(ssa, blob_versions, inputs, outputs):
-    """Indices, ascending, of the operators needed for the last version of `outputs`, given `inputs`."""
+    """Return indices, ascending, of the operators needed for the last version of `outputs`, given `inputs`."""
     given = {(str(blob), blob_versions[str(blob)]) for blob in inputs}
     producers = get_output_producers(ssa)
     pending = [(str(blob), blob_versions[str(blob)]) for blob in outputs]

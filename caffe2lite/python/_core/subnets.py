@@ -9,7 +9,7 @@ def argument_of(op, name):
 
 
 def getNetArgument(op, net_name):
-    """The net in the argument `net_name` of an operator, or None."""
+    """Return the net in the argument `net_name` of an operator, or None."""
     argument = argument_of(op, net_name)
     return argument.n if argument is not None and argument.HasField("n") else None
 

@@ -8,7 +8,7 @@ from caffe2lite.proto import caffe2_pb2
 
 
 def CaffeBlobToNumpyArray(blob):
-    """The float32 array in a (BVLC) Caffe BlobProto, new or old style of shape."""
+    """Return the float32 array in a (BVLC) Caffe BlobProto, new or old style of shape."""
     shape = list(blob.shape.dim) if blob.num == 0 else [blob.num, blob.channels, blob.height, blob.width]
     return np.asarray(blob.data, dtype=np.float32).reshape(shape)
 
@@ -30,7 +30,7 @@ TENSOR_READERS[_TensorProto.INT32] = (np.dtype(np.int64), "int32_data")  # as Ca
 
 
 def Caffe2TensorToNumpyArray(tensor):
-    """The array in a TensorProto of numbers (INT32 comes as int64)."""
+    """Return the array in a TensorProto of numbers (INT32 comes as int64)."""
     if tensor.data_type not in TENSOR_READERS:
         raise RuntimeError(f"a TensorProto of data type {tensor.data_type} holds no numbers that NumPy takes")
     dtype, field = TENSOR_READERS[tensor.data_type]
@@ -39,7 +39,7 @@ def Caffe2TensorToNumpyArray(tensor):
 
 
 def NumpyArrayToCaffe2Tensor(arr, name=None):
-    """A TensorProto with the numbers of `arr`."""
+    """Return a TensorProto with the numbers of `arr`."""
     tensor = _TensorProto()
     tensor.dims.extend(arr.shape)
     if name:

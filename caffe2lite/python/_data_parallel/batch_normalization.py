@@ -83,7 +83,7 @@ def _forward(layer, reduce):
 
 
 def _backward(layer, reduce):
-    """The gradients of scale and bias of each device, then their totals in the same blobs."""
+    """Return the gradients of scale and bias of each device, then their totals in the same blobs."""
     added = [
         _on_device_of(op, "ChannelBackpropStats", [op.input[0], op.input[3], op.input[4], op.input[2]], op.output[1:3])
         for op in layer

@@ -9,7 +9,7 @@ from caffe2lite.python import core, scope
 
 
 def prefix_of(model, device):
-    """The name scope of a device, e.g. "gpu_0/"."""
+    """Return the name scope of a device, e.g. "gpu_0/"."""
     return f"{model._device_prefix}_{device}{scope.NAMESCOPE_SEPARATOR}"
 
 
@@ -48,7 +48,7 @@ def GroupByDevice(model, devices, params, non_data_params):
 
 
 def GetReverseOrderedGrads(model):
-    """Names of the gradients, the last made first, which is the order they become ready in."""
+    """Return the names of the gradients, the last made first, which is the order they become ready in."""
     return list(reversed(model._grad_names))
 
 
@@ -74,7 +74,7 @@ def InferBlobDevice(model):
 
 
 def _device_type_of(model, blob_name):
-    """The device type of a blob, given with or without its scope; the model's own if no operator names it."""
+    """Return the device type of a blob, given with or without its scope; the model's own if no operator names it."""
     for name in (blob_name, prefix_of(model, model._devices[0]) + str(blob_name)):
         if name in model._blob_to_device:
             return model._blob_to_device[name].device_type
@@ -82,12 +82,12 @@ def _device_type_of(model, blob_name):
 
 
 def IsGPUBlob(model, blob_name):
-    """Whether a blob lives on GPUs."""
+    """Return whether a blob lives on GPUs."""
     return core.IsGPUDeviceType(_device_type_of(model, blob_name))
 
 
 def IsIDEEPBlob(model, blob_name):
-    """Whether a blob lives on an iDeep device."""
+    """Return whether a blob lives on an iDeep device."""
     return _device_type_of(model, blob_name) == caffe2_pb2.IDEEP
 
 
@@ -124,7 +124,7 @@ def on_every_device(model, f):
 
 
 def ComputeBlobsToSync(model):
-    """(blobs, stripped names) of all that `param_init_net` makes on devices, which training keeps in step.
+    """Return (blobs, stripped names) of all that `param_init_net` makes on devices, which training keeps in step.
 
     The blobs are sorted by device and name.  Of a model with shared parameters only the computed ones remain.
     """

@@ -16,8 +16,8 @@ log = logging.getLogger("data_parallel_model")
 def FinalizeAfterCheckpoint(model, blobs=None, cpu_mode=False):
     """Give every device of every shard what was loaded on the first device of shard 0.
 
-    blobs: which to synchronise, named as on any device ("gpu_0/fc_w"), e.g. the parameters with their momentum;
-    default all that the model initialises.  The first call builds a net; later calls run it again, with the blobs of
+    blobs: which to synchronize, named as on any device ("gpu_0/fc_w"), e.g. the parameters with their momentum;
+    default all that the model initializes.  The first call builds a net; later calls run it again, with the blobs of
     the first call whatever they say (a warning tells when they say something else).
     """
     wanted = None if blobs is None else frozenset(stripBlobName(b) for b in blobs)
@@ -57,8 +57,8 @@ def _check_net(model, wanted):
     """Warn where a repeated call will not do what its caller may think."""
     if wanted != getattr(model, "_checkpoint_blobs", wanted):
         warnings.warn(
-            "FinalizeAfterCheckpoint was called before with other blobs, and those are synchronised again: "
-            "`del model._checkpoint_net` to synchronise others",
+            "FinalizeAfterCheckpoint was called before with other blobs, and those are synchronized again: "
+            "`del model._checkpoint_net` to synchronize others",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -20,7 +20,7 @@ def AddGradientOperators(devices, model, losses_by_gpu):
 
 
 def GetLearningRateBlobNames(model):
-    """Names of the learning rate blobs of the model's optimizer."""
+    """Return the names of the learning rate blobs of the model's optimizer."""
     optimizer = model._optimizer
     if optimizer is None:
         return [op.output[0] for op in model.net.Proto().op if op.type == "LearningRate"]
@@ -30,7 +30,7 @@ def GetLearningRateBlobNames(model):
 
 
 def GetCheckpointParams(model):
-    """What a checkpoint has to hold: all blobs of the first device that are synchronised, and the iteration."""
+    """Return what a checkpoint has to hold: all blobs of the first device that are synchronized, and the iteration."""
     first = prefix_of(model, model._devices[0])
     blobs, _ = ComputeBlobsToSync(model)
     iterations = {
@@ -42,7 +42,7 @@ def GetCheckpointParams(model):
 
 
 def ConvertNetForDevice(net, device=None):
-    """A copy of a net for one device (default: that of the scope): blobs named below it, operators put on it."""
+    """Return a copy of a net for one device (default: that of the scope): blobs named below it, operators put on it."""
     if device is None:
         device = scope.CurrentDeviceScope()
     if device is None:
@@ -73,7 +73,7 @@ def ConvertNetForDevice(net, device=None):
 
 
 def ExtractPredictorNet(model, inputs, outputs, device):
-    """(net, parameters) that predict, taken from the first device of a test model; inputs and outputs without scope."""
+    """Return (net, parameters) that predict, taken from the first device of a test model; inputs and outputs without scope."""
     prefix = prefix_of(model, model._devices[0])
     return model_helper.ExtractPredictorNet(
         net_proto=model.net.Proto(),

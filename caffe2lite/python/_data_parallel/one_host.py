@@ -17,7 +17,7 @@ _SUM_TREES = {
 
 
 def on_blob_device(model, blob_name, device):
-    """The DeviceOption that copies of a blob run on."""
+    """Return the DeviceOption that copies of a blob run on."""
     if IsGPUBlob(model, blob_name):
         return core.DeviceOption(workspace.GpuDeviceType, device)
     return core.DeviceOption(caffe2_pb2.IDEEP if IsIDEEPBlob(model, blob_name) else caffe2_pb2.CPU, 0)

@@ -29,7 +29,9 @@ def RunInitNet(model):
 def RunWarmup(model):
     """Run the warm-up iterations of a BMUF model and give all devices the first one's parameters."""
     if not hasattr(model, "_warmup_iterations"):
-        raise RuntimeError("RunWarmup is for models of Parallelize_BMUF with warmup_iterations")
+        raise RuntimeError(
+            f"RunWarmup is for models of Parallelize_BMUF with warmup_iterations, which {model.name!r} is not"
+        )
     workspace.RunNet(model.net, model._warmup_iterations)
     workspace.RunNetOnce(model._warmup_broadcast)
 

@@ -120,7 +120,7 @@ def AllReduceBlobsDistributed(blob_names, devices, model, net, rendezvous, max_c
         blobs = list(model._device_grouped_blobs[name].values())
         if isinstance(blobs[0], core.GradientSlice):
             raise TypeError(
-                f"the gradient {name} is sparse: sparse gradients are not synchronised between shards "
+                f"the gradient {name} is sparse: sparse gradients are not synchronized between shards "
                 "(make the lookup dense, or use one shard)"
             )
         with core.DeviceScope(master):

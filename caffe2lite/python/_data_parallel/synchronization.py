@@ -56,7 +56,7 @@ def BroadcastComputedParamsDistributed(devices, model, rendezvous, use_nccl=Fals
 
 
 def AddBlobSync(model, blobs, net=None):
-    """Add to `net` (default: the training net) the synchronisation of blobs, given without the device's scope."""
+    """Add to `net` (default: the training net) the synchronization of blobs, given without the device's scope."""
     for blob in blobs:
         if blob.startswith(model._device_prefix):
             raise AssertionError(f"Provide unprefixed blob name: {blob}")

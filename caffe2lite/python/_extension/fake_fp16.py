@@ -13,7 +13,7 @@ _FUSED = {  # chains of operators, and the one that does their work
 
 
 def fakeFp16FuseOps(content):
-    """A serialized NetDef in which chains that end in Int8QuantizeNNPI are one operator each."""
+    """Return a serialized NetDef in which chains that end in Int8QuantizeNNPI are one operator each."""
     fused = caffe2_pb2.NetDef.FromString(content)
     for kinds, kind in _FUSED.items():
         while chain := _find(fused, kinds):
@@ -32,7 +32,7 @@ def fakeFp16FuseOps(content):
 
 
 def _find(net, kinds):
-    """Positions of operators of these types, each of which alone reads what the one before it writes."""
+    """Return the positions of operators of these types, each of which alone reads what the one before it writes."""
     for i in range(len(net.op)):
         chain = [i]
         while net.op[chain[-1]].type == kinds[len(chain) - 1]:

@@ -19,7 +19,7 @@ class NeuralNetData:
         self._name = name
 
     def getName(self):
-        """The blob's name."""
+        """Return the blob's name."""
         return self._name
 
 
@@ -30,7 +30,7 @@ class NeuralNetOperator:
         self._name = name
 
     def getName(self):
-        """The operator's type."""
+        """Return the operator's type."""
         return self._name
 
 
@@ -70,7 +70,7 @@ class Annotation:
         self._device_option.CopyFrom(option)
 
     def hasDeviceOption(self):
-        """Whether a DeviceOption was set."""
+        """Return whether a DeviceOption was set."""
         return self._device_option is not None
 
 
@@ -124,37 +124,37 @@ class NodeRef:
         return self._value
 
     def getInputs(self):
-        """What an operator reads, in order."""
+        """Return what an operator reads, in order."""
         self.getOperator()
         return list(self._from)
 
     def getOutputs(self):
-        """What an operator writes, in order."""
+        """Return what an operator writes, in order."""
         self.getOperator()
         return list(self._to)
 
     def hasProducer(self):
-        """Whether an operator writes this tensor."""
+        """Return whether an operator writes this tensor."""
         self.getTensor()
         return bool(self._from)
 
     def getProducer(self):
-        """The operator that writes this tensor."""
+        """Return the operator that writes this tensor."""
         if not self.hasProducer():
             raise RuntimeError(f"nothing in the graph writes tensor {self.name!r}")
         return self._from[0]
 
     def getConsumers(self):
-        """The operators that read this tensor."""
+        """Return the operators that read this tensor."""
         self.getTensor()
         return list(self._to)
 
     def getOperatorPredecessors(self):
-        """The operators whose outputs this one reads."""
+        """Return the operators whose outputs this one reads."""
         return _unique(t.getProducer() for t in self.getInputs() if t.hasProducer())
 
     def getOperatorSuccessors(self):
-        """The operators that read an output of this one."""
+        """Return the operators that read an output of this one."""
         return _unique(op for t in self.getOutputs() for op in t.getConsumers())
 
     def getAnnotation(self):
@@ -179,7 +179,7 @@ def _unique(nodes):
 
 
 def _dot(nodes, edges):
-    """Graphviz's text: operators are boxes."""
+    """Return Graphviz's text: operators are boxes."""
     number = {id(node): i for i, node in enumerate(nodes)}
     lines = ["digraph G {", "rankdir=LR"]
     for node in nodes:
@@ -229,7 +229,7 @@ class NNGraph:
         self._nodes = []
 
     def createNode(self, value):
-        """A node of a NeuralNetData, a NeuralNetOperator or an OperatorDef."""
+        """Return a node of a NeuralNetData, a NeuralNetOperator or an OperatorDef."""
         if isinstance(value, caffe2_pb2.OperatorDef):
             node = NodeRef(NeuralNetOperator(value.type))
             node.annotation.operator_def = value
@@ -274,7 +274,7 @@ class NNGraph:
         old._from, old._to = [], []
 
     def getMutableNodes(self):
-        """All nodes."""
+        """Return all nodes."""
         return list(self._nodes)
 
     nodes = property(getMutableNodes)
@@ -311,12 +311,12 @@ class Graph:
         self._nodes, self._edges = [], []
 
     def createNode(self, value):
-        """A node of anything."""
+        """Return a node of anything."""
         self._nodes.append(Graph.Node(value))
         return self._nodes[-1]
 
     def createEdge(self, a, b):
-        """An edge from one node to another."""
+        """Return an edge from one node to another."""
         self._edges.append((a, b))
         return self._edges[-1]
 
@@ -336,7 +336,7 @@ class NNSubgraph:
             self._nodes.append(node)
 
     def hasNode(self, node):
-        """Whether the node is in."""
+        """Return whether the node is in."""
         return any(n is node for n in self._nodes)
 
     def induceEdges(self):
@@ -379,7 +379,7 @@ class NNMatchGraph:
         self._nodes = []
 
     def createNode(self, node, strict=False):
-        """A node of the pattern, for an operator of that type or for any tensor."""
+        """Return a node of the pattern, for an operator of that type or for any tensor."""
         self._nodes.append(_Pattern(node, strict))
         return self._nodes[-1]
 
@@ -389,12 +389,12 @@ class NNMatchGraph:
         b.reads.append(a)
 
     def getMutableNodes(self):
-        """The nodes of the pattern."""
+        """Return the nodes of the pattern."""
         return list(self._nodes)
 
 
 def matchSubgraph(node, pattern):
-    """The NNSubgraph of which `node` is the end that the pattern has; empty where it does not match."""
+    """Return the NNSubgraph of which `node` is the end that the pattern has; empty where it does not match."""
     found = NNSubgraph()
     ends = [p for p in pattern._nodes if not p.writes]
     if len(ends) != 1:
@@ -407,7 +407,7 @@ def matchSubgraph(node, pattern):
 
 
 def _match(pattern, node, taken):
-    """{pattern: node} of `pattern` and all before it, or None; operands match in their order, some may be left out."""
+    """Return {pattern: node} of `pattern` and all before it, or None; operands match in their order, some may be left out."""
     if pattern in taken:
         return taken if taken[pattern] is node else None
     if not pattern.accepts(node):
@@ -433,11 +433,11 @@ class NNModule:
         self._created = 0
 
     def dataFlow(self):
-        """The graph."""
+        """Return the graph."""
         return self._graph
 
     def getExecutionOrder(self):
-        """The operators, each after those whose outputs it reads, else in the order in which they were made."""
+        """Return the operators, each after those whose outputs it reads, else in the order in which they were made."""
         operators = self._graph.operators
         place = {id(op): i for i, op in enumerate(operators)}
         waits = {id(op): len(op.getOperatorPredecessors()) for op in operators}
@@ -457,7 +457,7 @@ class NNModule:
         return order
 
     def createUniqueDataNode(self, prefix="_unique"):
-        """A tensor whose name begins with `prefix` and that no other has."""
+        """Return a tensor whose name begins with `prefix` and that no other has."""
         used = {t.name for t in self._graph.tensors}
         name = next(n for n in (f"{prefix}{i}" for i in itertools.count(self._created)) if n not in used)
         self._created += 1
@@ -483,7 +483,7 @@ class NNModule:
             self._graph.createEdge(node, tensor)
 
     def convertToCaffe2Proto(self, old_proto=None):
-        """A NetDef, serialized; what is no operator or blob is that of `old_proto`, a NetDef."""
+        """Return a NetDef, serialized; what is no operator or blob is that of `old_proto`, a NetDef."""
         net = caffe2_pb2.NetDef(name=self._name)
         if old_proto is not None:
             net.CopyFrom(old_proto)
@@ -508,7 +508,7 @@ class NNModule:
 
 
 def NNModuleFromProtobuf(content):
-    """(module, its operators in order) of a serialized NetDef."""
+    """Return (module, its operators in order) of a serialized NetDef."""
     net = caffe2_pb2.NetDef.FromString(content)
     module = NNModule()
     module._name = net.name
@@ -535,7 +535,7 @@ def NNModuleFromProtobuf(content):
 
 
 def NNModuleFromProtobufDistributed(content, device_map):
-    """A module whose tensors have the devices of `device_map`, {blob: serialized DeviceOption}."""
+    """Return a module whose tensors have the devices of `device_map`, {blob: serialized DeviceOption}."""
     module, _ = NNModuleFromProtobuf(content)
     for name, option in device_map.items():
         tensors = [t for t in module._graph.tensors if t.name == name]

@@ -43,7 +43,7 @@ class BlobTensor(torch.Tensor):
 
 
 def fetch(blob):
-    """A torch tensor that is the blob's tensor, on the CPU or on a GPU (by DLPack)."""
+    """Return a torch tensor that is the blob's tensor, on the CPU or on a GPU (by DLPack)."""
     if blob.device is HOST:
         tensor = torch.from_numpy(blob.value).as_subclass(BlobTensor)
         tensor._blob = blob

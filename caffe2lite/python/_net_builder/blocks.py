@@ -61,7 +61,7 @@ class StopGuard(RunOnce):
         super().__exit__(etype, *args)
 
     def has_stopped(self):
-        """A bool blob: whether stop_if left the block."""
+        """Return a bool blob: whether stop_if left the block."""
         if not self._ran:
             raise AssertionError(f"block {self.name!r} has not been entered yet")
         return self._stopped
@@ -80,7 +80,7 @@ class Loop(NetBuilder):
             self._num_iters = iters if isinstance(iters, core.BlobReference) else net.Const(iters)
 
     def iter(self):
-        """The blob with the number of the round, from 0."""
+        """Return the blob with the number of the round, from 0."""
         if self._num_iters is None:
             raise AssertionError(f"loop {self.name!r} counts no rounds: give it num_iters")
         return self._iter
@@ -120,13 +120,13 @@ class RunIf(RunOnce):
         return builder
 
     def Elif(self, cond, name=None):
-        """A block that runs when no block before it did and `cond` is true."""
+        """Return a block that runs when no block before it did and `cond` is true."""
         if self._is_else:
             raise AssertionError("an Else ends the chain: no Elif after it")
         return NetBuilder.current().add(RunIf(cond, name=name or self.name, _already_ran=self._already_ran))
 
     def Else(self, name=None):
-        """A block that runs when no block before it did."""
+        """Return a block that runs when no block before it did."""
         if self._is_else:
             raise AssertionError("an Else ends the chain: no second Else")
         return NetBuilder.current().add(RunIf(name=name or self.name, _already_ran=self._already_ran))
@@ -199,9 +199,11 @@ class RunWhileCondition(NetBuilder):
         parent = NetBuilder.current()
         super().__init__(name=name, _use_control_ops=True)
         if parent._cond_builder:
-            raise AssertionError("Multiple definitions of condition")
+            raise AssertionError(f"Multiple definitions of condition in {parent.name!r}")
         if parent._children:
-            raise AssertionError("Condition definition should be specified first")
+            raise AssertionError(
+                f"Condition definition should be specified first: {parent.name!r} has {len(parent._children)} nets before it"
+            )
         parent._cond_builder = self
         self._cond_blob = None
         self._cond_net = None
@@ -210,7 +212,7 @@ class RunWhileCondition(NetBuilder):
         if type is None:
             net = self._take_merged()
             if not net or not net.Proto().op or len(net.Proto().op[-1].output) != 1:
-                raise AssertionError("Invalid loop condition: its last operator has to have one output")
+                raise AssertionError(f"Invalid loop condition {self.name!r}: its last operator has to have one output")
             self._cond_net = net
             self._cond_blob = core.BlobReference(net.Proto().op[-1].output[0])
             self._become(net)

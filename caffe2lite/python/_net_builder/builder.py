@@ -41,7 +41,7 @@ class NetBuilder(Builder):
         self._use_control_ops = _use_control_ops
 
     def stop_blob(self):
-        """The bool blob that ends this builder's steps, made when first asked for."""
+        """Return the bool blob that ends this builder's steps, made when first asked for."""
         if self._use_control_ops:
             raise AssertionError("a builder of control operators has no stop blob")
         if self._stop_blob is None:
@@ -65,7 +65,7 @@ class NetBuilder(Builder):
             raise AssertionError(f"This NetBuilder ({self.name}) has been built already.")
 
     def _update_lexical_scope(self):
-        """Names that a builder inside this one may see now."""
+        """Note the names that a builder inside this one may see now."""
         seen = [self._init_lexical_scope]
         for child in self._children:
             if isinstance(child, core.Net):
@@ -80,7 +80,7 @@ class NetBuilder(Builder):
         self._lexical_scope = set(self._init_lexical_scope)
 
     def _take_merged(self):
-        """The children as one net (None if there are none), which are forgotten."""
+        """Return the children as one net (None if there are none), which are forgotten."""
         children = self._children
         self._reset_children()
         return NetBuilder.merge_nets(children, self._lexical_scope)
@@ -90,7 +90,7 @@ class NetBuilder(Builder):
         self._children = [net]
 
     def add(self, child):
-        """Append a net, a step or a builder; returns it."""
+        """Append a net, a step or a builder; return it."""
         self._assert_mutable()
         if self._use_control_ops and not (
             isinstance(child, core.Net) or (isinstance(child, NetBuilder) and child._use_control_ops)
@@ -102,7 +102,7 @@ class NetBuilder(Builder):
         return child
 
     def current_net(self, name=None):
-        """The net that operators are added to; with `name` a new one."""
+        """Return the net that operators are added to; with `name` a new one."""
         self._assert_mutable()
         if self._current_net is None or name is not None:
             self.add(core.Net(name))
@@ -117,7 +117,7 @@ class NetBuilder(Builder):
         self._frozen = True
 
     def get(self):
-        """The nets, steps and builders, in order; ends building."""
+        """Return the nets, steps and builders, in order; ends building."""
         self.freeze()
         return self._children
 
@@ -133,7 +133,7 @@ class NetBuilder(Builder):
 
     @staticmethod
     def merge_nets(nets_or_builders, outer_blob_names):
-        """One net of all operators; what it writes to `outer_blob_names` stays an external output."""
+        """Return one net of all operators; what it writes to `outer_blob_names` stays an external output."""
         merged = None
         for part in nets_or_builders:
             if isinstance(part, NetBuilder):

@@ -38,7 +38,7 @@ class ReporterBuilder(NetBuilder):
 
 
 def _opened(kind, *args, name=None):
-    """A block of this kind as the next child of the current builder."""
+    """Return a block of this kind as the next child of the current builder."""
     return NetBuilder.current().add(kind(*args, name=name))
 
 
@@ -46,7 +46,7 @@ class Operations:
     """What a script calls as `ops`: every operator on the current net, and control flow."""
 
     def net(self, net=None, name=None):
-        """The current net; or add `net` and return it; or begin a new net called `name`."""
+        """Return the current net; or add `net` and return it; or begin a new net called `name`."""
         if net is not None and name is not None:
             raise AssertionError(f"give net ({net}) or name ({name}), not both")
         if net is not None:
@@ -61,7 +61,7 @@ class Operations:
         return getattr(self.net(), op_type)
 
     def task_group(self):
-        """A TaskGroup that runs as the next step of the current builder."""
+        """Return a TaskGroup that runs as the next step of the current builder."""
         return NetBuilder.current().add(TaskGroup())
 
     def stop(self):
@@ -77,27 +77,27 @@ class Operations:
         return _opened(Loop, iters, name=name)
 
     def stop_guard(self, has_stopped_blob=None, name=None):
-        """A block that stop_if leaves; afterwards `guard.has_stopped()` is a blob that says whether it did."""
+        """Return a block that stop_if leaves; afterwards `guard.has_stopped()` is a blob that says whether it did."""
         return _opened(StopGuard, has_stopped_blob, name=name)
 
     def If(self, cond, name=None):
-        """A block that runs when the blob `cond` is true; go on with `c.Elif(cond)` and `c.Else()`."""
+        """Return a block that runs when the blob `cond` is true; go on with `c.Elif(cond)` and `c.Else()`."""
         return _opened(RunIf, cond, name=name)
 
     def IfNet(self, cond, name=None):
-        """A block that becomes an If operator; `with ops.Else():` may follow."""
+        """Return a block that becomes an If operator; `with ops.Else():` may follow."""
         return _opened(RunIfNet, cond, name=name)
 
     def Else(self, name=None):
-        """The other branch of the IfNet before it."""
+        """Return the other branch of the IfNet before it."""
         return RunElseNet(name=name)
 
     def WhileNet(self, name=None):
-        """A block that becomes a While operator; it begins with a block `with ops.Condition():`."""
+        """Return a block that becomes a While operator; it begins with a block `with ops.Condition():`."""
         return _opened(RunWhileNet, name=name)
 
     def Condition(self, name=None):
-        """The condition of a WhileNet: the output of its last operator."""
+        """Return the condition of a WhileNet: the output of its last operator."""
         if not isinstance(NetBuilder.current(), RunWhileNet):
             raise AssertionError("ops.Condition() stands in a `with ops.WhileNet():` block")
         return RunWhileCondition(name=name)
@@ -108,35 +108,35 @@ class Operations:
         return setup
 
     def task_init(self):
-        """A block that runs once before the task."""
+        """Return a block that runs once before the task."""
         return self._setup(Task.TASK_SETUP, SetupBuilder.INIT)
 
     def task_exit(self):
-        """A block that runs once after the task."""
+        """Return a block that runs once after the task."""
         return self._setup(Task.TASK_SETUP, SetupBuilder.EXIT)
 
     def task_instance_init(self):
-        """A block that runs before each of the task's instances."""
+        """Return a block that runs before each of the task's instances."""
         return self._setup(Task.TASK_INSTANCE_SETUP, SetupBuilder.INIT)
 
     def task_instance_exit(self):
-        """A block that runs after each of the task's instances."""
+        """Return a block that runs after each of the task's instances."""
         return self._setup(Task.TASK_INSTANCE_SETUP, SetupBuilder.EXIT)
 
     def local_init(self):
-        """A block that runs once per node, before all of its tasks."""
+        """Return a block that runs once per node, before all of its tasks."""
         return self._setup(TaskGroup.LOCAL_SETUP, SetupBuilder.INIT)
 
     def local_exit(self, name=None):
-        """A block that runs once per node, after all of its tasks."""
+        """Return a block that runs once per node, after all of its tasks."""
         return self._setup(TaskGroup.LOCAL_SETUP, SetupBuilder.EXIT, name=name)
 
     def task_reporter(self, interval_ms=1000, name=None):
-        """A block that runs every `interval_ms` milliseconds while the task runs."""
+        """Return a block that runs every `interval_ms` milliseconds while the task runs."""
         return ReporterBuilder(interval_ms, net=self.net(), name=name)
 
     def local_reporter(self, interval_ms=1000, name=None):
-        """A block that runs every `interval_ms` milliseconds while tasks of this node run."""
+        """Return a block that runs every `interval_ms` milliseconds while tasks of this node run."""
         return ReporterBuilder(interval_ms, name=name)
 
 

@@ -149,7 +149,7 @@ class AdagradOptimizer(_Ema, Optimizer):
 
     @staticmethod
     def _row_fill(param_init_net, param, shape, name, **args):
-        """One value a row of the parameter; rows are counted at run time where the shape is not known before."""
+        """Return one value a row of the parameter; rows are counted at run time where the shape is not known before."""
         if shape is not None:
             return param_init_net.ConstantFill([], name, shape=[shape[0]], **args)
         shape_blob, rows_blob = f"{param}_shape", f"{param}_shape_numrows"
@@ -161,7 +161,7 @@ class AdagradOptimizer(_Ema, Optimizer):
         return param_init_net.ConstantFill([rows], name, input_as_shape=1, **args)
 
     def _history(self, param_init_net, param, shape):
-        """The sums of squares kept between steps."""
+        """Return the sums of squares kept between steps."""
         if self.rowWise:
             return self._row_fill(param_init_net, param, shape, f"{param}_avg_squared_sum", value=0.0)
         if self.engine in FP16_ENGINES:
@@ -181,7 +181,7 @@ class AdagradOptimizer(_Ema, Optimizer):
         ]
 
     def _mask(self, init, param, sparse):
-        """The inputs that a masked operator takes beside those of the plain one."""
+        """Return the inputs that a masked operator takes beside those of the plain one."""
         if self.mask_tensor is not None:
             if sparse:
                 self.mask_tensor = self.mask_tensor.astype(np.uint8)
@@ -409,7 +409,7 @@ class DecayAdagradOptimizer(_Ema, Optimizer):
                 engine=self.engine,
             )
             return
-        first = zeros_like(param_init_net, param, param + "_first_mo1ment")  # spelt as genuine spells it
+        first = zeros_like(param_init_net, param, param + "_first_mo1ment")  # spelt as in Caffe2
         second = zeros_like(param_init_net, param, param + "_second_moment")
         self._aux_params.local.extend([first, second])
         self._aux_params.shared.append(iteration)

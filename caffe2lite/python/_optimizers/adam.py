@@ -198,7 +198,7 @@ class _Leader(Optimizer):
         self.engine = engine
 
     def _state(self, param_init_net, param, suffix):
-        """Two numbers an element."""
+        """Return two numbers an element."""
         state = param_init_net.ConstantFill([param], f"{param}{suffix}", extra_shape=[2], value=0.0)
         self._aux_params.local.append(state)
         return state

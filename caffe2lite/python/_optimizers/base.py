@@ -19,22 +19,22 @@ AuxOptimizerParams = collections.namedtuple("AuxOptimizerParams", ["local", "sha
 
 
 def reset_optimizer_instance_count():
-    """Starts the numbers in the optimizers' blob names (`SgdOptimizer_0_lr_cpu`) from 0 again."""
+    """Start the numbers in the optimizers' blob names (`SgdOptimizer_0_lr_cpu`) from 0 again."""
     optimizer_instance_count.clear()
 
 
 def get_lr_injection():
-    """The value of blob lr_injection in the current workspace, which scales every learning rate."""
+    """Return the value of blob lr_injection in the current workspace, which scales every learning rate."""
     return workspace.FetchBlob(LEARNING_RATE_INJECTION)
 
 
 def set_lr_injection(lr_injection_value):
-    """Sets the value by which an optimizer built with `allow_lr_injection` scales its learning rate."""
+    """Set the value by which an optimizer built with `allow_lr_injection` scales its learning rate."""
     workspace.FeedBlob(LEARNING_RATE_INJECTION, np.array([float(lr_injection_value)], dtype=np.float32))
 
 
 def get_param_device(param_name, grad, param_to_device=None, default_device=None):
-    """The device of a parameter, or else of its gradient, or `default_device`; AssertionError when none is known."""
+    """Return the device of a parameter, or else of its gradient, or `default_device`; AssertionError when none is known."""
     known = param_to_device or {}
     if isinstance(grad, core.GradientSlice):
         candidates = (param_name, grad.values, grad.indices)
@@ -47,32 +47,32 @@ def get_param_device(param_name, grad, param_to_device=None, default_device=None
 
 
 def is_sparse(grad):
-    """Whether a gradient comes as rows and their indices."""
+    """Return whether a gradient comes as rows and their indices."""
     return isinstance(grad, core.GradientSlice)
 
 
 def current_device():
-    """The DeviceOption of the current scope, the CPU outside of any."""
+    """Return the DeviceOption of the current scope, the CPU outside of any."""
     return scope.CurrentDeviceScope() or core.DeviceOption(caffe2_pb2.CPU)
 
 
 def on_gpu():
-    """Whether the current device scope is a GPU."""
+    """Return whether the current device scope is a GPU."""
     device = scope.CurrentDeviceScope()
     return device is not None and core.IsGPUDeviceType(device.device_type)
 
 
 def zeros_like(init_net, param, name):
-    """Zeros of the parameter's shape.
+    """Return the zeros of the parameter's shape.
 
     As everywhere, a name that is a string gets the current scope put before it, and one that is a reference does not:
-    which of the two an optimizer uses shows in its blobs' names, and genuine's are kept.
+    which of the two an optimizer uses shows in its blobs' names, and those of Caffe2 are kept.
     """
     return init_net.ConstantFill([param], name, value=0.0)
 
 
 def inferred_shape(init_net, param):
-    """The shape of a parameter as far as the initialising net tells it, else None."""
+    """Return the shape of a parameter as far as the initializing net tells it, else None."""
     shapes, _ = workspace.InferShapesAndTypes([init_net])
     return shapes.get(str(param))
 
@@ -92,7 +92,7 @@ class Optimizer:
         self._local_lr_multiplier_on_gpu = False
 
     def __call__(self, net, param_init_net, param, grad=None):
-        """Updates `param`, a ParameterInfo that knows its gradient, or a blob with `grad` given."""
+        """Update `param`, a ParameterInfo that knows its gradient, or a blob with `grad` given."""
         if grad is None:
             if not isinstance(param, parameter_info.ParameterInfo):
                 raise AssertionError(f"Expected parameter to be of type ParameterInfo, got {param}")
@@ -110,11 +110,11 @@ class Optimizer:
     # Names
 
     def get_cpu_blob_name(self, base_str, node_name=""):
-        """The name of a blob of this optimizer on the CPU."""
+        """Return the name of a blob of this optimizer on the CPU."""
         return f"{type(self).__name__}_{self._instance_num}_{base_str}{node_name}_cpu"
 
     def get_gpu_blob_name(self, base_str, gpu_id, node_name):
-        """The name of a blob of this optimizer on a GPU."""
+        """Return the name of a blob of this optimizer on a GPU."""
         return f"{type(self).__name__}_{self._instance_num}_{base_str}{node_name}_gpu{gpu_id}"
 
     @property
@@ -123,7 +123,7 @@ class Optimizer:
         return copy.deepcopy({k: v for k, v in self.__dict__.items() if k != "_instance_num"})
 
     def make_unique_blob_name(self, base_str):
-        """A name of this optimizer's own on the current device."""
+        """Return a name of this optimizer's own on the current device."""
         device = scope.CurrentDeviceScope()
         if device is None:
             return self.get_cpu_blob_name(base_str)
@@ -136,7 +136,7 @@ class Optimizer:
     def build_lr(
         self, net, param_init_net, base_learning_rate, learning_rate_blob=None, policy="fixed", iter_val=0, **kwargs
     ):
-        """(learning rate blob, iteration blob); the rate is negative, since updates add it times the gradient."""
+        """Return (learning rate blob, iteration blob); the rate is negative, since updates add it times the gradient."""
         if learning_rate_blob is None:
             learning_rate_blob = self.make_unique_blob_name("lr")
         iteration = utils.BuildUniqueMutexIter(param_init_net, net, iter_val=iter_val)
@@ -155,7 +155,7 @@ class Optimizer:
         return lr, iteration
 
     def add_lr_multiplier(self, lr_multiplier):
-        """Scales the learning rate of all parameters by a blob on the CPU; replaces the one before."""
+        """Scale the learning rate of all parameters by a blob on the CPU; replace the one before."""
         self._lr_multiplier = lr_multiplier
 
     def _add_local_lr_multiplier(self, local_lr_multiplier, is_gpu_blob=False):
@@ -167,14 +167,14 @@ class Optimizer:
         self._local_lr_multiplier_on_gpu = False
 
     def create_lars_inputs(self, param_init_net, weight_decay, trust, lr_max):
-        """The three scalar blobs that operator Lars takes."""
+        """Return the three scalar blobs that operator Lars takes."""
         return tuple(
             param_init_net.ConstantFill([], name, shape=[1], value=value)
             for name, value in (("weight_decay", weight_decay), ("trust", trust), ("lr_max", lr_max))
         )
 
     def _apply_lars(self, net, param_init_net, param, grad, lars):
-        """Scales the rate of one dense parameter by the ratio of its norm to its gradient's, if `lars` is set."""
+        """Scale the rate of one dense parameter by the ratio of its norm to its gradient's, if `lars` is set."""
         self._clear_local_lr_multiplier()
         if lars is None or is_sparse(grad):
             return
@@ -187,7 +187,7 @@ class Optimizer:
 
     @staticmethod
     def dedup(net, sparse_dedup_aggregator, grad):
-        """A sparse gradient with each row once, rows of one index put together by "sum" or "mean" (None: as it is)."""
+        """Return a sparse gradient with each row once, rows of one index put together by "sum" or "mean" (None: as it is)."""
         if not is_sparse(grad):
             raise AssertionError(f"Dedup only works for sparse gradient, got {grad}")
         if not sparse_dedup_aggregator:
@@ -195,9 +195,9 @@ class Optimizer:
         return net.DeduplicateGradientSlices(grad, aggregator=sparse_dedup_aggregator)
 
     def get_auxiliary_parameters(self):
-        """The blobs the optimizer keeps between steps: AuxOptimizerParams(local, shared)."""
+        """Return the blobs the optimizer keeps between steps: AuxOptimizerParams(local, shared)."""
         return self._aux_params
 
     def scale_learning_rate(self, *args, **kwargs):
-        """Multiplies the base learning rate by `scale`."""
+        """Multiply the base learning rate by `scale`."""
         raise NotImplementedError(f"{type(self).__name__} has no scale_learning_rate")

@@ -23,13 +23,13 @@ class SgdOptimizer(Optimizer):
         self.init_kwargs = kwargs
 
     def _learns(self):
-        """Whether there is anything to do; a negative rate is a mistake."""
+        """Return whether there is anything to do; a negative rate is a mistake."""
         if self.base_learning_rate < 0:
             raise AssertionError(f"Expect positive base learning rate, got {self.base_learning_rate}")
         return self.base_learning_rate > 0
 
     def _positive_lr(self, net, param_init_net):
-        """The rate for operators that subtract."""
+        """Return the rate for operators that subtract."""
         return self.build_lr(
             net, param_init_net, base_learning_rate=-self.base_learning_rate, policy=self.policy, **self.init_kwargs
         )[0]
@@ -194,7 +194,7 @@ class RmsPropOptimizer(Optimizer):
         lr, _ = self.build_lr(
             net, param_init_net, base_learning_rate=-self.alpha, policy=self.policy, **self.init_kwargs
         )
-        # The argument's name is genuine's: an unknown one, so that the fill takes its default, which is 0.
+        # The argument's name is Caffe2's: an unknown one, so that the fill takes its default, which is 0.
         scaled, mean_squares, momentum = (
             param_init_net.ConstantFill([param], f"{param}{suffix}", values=0.0)
             for suffix in ("_grad_o", "_mean_squares", "_momentum")

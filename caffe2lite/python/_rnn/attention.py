@@ -87,7 +87,7 @@ class AttentionCell(RNNCell):
         return output
 
     def _attend(self, model, hidden, context_prev, coverage_prev=None):
-        """Returns the states that attention adds, the weights, and what can be recomputed."""
+        """Return the states that attention adds, the weights, and what can be recomputed."""
         common = {
             "model": model,
             "encoder_output_dim": self.encoder_output_dim,
@@ -115,7 +115,7 @@ class AttentionCell(RNNCell):
         return [context, coverage], weights, recomputable
 
     def get_attention_weights(self):
-        """Weights of the encoder's steps, of the step applied last: (batch, steps, 1)."""
+        """Return the weights of the encoder's steps, of the step applied last: (batch, steps, 1)."""
         return self.attention_weights_3d
 
     def prepare_input(self, model, input_blob):

@@ -9,7 +9,7 @@ from caffe2lite.python.modeling.initializers import Initializer
 
 
 def RectifyName(blob_reference_or_name):
-    """A blob reference; a name is read in the current name scope."""
+    """Return a blob reference; a name is read in the current name scope."""
     if blob_reference_or_name is None:
         return None
     if isinstance(blob_reference_or_name, str):
@@ -53,7 +53,7 @@ class RNNCell:
         self._initializer = value
 
     def scope(self, name):
-        """A name within the cell."""
+        """Return a name within the cell."""
         return f"{self.name}/{name}" if self.name is not None else name
 
     def apply_over_sequence(
@@ -64,9 +64,9 @@ class RNNCell:
         initial_states=None,
         outputs_with_grads=None,
     ):
-        """Applies the cell to each step of ``inputs``, of shape (steps, batch, dimension).
+        """Apply the cell to each step of ``inputs``, of shape (steps, batch, dimension).
 
-        Returns the output at every step, and for each state the values after
+        Return the output at every step, and for each state the values after
         every step and after the last one.  ``outputs_with_grads`` are the
         indices among the latter that a gradient will be given for: by default
         the one the output is made of.
@@ -115,13 +115,13 @@ class RNNCell:
             return self.initializer.create_states(model)
 
     def apply(self, model, input_t, seq_lengths, states, timestep):
-        """Adds one step to ``model``: returns its output and the new states."""
+        """Add one step to ``model``: returns its output and the new states."""
         input_t = self.prepare_input(model, input_t)
         states = self._apply(model, input_t, seq_lengths, states, timestep)
         return self._prepare_output(model, states), states
 
     def _apply(self, model, input_t, seq_lengths, states, timestep, extra_inputs=None):
-        """Adds one step on prepared input, and makes the new states outputs of its net."""
+        """Add one step on prepared input, and make the new states outputs of its net."""
         input_t, seq_lengths, states, timestep, extra_inputs = self._rectify_apply_inputs(
             input_t, seq_lengths, states, timestep, extra_inputs
         )
@@ -154,13 +154,13 @@ class RNNCell:
     def apply_override(self, model, input_t, seq_lengths, timestep, extra_inputs=None):
         """One step; also gets ``states``, blob references like everything else it gets.
 
-        Is called in the cell's name scope.  Returns the new states.  ``extra_inputs`` are pairs of a blob and its
+        Is called in the cell's name scope.  Return the new states.  ``extra_inputs`` are pairs of a blob and its
         size, given when the cell is part of another.
         """
         raise NotImplementedError("Abstract method")
 
     def prepare_input(self, model, input_blob):
-        """Computes what needs only the input, for all steps at once."""
+        """Compute what needs only the input, for all steps at once."""
         return input_blob
 
     def get_output_state_index(self):
@@ -168,11 +168,11 @@ class RNNCell:
         return 0
 
     def get_state_names(self):
-        """Names of the states."""
+        """Return the names of the states."""
         return [self.scope(name) for name in self.get_state_names_override()]
 
     def get_state_names_override(self):
-        """Names of the states, as a subclass has them."""
+        """Return the names of the states, as a subclass has them."""
         raise NotImplementedError("Abstract method")
 
     def get_output_dim(self):
@@ -180,11 +180,11 @@ class RNNCell:
         raise NotImplementedError("Abstract method")
 
     def _prepare_output(self, model, states):
-        """The output of one step, out of its states."""
+        """Return the output of one step, out of its states."""
         return states[self.get_output_state_index()]
 
     def _prepare_output_sequence(self, model, state_outputs):
-        """The output at every step; ``state_outputs`` has two blobs for each state."""
+        """Return the output at every step; ``state_outputs`` has two blobs for each state."""
         return state_outputs[2 * self.get_output_state_index()]
 
 
@@ -195,7 +195,7 @@ class LSTMInitializer:
         self.hidden_size = hidden_size
 
     def create_states(self, model):
-        """The initial states: zeros that are trained."""
+        """Return the initial states: zeros that are trained."""
         return [
             model.create_param(
                 param_name=name,

@@ -62,11 +62,13 @@ class MultiRNNCellInitializer:
         self.cells = cells
 
     def create_states(self, model):
-        """The initial states of all cells."""
+        """Return the initial states of all cells."""
         states = []
         for i, cell in enumerate(self.cells):
             if cell.initializer is None:
-                raise Exception("Either initial states or initializer have to be set")
+                raise Exception(
+                    f"Either initial states or initializer have to be set: cell {i} ({cell.name}) has no initializer"
+                )
             with core.NameScope(f"layer_{i}"), core.NameScope(cell.name or ""):
                 states.extend(cell.initializer.create_states(model))
         return states
@@ -103,13 +105,13 @@ class MultiRNNCell(RNNCell):
             self.state_names.extend(names)
             first += len(names)
         if not cells:
-            raise IndexError("A MultiRNNCell needs at least one cell")
+            raise IndexError(f"A MultiRNNCell needs at least one cell, got {cells!r}")
         duplicates = {name for name in self.state_names if self.state_names.count(name) > 1}
         if duplicates:
             raise ValueError(f"Layers have states of the same name: {sorted(duplicates)}")
 
     def layer_scoper(self, layer_id):
-        """A function that enters the name scope of a layer."""
+        """Return a function that enters the name scope of a layer."""
 
         @functools.wraps(core.NameScope)
         def helper():
@@ -226,7 +228,7 @@ class UnrolledCell(RNNCell):
         return self._outputs(model, by_step, outputs_with_grads)
 
     def _outputs(self, model, by_step, outputs_with_grads):
-        """The states after every step and after the last, as a recurrent operator has them."""
+        """Return the states after every step and after the last, as a recurrent operator has them."""
         results = []
         for i, last in enumerate(by_step[-1]):
             name = self._name_outside_steps(str(last))
@@ -246,5 +248,5 @@ class UnrolledCell(RNNCell):
         return self.cell._prepare_output_sequence(model, results), tuple(results)
 
     def _name_outside_steps(self, name):
-        """The name a state has outside of the steps' scopes."""
+        """Return the name a state has outside of the steps' scopes."""
         return name.replace(f"timestep_{self.T - 1}/", "", 1)

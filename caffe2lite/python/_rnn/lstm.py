@@ -8,7 +8,7 @@ from caffe2lite.python.modeling.initializers import Initializer
 
 
 def unit_inputs(hidden, others, seq_lengths, timestep):
-    """Inputs of LSTMUnit and GRUUnit; the lengths may be left out."""
+    """Return the inputs of LSTMUnit and GRUUnit; the lengths may be left out."""
     lengths = [] if seq_lengths is None else [seq_lengths]
     return [hidden] + others + lengths + [timestep]
 
@@ -48,18 +48,18 @@ class _GatedCell(RNNCell):
         )
 
     def get_input_params(self):
-        """{"weights", "biases"}: the names of the parameters that the input meets."""
+        """Return {"weights", "biases"}: the names of the parameters that the input meets."""
         return {"weights": self.scope("i2h") + "_w", "biases": self.scope("i2h") + "_b"}
 
     def get_recurrent_params(self):
-        """{"weights", "biases"}: the names of the parameters that the state meets."""
+        """Return {"weights", "biases"}: the names of the parameters that the state meets."""
         return {"weights": self.scope("gates_t") + "_w", "biases": self.scope("gates_t") + "_b"}
 
     def get_output_dim(self):
         return self.hidden_size
 
     def _step_input(self, model, hidden_prev, extra_inputs):
-        """The hidden state joined with the extra inputs, and the size of that."""
+        """Return the hidden state joined with the extra inputs, and the size of that."""
         if extra_inputs is None:
             return hidden_prev, self.hidden_size
         blobs, sizes = zip(*extra_inputs)
@@ -79,7 +79,7 @@ class _GatedCell(RNNCell):
         return brew.sum(model, [gates_t, input_t], gates_t)
 
     def _multiplicative_gates(self, model, input_t, hidden_prev, extra_inputs):
-        """Gates out of the product of what the input and the states say.
+        """Add gates out of the product of what the input and the states say.
 
         alpha * input * prev + beta1 * prev + beta2 * input + b
         """
@@ -214,7 +214,7 @@ class BasicRNNCell(RNNCell):
         return (self._masked(model, active, hidden_prev, seq_lengths, timestep),)
 
     def _masked(self, model, hidden, hidden_prev, seq_lengths, timestep):
-        """The new state for sequences that have this step; for others the one before, or zero."""
+        """Return the new state for sequences that have this step; for others the one before, or zero."""
         net = model.net
         timestep = net.CopyFromCPUInput(timestep, "timestep_gpu")
         valid = net.GT([seq_lengths, timestep], "valid_b", broadcast=1)

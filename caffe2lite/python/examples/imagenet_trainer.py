@@ -29,7 +29,7 @@ log.setLevel(logging.DEBUG)
 
 
 def AddImageInput(model, reader, batch_size, img_size, dtype, is_test, mean_per_channel=None, std_per_channel=None):
-    """Reads encoded images: cropped (at random in training, and mirrored), normalised."""
+    """Read encoded images: cropped (at random in training, and mirrored), normalized."""
     data, _label = brew.image_input(
         model,
         [reader],
@@ -58,7 +58,7 @@ def AddNullInput(model, reader, batch_size, img_size, dtype):
 
 
 def SaveModel(args, train_model, epoch, use_ideep=False):
-    """Exports the net of the first device with its parameters, to NAME_EPOCH.mdl (minidb)."""
+    """Export the net of the first device with its parameters, to NAME_EPOCH.mdl (minidb)."""
     prefix = f"{train_model._device_prefix}_{train_model._devices[0]}"
     fed = {f"{prefix}/{name}" for name in ("data", "data_fp16", "label")}  # simulated data is made by the init net
     parameters = [p for p in data_parallel_model.GetCheckpointParams(train_model) if str(p) not in fed]
@@ -77,7 +77,7 @@ def SaveModel(args, train_model, epoch, use_ideep=False):
 
 
 def LoadModel(path, model, use_ideep=False):
-    """Loads parameters and iteration of a saved model, onto every device."""
+    """Load parameters and iteration of a saved model, onto every device."""
     log.info("Loading path: %s", path)
     meta = predictor_exporter.load_from_db(path, "minidb")
     net = core.Net(predictor_py_utils.GetNet(meta, predictor_constants.GLOBAL_INIT_NET_TYPE))
@@ -95,7 +95,7 @@ def LoadModel(path, model, use_ideep=False):
 
 
 def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards, expname, explog):
-    """One pass over the training images, then over the test images; the number of the next epoch."""
+    """Return one pass over the training images, then over the test images; the number of the next epoch."""
     iterations = max(1, args.epoch_size // total_batch_size // num_shards)
     prefix = f"{train_model._device_prefix}_{train_model._devices[0]}"
     for i in range(iterations):
@@ -126,7 +126,7 @@ def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards,
 
 
 def _test(args, test_model, total_batch_size):
-    """The columns of the log that come from the test images."""
+    """Return the columns of the log that come from the test images."""
     sums, count = np.zeros(2), 0
     for _ in range(max(1, args.test_epoch_size // total_batch_size)):
         workspace.RunNet(test_model.net.Proto().name)
@@ -273,7 +273,7 @@ def Train(args):
 
 
 def parser():
-    """The command line."""
+    """Return the command line."""
     p = argparse.ArgumentParser(description="Trains ResNet, ResNeXt or ShuffleNet, on any number of GPUs and machines.")
     add = p.add_argument
     add("--train_data", required=True, help="database of images, or 'null' for random ones")

@@ -9,7 +9,7 @@ _local = threading.local()
 
 
 def get_current_scope():
-    """The defaults in force in this thread: helper name -> keyword arguments."""
+    """Return the defaults in force in this thread: helper name -> keyword arguments."""
     if not hasattr(_local, "scope"):
         _local.scope = {}
     return _local.scope

@@ -29,7 +29,7 @@ class ParameterSharingContext:
             seen.add(candidate_scope)
 
     def get_parameter_name(self, name):
-        """The full name of parameter `name` in the current scope."""
+        """Return the full name of parameter `name` in the current scope."""
         here = scope.CurrentNameScope()
         shared = self._resolve_scope_overrides(here)
         if shared != here:
@@ -42,7 +42,7 @@ class ParameterSharingContext:
         self._scope_overrides.update(shared_scopes)
 
     def pop(self):
-        """Drops the overrides added last."""
+        """Drop the overrides added last."""
         if not self._contexts:
             raise AssertionError("no parameter sharing to leave")
         self._contexts.pop()

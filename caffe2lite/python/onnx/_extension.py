@@ -23,12 +23,12 @@ __all__ = [
 
 
 def support_onnx_export(op_type):
-    """Whether an operator has a form in ONNX."""
+    """Return whether an operator has a form in ONNX."""
     return op_type in _writing.RULES or op_type in _writing.TYPES
 
 
 def export_to_onnx(dummies, definition, shapes):
-    """(nodes, constant tensors), serialized, of an OperatorDef."""
+    """Return (nodes, constant tensors), serialized, of an OperatorDef."""
     context = _writing.Context(shapes, dummies=dummies)
     nodes = _writing.convert(message(caffe2_pb2.OperatorDef, definition), context)
     return [n.SerializeToString() for n in nodes], [t.SerializeToString() for t in context.constants]
@@ -41,11 +41,11 @@ class Caffe2Backend:
         self._dummies = DummyName() if dummies is None else dummies
 
     def support_onnx_import(self, op_type):
-        """Whether nodes of that type are converted by a rule or under another name."""
+        """Return whether nodes of that type are converted by a rule or under another name."""
         return any(op_type in table for table in (_reading.RULES, _reading.TYPES, _graph.NETS))
 
     def convert_node(self, node_str, value_infos_bytes=(), opset_version=9):
-        """[init operators, operators], serialized, of a serialized NodeProto."""
+        """Return [init operators, operators], serialized, of a serialized NodeProto."""
         context = _reading.Context(opset=opset_version, dummies=self._dummies)
         for content in value_infos_bytes:
             _graph.learn_shape(context, onnx.ValueInfoProto.FromString(content))
@@ -56,7 +56,7 @@ class Caffe2Backend:
         return fill(onnx.TensorProto.FromString(tensor_str), name).SerializeToString()
 
     def prepare(self, model_str, device, ops=()):
-        """A Caffe2BackenRep of a serialized ModelProto."""
+        """Return a Caffe2BackenRep of a serialized ModelProto."""
         return Caffe2BackenRep(backend.prepare(onnx.ModelProto.FromString(model_str), device))
 
 
@@ -82,5 +82,5 @@ class Caffe2BackenRep:
         return list(self._rep.uninitialized)
 
     def run(self, inputs):
-        """The outputs as a list."""
+        """Return the outputs as a list."""
         return list(self._rep.run(inputs))

@@ -94,14 +94,14 @@ def _constant(node, name, context):
 
 
 def operator(kind, inputs, outputs, **arguments):
-    """An OperatorDef."""
+    """Return an OperatorDef."""
     op = caffe2_pb2.OperatorDef(type=kind, input=inputs, output=outputs)
     op.arg.extend(MakeArgument(k, v) for k, v in arguments.items() if v is not None)
     return op
 
 
 def convert(proto, context):
-    """The Caffe2 operators of an ONNX node; Unsupported, a RuntimeError, where there are none."""
+    """Return the Caffe2 operators of an ONNX node; Unsupported, a RuntimeError, where there are none."""
     node = Node(proto)
     node.axes_from_inputs(context)
     rule = RULES.get(node.type)
@@ -322,7 +322,7 @@ def _slice(node, context):
 
 
 def _slice_along(x, starts, ends, axes, outputs, new):
-    """Operators that slice `x` along the axes in a tensor, and leave the others whole."""
+    """Return the operators that slice `x` along the axes in a tensor, and leave the others whole."""
     shape = new()
     ops, bounds = [operator("Shape", [x], [shape])], []
     for values, rest in ((starts, 0), (ends, -1)):

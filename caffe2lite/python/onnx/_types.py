@@ -47,7 +47,7 @@ _FILLS = {
 
 
 def onnx_type(dtype):
-    """ONNX's number of a NumPy dtype."""
+    """Return ONNX's number of a NumPy dtype."""
     try:
         return _NUMPY_TYPES[np.dtype(dtype).name]
     except KeyError:
@@ -55,14 +55,14 @@ def onnx_type(dtype):
 
 
 def caffe2_type(number):
-    """Caffe2's number of an ONNX type."""
+    """Return Caffe2's number of an ONNX type."""
     if number not in TYPES:
         raise Unsupported(f"Casting to {TensorProto.DataType.Name(number)} is not supported: Caffe2 has no such type")
     return TYPES[number]
 
 
 def array_of(tensor):
-    """The NumPy array of an ONNX TensorProto whose values are in the message."""
+    """Return the NumPy array of an ONNX TensorProto whose values are in the message."""
     if tensor.data_location == TensorProto.EXTERNAL:
         raise Unsupported(f"tensor {tensor.name!r} keeps its values in another file: load the model with onnx.load")
     return numpy_helper.to_array(tensor)
@@ -80,7 +80,7 @@ def fill_array(array, name):
 
 
 def fill(tensor, name=""):
-    """The operator that makes the values of an ONNX TensorProto, under its name or another one."""
+    """Return the operator that makes the values of an ONNX TensorProto, under its name or another one."""
     return fill_array(array_of(tensor), name or tensor.name)
 
 
@@ -96,7 +96,7 @@ class DummyNames:
         self._next = 0
 
     def new_dummy_name(self):
-        """A name that nothing has."""
+        """Return a name that nothing has."""
         while True:
             name = f"OC2_DUMMY_{self._next}"
             self._next += 1

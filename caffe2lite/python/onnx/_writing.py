@@ -47,24 +47,24 @@ class Context:
     dummies: DummyNames = field(default_factory=DummyNames)
 
     def shape(self, op, blob):
-        """The shape of a blob, which the conversion of `op` needs."""
+        """Return the shape of a blob, which the conversion of `op` needs."""
         if blob not in self.shapes:
             raise Unsupported(f"operator {op.type}: the shape of {blob!r} is not known; give it in value_info")
         return tuple(self.shapes[blob])
 
     def constant(self, values, dtype=np.int64):
-        """The name of a constant that holds `values`."""
+        """Return the name of a constant that holds `values`."""
         name = self.dummies.new_dummy_name()
         self.constants.append(numpy_helper.from_array(np.array(values, dtype), name))
         return name
 
     def new(self):
-        """A new name."""
+        """Return a new name."""
         return self.dummies.new_dummy_name()
 
 
 def convert(op, context):
-    """The ONNX nodes of an OperatorDef."""
+    """Return the ONNX nodes of an OperatorDef."""
     rule = RULES.get(op.type)
     nodes = rule(op, context) if rule else [_plain(op, TYPES.get(op.type, op.type))]
     if len(nodes) == 1:
@@ -73,12 +73,12 @@ def convert(op, context):
 
 
 def node(kind, inputs, outputs, **attributes):
-    """A NodeProto."""
+    """Return a NodeProto."""
     return helper.make_node(kind, inputs, outputs, **{k: v for k, v in attributes.items() if v is not None})
 
 
 def attributes_of(op):
-    """The arguments that mean something to ONNX, under ONNX's names."""
+    """Return the arguments that mean something to ONNX, under ONNX's names."""
     renamed = ARGUMENTS.get(op.type, {})
     attributes = {}
     for argument in op.arg:
@@ -91,7 +91,7 @@ def attributes_of(op):
 
 
 def argument_value(argument):
-    """What an Argument holds: a number, bytes, or a list."""
+    """Return what an Argument holds: a number, bytes, or a list."""
     for name in ("f", "i", "s"):
         if argument.HasField(name):
             return getattr(argument, name)
@@ -106,7 +106,7 @@ def _plain(op, kind):
 
 
 def _parsed(op):
-    """All arguments, defaults included, as the kernel gets them."""
+    """Return all arguments, defaults included, as the kernel gets them."""
     declared = registry.find(op.type).args
     return {**{name: arg.default for name, arg in declared.items()}, **arguments.parse(op.type, declared, op.arg)}
 
@@ -311,7 +311,9 @@ def _transpose(op, context):
 
 def _slice(op, context):
     if len(op.input) > 1:
-        raise Unsupported("ONNX Slice operator does not support dynamic slice.")
+        raise Unsupported(
+            f"operator Slice: ONNX Slice operator does not support dynamic slice, from {', '.join(op.input[1:])}"
+        )
     args = _parsed(op)
     shape = context.shape(op, op.input[0])
     starts, ends = (

@@ -37,7 +37,7 @@ def add_tensor(net, name, blob):
 
 
 def Export(workspace, net, params):
-    """(init_net, predict_net): the parameters are fetched from `workspace`, other inputs get a placeholder."""
+    """Return (init_net, predict_net): the parameters are fetched from `workspace`, other inputs get a placeholder."""
     proto = net if isinstance(net, caffe2_pb2.NetDef) else net.Proto()
     predict_net, init_net = caffe2_pb2.NetDef(), caffe2_pb2.NetDef()
     predict_net.CopyFrom(proto)

@@ -24,7 +24,7 @@ logger.setLevel(logging.INFO)
 
 
 def _weighted_sum(model, values, weight, output_name):
-    """The sum of blobs, each times the one weight."""
+    """Return the sum of blobs, each times the one weight."""
     operands = [operand for value in values for operand in (value, weight)]
     return model.net.WeightedSum(operands, output_name)
 
@@ -41,14 +41,14 @@ class Seq2SeqModelCaffe2EnsembleDecoderBase(metaclass=ABCMeta):
         """The type of the databases."""
 
     def build_word_rewards(self, vocab_size, word_reward, unk_reward):
-        """What is added to the score of each word."""
+        """Return what is added to the score of each word."""
         rewards = np.full(vocab_size, word_reward, dtype=np.float32)
         rewards[[seq2seq_util.PAD_ID, seq2seq_util.GO_ID, seq2seq_util.EOS_ID]] = 0
         rewards[seq2seq_util.UNK_ID] = word_reward + unk_reward
         return rewards
 
     def load_models(self):
-        """Loads the parameters of all models; call it before `decode`."""
+        """Load the parameters of all models; call it before `decode`."""
         workspace.RunNetOnce(self.model.param_init_net)
         for model, scope in zip(self.models, self.decoder_scope_names):
             prefix = f"{scope}/"
@@ -156,7 +156,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         )
 
     def scope(self, scope_name, blob_name):
-        """A blob's name within a model of the ensemble."""
+        """Return a blob's name within a model of the ensemble."""
         return f"{scope_name}/{blob_name}" if scope_name is not None else blob_name
 
     def _mean(self, step_model, values, weight_name, output_name):
@@ -165,7 +165,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         return _weighted_sum(step_model, values, weight, output_name)
 
     def _no_attention(self, step_model):
-        """Weights for a decoder that has none: zeros, (beam_size, source words, 1)."""
+        """Return weights for a decoder that has none: zeros, (beam_size, source words, 1)."""
         tiled = self.model.net.Tile(
             self.model.net.Cast(self.encoder_inputs, "encoder_inputs_float", to=core.DataType.FLOAT),
             "encoder_inputs_tiled",
@@ -181,7 +181,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
 
     @staticmethod
     def _read_by(step_model, state_configs):
-        """What the step reads from outside, but for its states and what the search adds."""
+        """Return what the step reads from outside, but for its states and what the search adds."""
         own = {str(config.state_prev_link.blob) for config in state_configs}
         own |= {"timestep", "scores_t_prev", "tokens_t_prev", "hypo_t_prev", "attention_t_prev"}
         return [name for name in step_model.net.Proto().external_input if name not in own]
@@ -302,7 +302,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         return "minidb"
 
     def decode(self, numberized_input, max_output_seq_len):
-        """The best translation: (its tokens, the weights of the source's words for each, minus its score).
+        """Return the best translation: (its tokens, the weights of the source's words for each, minus its score).
 
         It ends with EOS, or else has `max_output_seq_len` tokens.
         """
@@ -340,7 +340,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
 
     @staticmethod
     def _trace(previous, step, hypothesis):
-        """The (step, hypothesis) of each token of a hypothesis."""
+        """Return the (step, hypothesis) of each token of a hypothesis."""
         path = []
         while step > 0:
             path.append((step, hypothesis))
@@ -350,7 +350,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
 
 
 def run_seq2seq_beam_decoder(args, model_params, decoding_params):
-    """Translates the sentences of the standard input."""
+    """Translate the sentences of the standard input."""
     source_vocab = seq2seq_util.gen_vocab(args.source_corpus, args.unk_threshold)
     target_vocab = seq2seq_util.gen_vocab(args.target_corpus, args.unk_threshold)
     words = {number: word for word, number in target_vocab.items()}
