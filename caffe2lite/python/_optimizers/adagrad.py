@@ -48,6 +48,9 @@ class _Ema:
 class AdagradOptimizer(_Ema, Optimizer):
     """Adagrad: each element's (or with `rowWise` each row's) rate falls with the squares of its gradients.
 
+    s = decay * s + g², w -= lr * g / (sqrt(s) + epsilon); with `rowWise` g² is its mean over the row (Duchi, Hazan,
+    Singer 2011: Adaptive subgradient methods for online learning and stochastic optimization).
+
     `pruning_options` mask weights (a mask_tensor, or mask_db_path, mask_db_type and mask_blob_name; prune_delays,
     prune_ratios, prune_block_size), `swa_options` and `ema_options` average them, `weight_scale` shrinks them,
     `counter_halflife` counts the updates of each row.
@@ -291,7 +294,11 @@ class AdagradOptimizer(_Ema, Optimizer):
 
 
 class WngradOptimizer(Optimizer):
-    """WNGrad: one rate a parameter, by the sum of the gradient norms over the rate so far."""
+    """WNGrad: one rate for all elements of a parameter, which falls with the norms of its gradients.
+
+    w -= lr * g / (b + epsilon), then b += |g|² / (b + epsilon), from `moment_init` on (Wu, Ward, Bottou 2018: WNGrad,
+    learn the learning rate in gradient descent).
+    """
 
     def __init__(
         self, alpha=1.0, epsilon=1e-9, policy="fixed", sparse_dedup_aggregator=None, engine="", moment_init=100.0,
@@ -336,7 +343,11 @@ class WngradOptimizer(Optimizer):
 
 
 class StormOptimizer(Optimizer):
-    """STORM: momentum corrected by the gradients' squares."""
+    """STORM: momentum with less variance, its rate and share by the sum of all squared gradients.
+
+    s += |g|², r = lr / cbrt(beta + s), v = g + (1 - momentum * r²) * (v - g), w -= r * v (Cutkosky, Orabona 2019:
+    Momentum-based variance reduction in non-convex SGD).
+    """
 
     def __init__(
         self, lr=0.1, momentum=10.0, beta=0.1, grad_sq_init=0.01, policy="fixed", sparse_dedup_aggregator=None,
@@ -374,7 +385,11 @@ class StormOptimizer(Optimizer):
 
 
 class DecayAdagradOptimizer(_Ema, Optimizer):
-    """Adagrad whose sums fade; parameters with sparse gradients are updated by SparseAdagrad."""
+    """Adagrad on a running mean of the gradient, as in Adam; sparse gradients are updated by SparseAdagrad.
+
+    m = beta1 * m + (1 - beta1) * g, s += g², w -= lr * (m / (1 - beta1^t) / (sqrt(s) + epsilon) + weight_decay * w);
+    without `bias_correction_first` m is not divided.  Caffe2's own, without a paper; `beta2` has no effect.
+    """
 
     def __init__(
         self, alpha=0.01, beta1=0.0, beta2=0.999, epsilon=0.1, weight_decay=0.0, ema_options=None,

@@ -7,7 +7,14 @@ from caffe2lite.python._optimizers.base import Optimizer, inferred_shape, is_spa
 
 
 class AdamOptimizer(Optimizer):
-    """Adam; `rowWise` keeps one second moment a row, `enableRAdam` rectifies, `use_smart_decay` decays unseen rows."""
+    """Adam: steps along a running mean of the gradient, over the root of one of its square.
+
+    m = beta1 * m + (1 - beta1) * g, v = beta2 * v + (1 - beta2) * g²,
+    w -= lr * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
+    (Kingma, Ba 2015: Adam, a method for stochastic optimization).  `rowWise` keeps one v a row, `enableRAdam` rectifies
+    the rate (Liu et al. 2020: On the variance of the adaptive learning rate and beyond), `use_smart_decay` decays the
+    moments of a row for the steps in which it had no gradient.
+    """
 
     def __init__(
         self, alpha=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, policy="fixed", use_lr_adaption=False, lr_alpha=0.01,
@@ -100,7 +107,11 @@ class AdamOptimizer(Optimizer):
 
 
 class AdadeltaOptimizer(Optimizer):
-    """Adadelta: steps in the ratio of running means of squared updates and gradients."""
+    """Adadelta: steps in the ratio of running means of squared updates and gradients.
+
+    s = decay * s + (1 - decay) * g², d = sqrt(u + epsilon) / sqrt(s + epsilon) * g, u = decay * u + (1 - decay) * d²,
+    w -= lr * d (Zeiler 2012: ADADELTA, an adaptive learning rate method).
+    """
 
     def __init__(
         self, alpha=0.01, epsilon=1e-4, decay=0.95, policy="fixed", sparse_dedup_aggregator=None, engine="", **kwargs
@@ -137,7 +148,13 @@ class AdadeltaOptimizer(Optimizer):
 
 
 class YellowFinOptimizer(Optimizer):
-    """YellowFin: tunes its own rate (from `alpha`) and momentum (from `mu`)."""
+    """YellowFin: momentum SGD that tunes its own rate lr (from `alpha`) and momentum m (from `mu`).
+
+    v = m * v + lr * g, w -= v.  Of the least and greatest curvature a and b, the variance C of the gradient and the
+    distance D to the optimum it keeps running means (`beta`; curvature over `curv_win_width` steps), and moves
+    towards lr = (1 - sqrt(m))² / a and the m that makes m * D² + lr² * C least, but no less than
+    ((sqrt(b / a) - 1) / (sqrt(b / a) + 1))² (Zhang, Mitliagkas 2019: YellowFin and the art of momentum tuning).
+    """
 
     def __init__(
         self, alpha=0.1, mu=0.0, beta=0.999, curv_win_width=20, zero_debias=True, epsilon=0.1**6, policy="fixed",
@@ -217,7 +234,12 @@ class _Leader(Optimizer):
 
 
 class FtrlOptimizer(_Leader):
-    """Follow the regularized leader, with L1 (`lambda1`) and L2 (`lambda2`)."""
+    """Follow the regularized leader, with L1 (`lambda1`) and L2 (`lambda2`): weights become exactly 0.
+
+    z += g - (sqrt(n + g²) - sqrt(n)) / alpha * w, n += g²,
+    w = -(z - sign(z) * lambda1) / ((beta + sqrt(n)) / alpha + lambda2) where |z| > lambda1, else 0
+    (McMahan et al. 2013: Ad click prediction, a view from the trenches).
+    """
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
@@ -232,7 +254,13 @@ class FtrlOptimizer(_Leader):
 
 
 class GFtrlOptimizer(_Leader):
-    """Ftrl with group lasso; dense gradients only."""
+    """Ftrl with group lasso: all weights of an input become exactly 0 together; dense gradients only.
+
+    z and n as in Ftrl, then for each input, over its k weights,
+    w = -z * (1 - lambda1 * sqrt(k) / |z|) / ((beta + sqrt(n)) / alpha + lambda2) where |z| > lambda1 * sqrt(k), else 0
+    (Ni et al. 2019: Feature selection for Facebook feed ranking system via a group-sparsity-regularized training
+    algorithm).
+    """
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad

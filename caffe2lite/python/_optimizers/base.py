@@ -80,7 +80,9 @@ def inferred_shape(init_net, param):
 class Optimizer:
     """Adds the operators that update a parameter: `optimizer(net, param_init_net, ParameterInfo)`.
 
-    A subclass writes `_run(net, param_init_net, param_info)` and `scale_learning_rate`.
+    A subclass writes `_run(net, param_init_net, param_info)` and `scale_learning_rate`.  In the formulas of the
+    optimizers w is a parameter, g its gradient, t the number of the step from 1, and lr the learning rate: `alpha`, `lr`
+    or `base_learning_rate` as `policy` changes it.  Products and roots are of elements, |g| is the norm.
     """
 
     def __init__(self):

@@ -7,7 +7,13 @@ from caffe2lite.python._optimizers.base import Optimizer, current_device, is_spa
 
 
 class SgdOptimizer(Optimizer):
-    """w -= lr * g, with `momentum` (Nesterov's by default) and `lars` on demand."""
+    """Stochastic gradient descent: w -= lr * g.
+
+    With `momentum` m: v' = m * v + lr * g and w -= v', or by default with Nesterov's w -= (1 + m) * v' - m * v
+    (Sutskever, Martens, Dahl, Hinton 2013: On the importance of initialization and momentum in deep learning).
+    `lars` multiplies lr by 1 / (|g| / |w| + lars) for each parameter (You, Gitman, Ginsburg 2017: Large batch training of
+    convolutional networks).
+    """
 
     def __init__(
         self, base_learning_rate=0.01, policy="fixed", momentum=0.0, nesterov=True, sparse_dedup_aggregator=None,
@@ -75,7 +81,10 @@ class SgdOptimizer(Optimizer):
 
 
 class MultiPrecisionSgdOptimizer(SgdOptimizer):
-    """SGD on the float32 copy of each float16 parameter; other parameters as by SgdOptimizer."""
+    """SGD on the float32 copy w32 of each float16 parameter, other parameters as by SgdOptimizer.
+
+    w32 -= v' of SgdOptimizer, w = float16(w32) (Micikevicius et al. 2018: Mixed precision training).
+    """
 
     def __init__(
         self, base_learning_rate=0.1, momentum=0.0, policy="fixed", nesterov=True, sparse_dedup_aggregator=None,
@@ -111,7 +120,10 @@ class MultiPrecisionSgdOptimizer(SgdOptimizer):
 
 
 class FP16SgdOptimizer(SgdOptimizer):
-    """SGD that updates float16 parameters in float16; those without a float32 copy count as float32."""
+    """SGD that updates float16 parameters in float16; those without a float32 copy count as float32.
+
+    g += weight_decay * w, then as SgdOptimizer (Micikevicius et al. 2018: Mixed precision training).
+    """
 
     def __init__(
         self, base_learning_rate=0.1, momentum=0.0, policy="fixed", nesterov=True, weight_decay=0.0001,
@@ -153,7 +165,7 @@ class FP16SgdOptimizer(SgdOptimizer):
 
 
 class WeightDecayBuilder(Optimizer):
-    """Adds weight_decay * w to the gradient of w."""
+    """Weight decay: g += weight_decay * w (Krogh, Hertz 1991: A simple weight decay can improve generalization)."""
 
     def __init__(self, weight_decay):
         self.weight_decay = weight_decay
@@ -169,7 +181,11 @@ class WeightDecayBuilder(Optimizer):
 
 
 class RmsPropOptimizer(Optimizer):
-    """RMSProp: the gradient over a running mean of its square, with momentum."""
+    """RMSProp: the gradient over a running mean of its square, with momentum.
+
+    s = decay * s + (1 - decay) * g², v = momentum * v + lr * g / sqrt(s + epsilon), w -= v (Tieleman, Hinton 2012:
+    Neural networks for machine learning, lecture 6.5).
+    """
 
     def __init__(
         self, alpha=0.01, decay=0.9, momentum=0.0, epsilon=1e-5, policy="fixed", engine="", **kwargs
