@@ -206,6 +206,6 @@ def test_optimizers_tell_their_formula_and_their_paper():
         kind.__name__
         for kind in kinds
         if not re.search(r"\w\S* (=|-=|\+=) ", kind.__doc__)
-        or not re.search(r"\b(19|20)\d\d: |Caffe2's own, without a paper", kind.__doc__)
+        or not re.search(r"\b(19|20)\d\d:\s|Caffe2's own, without a paper", kind.__doc__)
     ]
     assert len(kinds) >= 14 and not untold
