@@ -7,7 +7,7 @@ import pytest
 from caffe2.python import brew, core, model_helper, optimizer, workspace
 
 from caffe2lite import inspect
-from caffe2lite.engine.graph import dependencies
+from caffe2lite.engine.dependencies import dependencies
 
 
 def graph(kind="dag"):

@@ -9,13 +9,10 @@ import re
 from typing import Any, NamedTuple
 
 from caffe2lite.inspect.summary import places, weights
+from caffe2lite.ops.kit import registry
 
 _DEVICE_SCOPE = re.compile(r"(gpu|cpu|hip|cuda)_\d+")
 _FED_TO_FEW = 3  # operators; an input that more take (a constant, say) would be lines everywhere
-COLLECTIVES = (
-    "Allreduce", "Broadcast", "Allgather", "Reduce", "ReduceScatter", "Barrier", "SendTensor", "ReceiveTensor",
-    "CreateCommonWorld", "CloneCommonWorld", "DestroyCommonWorld",
-)  # fmt: skip
 
 
 class Node(NamedTuple):
@@ -47,7 +44,7 @@ class Graph(NamedTuple):
 
 def is_collective(kind: str) -> bool:
     """Return whether several devices or processes take part in an operator of this type."""
-    return kind in COLLECTIVES or kind.startswith("NCCL")
+    return not registry.traits(kind).isdisjoint(("collective", "paired", "among_gpus", "common_world"))
 
 
 def graph_of(net: Any) -> Graph:

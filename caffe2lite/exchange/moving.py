@@ -11,15 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from caffe2lite import db as databases
-from caffe2lite.engine.serialize import NUMPY_TYPES, Piece, tensor_chunks
+from caffe2lite.engine.serialize import Piece, tensor_chunks
 from caffe2lite.exchange.fills import fill_of, made_by
 from caffe2lite.exchange.formats import FORMATS, CannotHold, beside, format_of, found_in
 from caffe2lite.inspect.checkpoint import each_tensor
 from caffe2lite.inspect.files import File, read
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 
 _CHUNK = 1_000_000  # elements of a record, as Save writes them
-_NUMBERS = {kind.name for kind in NUMPY_TYPES.values()}
+_NUMBERS = set(dtypes.NUMBERS)
 TARGETS = ("minidb", "lmdb", "init-net")
 
 

@@ -12,11 +12,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
-from caffe2lite.engine.serialize import NUMPY_TYPES, Piece
+from caffe2lite.engine.serialize import Piece
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2, metanet_pb2
 from caffe2lite.proto.names import check_names
 
-_NUMBERS = {kind.name for kind in NUMPY_TYPES.values()} - {"object"}
+_NUMBERS = set(dtypes.NUMBERS) - {"object"}
 
 
 class Stored(NamedTuple):

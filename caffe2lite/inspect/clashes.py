@@ -8,18 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.engine.inference import arguments_of
+from caffe2lite.engine.inference import inferred
+from caffe2lite.engine.instance import check_schema
 from caffe2lite.ops.kit import arguments, registry
-from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.infer import NotKnown, Spec
 from caffe2lite.proto import caffe2_pb2
 
 _MOST = 1 << 26  # elements; some checks walk over an array
 _FLOATS = ("float16", "float32", "float64")
-_VALUES = {"BBoxTransform"}  # it checks values: numbers of images
-_LABELLED = {  # these take integers that are classes, of which 0 always is one
-    "Accuracy", "LabelCrossEntropy", "LabelCrossEntropyGradient", "SoftmaxWithLoss", "SoftmaxWithLossGradient",
-    "SpatialSoftmaxWithLoss", "SpatialSoftmaxWithLossGradient",
-}  # fmt: skip
 
 
 class _Reached(Exception):
@@ -64,15 +60,16 @@ def _wrong_shape(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: 
 
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
     """
-    numbers = (*_FLOATS, "int32", "int64") if op.type in _LABELLED else _FLOATS
+    numbers = (*_FLOATS, "int32", "int64") if "class_labels" in record.traits else _FLOATS
     if (
         record.stateful
-        or op.type in _VALUES
+        or "checks_values" in record.traits
         or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs)
     ):
         return ""
     try:
         args = arguments.parse(op.type, record.args, op.arg)
+        parameters = record.parameters(args)
     except ValueError:
         return ""  # that is another problem
     if args.get("label_prob"):
@@ -82,7 +79,7 @@ def _wrong_shape(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: 
     out = {"out": stop if record.max_outputs == 1 else (stop,) * len(op.output)} if record.takes_out else {}
     try:
         with np.errstate(all="ignore"):
-            record.kernels["", None](stop, *arrays, **args, **out)
+            record.kernels["", None](stop, *arrays, **parameters, **out)
     except ValueError as e:
         return f"{op.type} cannot take {_shapes(op, inputs)}: {e}"
     except Exception:
@@ -95,11 +92,15 @@ def _no_result(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Se
     if record.infer is None or not op.output:
         return ""
     try:
-        record.infer(arguments_of(op, record), inputs)
+        check_schema(record, op)
+    except ValueError:
+        return ""  # that is another problem
+    try:
+        inferred(record, op, inputs)
+    except NotKnown:
+        return ""
     except ValueError as e:
         return f"{op.type} cannot take {_shapes(op, inputs)}: {e}"
-    except Exception:
-        return ""  # it asks for a value, which is not known
     return ""
 
 

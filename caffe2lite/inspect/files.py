@@ -139,7 +139,7 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _fits(kind: str, made: Any) -> bool:
+def _fits(kind: str, made: Message) -> bool:
     """Return whether a message that parsed as one kind also looks like one: protobuf takes nearly any bytes for any message."""
     if kind == "net":
         return bool(made.op or (made.name and _one_string(made))) and _is_net(made)

@@ -49,7 +49,7 @@ def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
         if record is None or not any(outputs):
             continue
         if record.gradient is NO_GRADIENT:
-            if op.type == "StopGradient" or op.type.endswith("Fill"):
+            if record.traits & {"stops_gradient", "fill"}:
                 continue  # that is meant
             lost = sorted(_before(net, forward, position) & heavy.keys() - graded)
             if lost:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from caffe2lite.engine.inference import infer_net, infer_operator
+from caffe2lite.engine.inference import infer_net, learn
 from caffe2lite.engine.instance import check_schema
 from caffe2lite.inspect import hazards, shards, side_by_side
 from caffe2lite.inspect.clashes import clash_of
@@ -38,17 +38,6 @@ _FREE = {  # what Caffe2's own Python gives to operators that have no use for it
     "engine", "order", "is_test", "use_cudnn", "exhaustive_search", "cudnn_exhaustive_search", "ws_nbytes_limit", "init_params",
     "values", "freeze_bias", "use_grad_hack", "only_loss", "dense_gradient",
 }  # fmt: skip
-_ANYWHERE = (
-    "Copy",
-    "EnsureCPUOutput",
-    "NCCL",
-    "Broadcast",
-    "Allreduce",
-    "Allgather",
-    "Reduce",
-    "Sum",
-    "CloneCommonWorld",
-)
 
 
 class Problem(NamedTuple):
@@ -79,7 +68,7 @@ def lint(
 def _operators(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
         record = registry.get(op.type)
-        if op.type.startswith("Python"):
+        if record is not None and "user_code" in record.traits:
             message = f"{op.type} calls a function of the process that built the net, which is in no file"
             yield Problem(
                 "C001", position, "", message, "add the operator where the net is used, by net.Python(function)"
@@ -159,7 +148,7 @@ def _flow(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
 
 def _provisional(op: caffe2_pb2.OperatorDef) -> bool:
     """Return whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
-    return not op.input or op.type.endswith("Fill") or op.type.startswith("Copy")
+    return not op.input or not registry.traits(op.type).isdisjoint(("fill", "copy"))
 
 
 def _synchronizes(op: caffe2_pb2.OperatorDef) -> bool:
@@ -179,16 +168,16 @@ def _placement(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
             there = place.get(name)
             operand = names[min(i, len(names) - 1)] if names else ""
             free = record is None or operand in record.host or operand in record.anywhere or bool(record.peer)
-            if there is None or there == here or free or op.type.startswith(_ANYWHERE):
+            if there is None or there == here or free or "common_world" in registry.traits(op.type):
                 continue
             message = f"{op.type} on {here} takes blob {name!r}, which is on {there}"
             yield Problem("C007", position, name, message, "copy it first (Copy, CopyCPUToGPU, CopyGPUToCPU)")
         outputs = record.outputs if record is not None else ()
         for i, name in enumerate(op.output):
             operand = outputs[min(i, len(outputs) - 1)] if outputs else ""
-            if record is None or operand in record.host or op.type in ("CopyGPUToCPU", "EnsureCPUOutput"):
+            if record is None or operand in record.host:
                 place[name] = "cpu"
-            elif not op.type.startswith(("Broadcast", "Allreduce", "NCCL")):
+            elif record.traits.isdisjoint(("collective", "among_gpus")):
                 place[name] = here
 
 
@@ -198,11 +187,7 @@ def _clashes(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> Iterator[Problem
         if clash:
             blob = op.output[0] if op.output else op.input[0]
             yield Problem("C008", position, blob, clash, "check shapes, types and arguments")
-        for name, spec in zip(op.output, infer_operator(op, known)):
-            if spec is None:
-                known.pop(name, None)
-            else:
-                known[name] = spec
+        learn(known, op)
 
 
 def shapes_after(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec]) -> dict[str, Spec]:

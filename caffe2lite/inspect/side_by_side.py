@@ -82,7 +82,7 @@ def _uses(step: caffe2_pb2.ExecutionStep, nets: dict[str, caffe2_pb2.NetDef]) ->
                 found.worlds.add(op.input[0])
             if record.blocking:
                 continue
-            if op.type.startswith("Atomic") and op.input:
+            if "under_mutex" in record.traits and op.input:
                 found.guarded.update(
                     (blob, f"{op.type} under {op.input[0]!r}") for blob in op.output if blob in op.input
                 )

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from caffe2lite.inspect.summary import BlobUse, device_name
+from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
-
-_COLLECTIVES = ("Broadcast", "NCCLBroadcast", "Allreduce", "NCCLAllreduce")
-_SETUP = ("CreateCommonWorld", "CloneCommonWorld", "FileStoreHandlerCreate", "RedisStoreHandlerCreate")
 
 
 class Move(NamedTuple):
@@ -79,27 +77,28 @@ def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) ->
         return _plain(staged.get(blob, blob))
 
     for position, op in enumerate(net.op):
-        if op.type in _COLLECTIVES:
-            inside = op.type.startswith("NCCL")
+        traits = registry.traits(op.type)
+        if "to_all" in traits:
+            inside = "among_gpus" in traits
             blobs = list(op.input) if inside else list(op.input[1:])
             if not blobs:
                 return None
             world = "" if inside else op.input[0]
             by = f"{op.type} ({op.engine})" if op.engine else op.type
             moves.append(Move(parameter(blobs[0]), blobs[0], blobs[1:], by, world, position))
-        elif op.type.startswith("Copy") and len(op.input) == len(op.output) == 1:
-            if op.type == "CopyGPUToCPU" and op.output[0].startswith(op.input[0]):
+        elif "copy" in traits and len(op.input) == len(op.output) == 1:
+            if _to_host(op) and op.output[0].startswith(op.input[0]):
                 staged[op.output[0]] = staged.get(op.input[0], op.input[0])
             if parameter(op.input[0]) != parameter(op.output[0]) and _plain(op.input[0]) != _plain(op.output[0]):
                 return None
             at = device_name(op.device_option)
             moves.append(Move(parameter(op.input[0]), op.input[0], [op.output[0]], f"{op.type} on {at}", "", position))
-        elif op.type not in _SETUP:
+        elif traits.isdisjoint(("common_world", "store")):
             return None
     if not moves:
         return None
     devices = dict.fromkeys(scope_of(b) for m in moves for b in (m.source, *m.targets))
-    collectives = [op for op in net.op if op.type in _COLLECTIVES]
+    collectives = [op for op in net.op if "to_all" in registry.traits(op.type)]
     sizes = {}
     for move in moves:
         spec = (shapes or {}).get(move.source)
@@ -114,6 +113,12 @@ def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) ->
         chained=len(collectives) > 1 and all(op.control_input for op in collectives),
         bytes_each=sizes,
     )
+
+
+def _to_host(op: caffe2_pb2.OperatorDef) -> bool:
+    """Return whether an operator puts its output into host memory, wherever it runs."""
+    record = registry.find(op.type)
+    return not record.host.isdisjoint(record.outputs)
 
 
 def _plain(blob: str) -> str:

@@ -14,9 +14,9 @@ import hypothesis.extra.numpy
 import hypothesis.strategies as st
 import numpy as np
 
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, device_checker, gradient_checker, test_util, workspace
-from caffe2lite.python._core.tensors import TENSOR_READERS
 
 logger = logging.getLogger(__name__)
 
@@ -296,13 +296,7 @@ def runOpOnInput(device_option, op, inputs, input_device_options=None):
         return [workspace.FetchBlob(name) for name in op.output]
 
 
-_PROTO_TYPES = {np.dtype(reader): kind for kind, (reader, _) in TENSOR_READERS.items()} | {
-    np.dtype(np.int32): caffe2_pb2.TensorProto.INT32,
-    np.dtype(np.int64): caffe2_pb2.TensorProto.INT64,
-    np.dtype(bool): caffe2_pb2.TensorProto.BOOL,
-    np.dtype(np.float16): caffe2_pb2.TensorProto.FLOAT16,
-    np.dtype(object): caffe2_pb2.TensorProto.STRING,
-}
+_PROTO_TYPES = {np.dtype(name): number for name, number in dtypes.NUMBERS.items()}
 
 
 class HypothesisTestCase(test_util.TestCase):

@@ -10,6 +10,7 @@ import logging
 
 import numpy as np
 
+from caffe2lite.ops.kit import dtypes, registry
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
 from caffe2lite.python.workspace import C
@@ -91,11 +92,7 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
     return _recycled(proto, input_blobs, list(range(len(proto.op))), intermediate, namescope, None, None)
 
 
-_BYTES = {
-    caffe2_pb2.TensorProto.DataType.Value(name): size
-    for size, names in {8: "DOUBLE INT64", 4: "FLOAT INT32", 2: "FLOAT16 INT16 UINT16", 1: "INT8 UINT8 BOOL"}.items()
-    for name in names.split()
-}
+_BYTES = {number: dtype.itemsize for number, dtype in dtypes.NUMPY.items() if dtype.kind != "O"}
 
 
 def estimate_memory_usage(protos, shapes, types, devicescope):
@@ -359,7 +356,8 @@ def apply_assignments(net, blob_assignments):
         return blob_assignments.get(blob, blob)
 
     for op in net.op:
-        if op.type.startswith("RecurrentNetwork"):
+        record = registry.get(op.type)
+        if record is not None and record.step_nets:
             apply_recurrent_blob_assignments(op, blob_assignments, canonical_name)
         op.input[:] = [canonical_name(blob) for blob in op.input]
         op.output[:] = [canonical_name(blob) for blob in op.output]

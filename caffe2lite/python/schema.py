@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from caffe2lite.python import core, workspace
+from caffe2lite.ops.kit import dtypes
+from caffe2lite.python import workspace
 from caffe2lite.python._core.fields import (  # noqa: F401 - all of them are this module's
     FIELD_SEPARATOR,
     FeatureSpec,
@@ -138,14 +139,7 @@ def InitEmptyRecord(net, schema_or_record, enforce_types=False):
 # --- types and comparisons -------------------------------------------------------------------------------------------
 
 _DATA_TYPE_FOR_DTYPE = [
-    (str, core.DataType.STRING),
-    (bool, core.DataType.BOOL),
-    (np.float32, core.DataType.FLOAT),
-    (np.float64, core.DataType.DOUBLE),
-    *(
-        (getattr(np, name), getattr(core.DataType, name.upper()))
-        for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")
-    ),
+    ({"object": str, "bool": bool}.get(name) or getattr(np, name), number) for name, number in dtypes.NUMBERS.items()
 ]
 
 

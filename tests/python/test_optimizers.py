@@ -147,7 +147,7 @@ def test_weight_decay_adds_to_the_gradient():
     before = workspace.FetchBlob("fc_w")
     workspace.RunNetOnce(model.net)
     np.testing.assert_allclose(
-        workspace.FetchBlob("fc_w"), before - LR * (np.array([[3, 4]]) + 0.25 * before), rtol=1e-5
+        workspace.FetchBlob("fc_w"), before - LR * (np.array([[3, 4]]) + 0.25 * before), rtol=1e-5, atol=1e-6
     )
     np.testing.assert_allclose(workspace.FetchBlob("fc_b"), [-LR], rtol=1e-6)
 

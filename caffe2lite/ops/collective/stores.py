@@ -18,13 +18,13 @@ class StoreHandler(Object):
         self.store = store
 
 
-@operator("handler", stateful=True)
+@operator("handler", stateful=True, traits="store")
 def FileStoreHandlerCreate(ctx, *, path: str, prefix: str = ""):
     """A store in a folder that all shards see."""
     return StoreHandler(FileStore(path, prefix))
 
 
-@operator("handler", stateful=True)
+@operator("handler", stateful=True, traits="store")
 def RedisStoreHandlerCreate(ctx, *, host: str, port: int = 6379, prefix: str = ""):
     """A store in a Redis server."""
     return StoreHandler(RedisStore(host, port, prefix))
@@ -34,7 +34,7 @@ def RedisStoreHandlerCreate(ctx, *, host: str, port: int = 6379, prefix: str = "
 def StoreSet(ctx, handler, data, *, blob_name: str = ""):
     """Put a blob into the store, under its own name or the given one."""
     name = blob_name or ctx.op.input[1]
-    _, content = next(iter(ctx.workspace.chunks(ctx.inputs[1], name, 0)))
+    _, content = next(iter(ctx.chunks(ctx.inputs[1], name, 0)))
     handler.store.set(name, content)
 
 
@@ -42,9 +42,7 @@ def StoreSet(ctx, handler, data, *, blob_name: str = ""):
 def StoreGet(ctx, handler, *, blob_name: str = "", timeout_ms: int = _TIMEOUT_MS):
     """Take a blob from the store, waiting up to timeout_ms (caffe2lite's own argument) until somebody has put it there."""
     name = blob_name or ctx.op.output[0]
-    ctx.workspace.load(
-        ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}"
-    )
+    ctx.load(ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}")
 
 
 @operator("value", stateful=True, num_inputs=(1, 1))

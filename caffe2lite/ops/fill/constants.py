@@ -48,6 +48,7 @@ def _kind(dtype: int, value: Any) -> str:
     inplace={0: 0},
     anywhere="X constant",
     infer=lambda args, inputs: _infer_constant(args, inputs),
+    traits="fill",
 )
 def ConstantFill(
     xp,
@@ -70,13 +71,13 @@ def ConstantFill(
     return Y
 
 
-def _infer_constant(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
     """What dtype says, float16 too, which does not run: genuine's layers ask for the type of a blob in this way."""
     kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
     return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant)
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant, traits="fill")
 def DiagonalFill(
     xp,
     X=None,
@@ -102,7 +103,7 @@ def DiagonalFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"))
+@operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"), traits="fill")
 def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
     """Y = value everywhere, in half precision."""
     Y = out(tuple(shape), "float16")
@@ -122,7 +123,7 @@ def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> 
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def GivenTensorFill(
     xp,
     X=None,
@@ -140,7 +141,7 @@ def GivenTensorFill(
 
 
 def _given_fill(name: str, kind: str) -> None:
-    @operator("Y", gradient=NO_GRADIENT, name=name, inplace={0: 0}, anywhere="X", infer=infer_fill(kind))
+    @operator("Y", gradient=NO_GRADIENT, name=name, inplace={0: 0}, anywhere="X", infer=infer_fill(kind), traits="fill")
     def fill(
         xp,
         X=None,
@@ -166,7 +167,7 @@ for _name, _type in (
     _given_fill(_name, _type)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"), traits="fill")
 def GivenTensorByteStringToUInt8Fill(
     xp,
     X=None,
@@ -186,7 +187,7 @@ def GivenTensorByteStringToUInt8Fill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = 0, 1, 2, ... row by row."""
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
@@ -215,7 +216,7 @@ def Range(xp, start, stop=None, step=None, *, out):
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, types="int32")
+@operator("Y", gradient=NO_GRADIENT, types="int32", traits="fill")
 def LengthsRangeFill(xp, lengths, *, out):
     """Y = for each length n the range 0 .. n-1, one behind the other."""
     if lengths.ndim != 1:

@@ -251,11 +251,10 @@ def _sources(xp, size, head, tail, mode):
 
 def _infer_pad(args, inputs):
     top, left, bottom, right, order = _pads(given(args))
-    shape = list(inputs[0].shape)
+    shape = inputs[0].shape
     h = 1 if order == "NHWC" else 2
-    shape[h] += top + bottom
-    shape[h + 1] += left + right
-    return [Spec(tuple(shape), inputs[0].dtype)]
+    size = shape[h] + top + bottom, shape[h + 1] + left + right
+    return [Spec((*shape[:h], *size, *shape[h + 2 :]), inputs[0].dtype)]
 
 
 @operator("Y", types="float32", infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))

@@ -18,7 +18,7 @@ def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
     return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
 
 
-def _infer_rows(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape[:1] or (1,), inputs[0].dtype)]
 
 

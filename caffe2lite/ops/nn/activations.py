@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, zeros
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import axis_of
 from caffe2lite.ops.kit.special import erf
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -300,9 +301,9 @@ def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
 
 
 def _infer_glu(args, inputs):
-    shape = list(inputs[0].shape)
-    shape[args.get("dim", -1)] //= 2
-    return [Spec(tuple(shape), inputs[0].dtype)]
+    shape = inputs[0].shape
+    axis = axis_of(args.get("dim", -1), len(shape))
+    return [Spec((*shape[:axis], shape[axis] // 2, *shape[axis + 1 :]), inputs[0].dtype)]
 
 
 @operator("Y", types="float32", infer=_infer_glu)

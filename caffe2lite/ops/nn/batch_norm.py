@@ -154,7 +154,7 @@ def _bn_gradient(g: Any) -> Any:
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 
-def _infer_bn(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_bn(args: Any, inputs: Any) -> list[Spec]:
     channel = inputs[1]
     return [inputs[0], channel, channel, channel, channel]
 

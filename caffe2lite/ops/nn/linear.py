@@ -181,7 +181,7 @@ def _matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
-def _infer_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_matmul(args: Any, inputs: Any) -> list[Spec]:
     if len(inputs) > 2:
         return [Spec(inputs[2].shape, inputs[0].dtype)]
     sizes = []
@@ -246,7 +246,7 @@ def _batch_matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
-def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec]:
     """Leading dimensions as NumPy broadcasts them; a vector has neither rows nor columns."""
     A, B = (s.shape for s in inputs)
     rows = () if len(A) < 2 else (A[-1 if args["trans_a"] else -2],)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.kit.infer import Spec, like, scalar
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis
 
@@ -120,7 +120,7 @@ def _reduction(name: str, gradient: str, reduce: Any, slope: Any, types: str, do
         "dX",
         name=gradient,
         types={"dY": types, "X": "=dY", "Y": "=dY"},
-        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
+        infer=lambda args, inputs: [UNKNOWN if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY, X and Y.",
     )(backward)
 
@@ -253,7 +253,7 @@ def _one_sided(
         "dX",
         name=gradient,
         types={"dY": types, "lengths": "int32", **({"X": "=dY", "Y": "=dY"} if with_y else {})},
-        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
+        infer=lambda args, inputs: [UNKNOWN if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY and X (or its shape).",
     )(backward)
 
@@ -346,7 +346,7 @@ def LpNormGradient(xp, X, dZ, *, p: int = 2, average: bool = False, out):
     return xp.multiply(slope, scale, out(X.shape, X.dtype))
 
 
-def _infer_moments(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_moments(args: Any, inputs: Any) -> list[Spec]:
     shape = inputs[0].shape
     spec = Spec(_kept(shape, _axes(args.get("axes") or (), len(shape)), args.get("keepdims", True)), inputs[0].dtype)
     return [spec, spec]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import (
     check_ids,
@@ -190,7 +190,7 @@ def _by_index(kind, weighted):
 
 def _infer_unsorted(args, inputs):
     count = args["num_segments"]
-    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else None]
+    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else UNKNOWN]
 
 
 _DENSE = {"data": _FLOAT, "segment_ids": "int32"}

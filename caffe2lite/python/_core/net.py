@@ -10,10 +10,10 @@ import itertools
 import numpy as np
 
 import caffe2lite.python._import_c_extension as C
+from caffe2lite.ops.kit.arguments import write as write_argument
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.proto.names import check_names
 from caffe2lite.python._core import operators, ssa
-from caffe2lite.python._core.arguments import fill_argument
 from caffe2lite.python._core.blob_table import BlobTable
 from caffe2lite.python._core.builder import Builder
 from caffe2lite.python._core.devices import GpuDeviceType
@@ -110,7 +110,7 @@ class Net(BlobTable, Records):
 
     def AddArgument(self, arg_name, arg_value):
         """Add an argument to the net itself."""
-        fill_argument(self._net.arg.add(), arg_name, arg_value)
+        write_argument(self._net.arg.add(), arg_name, arg_value)
 
     def set_rand_seed(self, seed=100, sequence_seed=True, seed_on_op_def=False):
         """Seed every operator: seed, seed + 1, … with `sequence_seed`; by its definition with `seed_on_op_def`."""

@@ -8,9 +8,9 @@ import os
 import sys
 
 import caffe2lite.python._import_c_extension as C
+from caffe2lite.ops.kit.arguments import write as write_argument
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import scope
-from caffe2lite.python._core.arguments import fill_argument
 from caffe2lite.python.lazy import TriggerLazyImport
 
 
@@ -254,7 +254,7 @@ def fill_operator(
             operator.device_option.random_seed = kwargs.pop("random_seed")
         for key, value in kwargs.items():
             if value is not None:
-                fill_argument(operator.arg.add(), key, value)
+                write_argument(operator.arg.add(), key, value)
     announce(operator)
 
 
