@@ -77,18 +77,23 @@ def test_circles_are_found():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}}) == [("b", "c"), ("d",)]
 
 
-# The front end's last circle: the list shrinks to nothing, and names no module that has left it.
-STILL_IN_A_CIRCLE = """
-    _core.cloning _core.gradients _core.net _core.operators _core.plan _core.records _schema_fields control_ops_grad
-    control_ops_util core net_builder schema task utils workspace
-"""
-
-
 def test_no_module_is_in_a_circle():
-    known = {f"caffe2lite.python.{name}" for name in STILL_IN_A_CIRCLE.split()}
-    found = {module for circle in circles(graph()) for module in circle}
-    assert sorted(found - known) == [], circles(graph())
-    assert sorted(known - found) == [], "these are in no circle any more: take them off the list"
+    assert circles(graph()) == []
+
+
+BELOW_CORE = {"caffe2lite.python", *(f"caffe2lite.python.{name}" for name in ("_import_c_extension", "context", "lazy", "scope"))}
+
+
+def test_core_imports_nothing_above_itself():
+    core = "caffe2lite.python._core"
+    wrong = [
+        f"{module} imports {m}"
+        for module, imported in graph().items()
+        if f"{module}.".startswith(f"{core}.")
+        for m in imported
+        if _layer(m) == "python" and not f"{m}.".startswith(f"{core}.") and m not in BELOW_CORE
+    ]
+    assert not wrong
 
 
 def _layer(module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from caffe2lite import draw as drawing
 from caffe2lite.commands.looking import read, shapes, specs_of
 from caffe2lite.commands.text import Trouble, say
 
@@ -20,8 +21,6 @@ def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> No
     HTML is one page that opens offline, with zoom, search and a panel for each operator. A net that synchronizes devices
     is drawn as lanes, one a device, with what moves between them. PNG needs Graphviz.
     """
-    from caffe2lite import draw as drawing
-
     file, known = read(path), specs_of(inputs)
     try:
         left = drawing.draw(file, output, known, net)

@@ -43,12 +43,12 @@ class Graph(NamedTuple):
 
 
 def is_collective(kind: str) -> bool:
-    """Whether several devices or processes take part in an operator of this type."""
+    """Return whether several devices or processes take part in an operator of this type."""
     return not registry.traits(kind).isdisjoint(("collective", "paired", "among_gpus", "common_world"))
 
 
 def graph_of(net: Any) -> Graph:
-    """The Graph of a NetDef."""
+    """Return the Graph of a NetDef."""
     first = next((i for i, op in enumerate(net.op) if _is_gradient(op)), len(net.op))
     nodes = [_node(op, place, i >= first) for i, (op, place) in enumerate(zip(net.op, places(net)))]
     edges: dict[Edge, None] = {}

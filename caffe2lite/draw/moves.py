@@ -19,7 +19,7 @@ class _Row(NamedTuple):
 
 
 def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
-    """The Drawing of a net that only moves parameters."""
+    """Return the Drawing of a net that only moves parameters."""
     devices = [*sync.devices, *([OTHER_SHARDS] if sync.worlds else [])]
     at = {d: _NAMES + i * (_LANE + _GAP) for i, d in enumerate(devices)}
     colours = {d: i for i, d in enumerate(devices)}
@@ -80,7 +80,7 @@ def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
 
 
 def _rows(sync: Sync) -> list[_Row]:
-    """Copies of one blob to several devices, one after the other, are one row."""
+    """Join the copies of one blob to several devices, one after the other, into one row."""
     rows: list[_Row] = []
     for move in sync.moves:
         lanes = {scope_of(t) for m in rows[-1].moves for t in m.targets} if rows else set()
@@ -97,7 +97,7 @@ def _rows(sync: Sync) -> list[_Row]:
 
 
 def said(size: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= factor:
             return f"{size / factor:,.3g} {unit}"

@@ -33,7 +33,7 @@ class Moved(NamedTuple):
 
 
 def tensors_of(file: File, left: dict[str, str]) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of a checkpoint, an export, an init net or a blob; what else is there is noted in `left`."""
+    """Yield the tensors of a checkpoint, an export, an init net or a blob; what else is there is noted in `left`."""
     if file.kind in ("minidb", "lmdb"):
         for name, array, kind in each_tensor(file.path, file.kind):
             if array is None:
@@ -57,8 +57,7 @@ def _of_message(file: File) -> Iterator[tuple[str, np.ndarray]]:
     for i, tensor in enumerate(protos):
         title = str(tensor.name or (name if len(protos) == 1 else f"{name}_{i}"))
         array = Piece(caffe2_pb2.BlobProto(name=title, type="Tensor", tensor=tensor).SerializeToString()).array
-        assert array is not None
-        yield title, array.reshape(tuple(tensor.dims))
+        yield title, np.asarray(array).reshape(tuple(tensor.dims))
 
 
 def export_tensors(
@@ -128,7 +127,7 @@ def _into_net(arrays: Iterator[tuple[str, np.ndarray]], out: str) -> Moved:
 
 
 def _ours(name: str, array: np.ndarray) -> np.ndarray:
-    """An array of a type that Caffe2 has."""
+    """Return an array of a type that Caffe2 has."""
     if array.dtype.kind in "SU":
         made = np.empty(array.size, object)
         made[:] = [v if isinstance(v, bytes) else v.encode() for v in array.reshape(-1).tolist()]

@@ -28,21 +28,21 @@ class _Stop:
     def __getattr__(self, name: str) -> Any:
         raise _Reached
 
-    def __call__(self, *args: object) -> Any:
+    def __call__(self, *args: Any) -> Any:
         raise _Reached
 
 
 def clash_of(op: caffe2_pb2.OperatorDef, known: dict[str, Spec]) -> str:
-    """What is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
+    """Return what is wrong with the shapes or types of an operator's inputs, as running it would say; "" for nothing."""
     record = registry.get(op.type)
-    inputs = [known[name] for name in op.input if name in known]
+    inputs = [spec for name in op.input if (spec := known.get(name)) is not None]
     if record is None or not inputs or len(inputs) < len(op.input):
         return ""
     return _wrong_type(record, op, inputs) or _wrong_shape(record, op, inputs) or _no_result(record, op, inputs)
 
 
 def _wrong_type(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
-    table = record.types if op.device_option.device_type == caffe2_pb2.PROTO_CPU else record.cuda_types
+    table = record.types if op.device_option.device_type == registry.CPU else record.cuda_types
     for i, spec in enumerate(inputs):
         accepted = table.get(i, ())
         if not accepted or spec.dtype is None:
@@ -61,7 +61,11 @@ def _wrong_shape(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: 
     Only over numbers that are no indices or lengths: what an operator checks in those are values, not shapes.
     """
     numbers = (*_FLOATS, "int32", "int64") if "class_labels" in record.traits else _FLOATS
-    if record.stateful or "checks_values" in record.traits or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs):
+    if (
+        record.stateful
+        or "checks_values" in record.traits
+        or any(s.dtype not in numbers or math.prod(s.shape) > _MOST for s in inputs)
+    ):
         return ""
     try:
         args = arguments.parse(op.type, record.args, op.arg)
@@ -84,7 +88,7 @@ def _wrong_shape(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: 
 
 
 def _no_result(record: registry.Operator, op: caffe2_pb2.OperatorDef, inputs: Sequence[Spec]) -> str:
-    """An operator whose outputs would follow from the shapes of its inputs, but not from these."""
+    """Say where the outputs of an operator follow from the shapes of its inputs, but not from these."""
     if record.infer is None or not op.output:
         return ""
     try:

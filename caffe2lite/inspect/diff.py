@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from caffe2lite.inspect.checkpoint import digests, tensors
 from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.summary import device_name
 from caffe2lite.proto import caffe2_pb2
+
+_Configured = caffe2_pb2.OperatorDef | caffe2_pb2.NetDef  # what has arguments and a device
 
 
 def diff_nets(a: caffe2_pb2.NetDef, b: caffe2_pb2.NetDef) -> list[str]:
@@ -54,7 +57,7 @@ def diff_nets(a: caffe2_pb2.NetDef, b: caffe2_pb2.NetDef) -> list[str]:
 
 
 def diff_files(a: File, b: File) -> list[str]:
-    """Lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
+    """Return lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
     if a.kind in ("minidb", "lmdb"):
         return _diff_databases(a, b)
     if a.kind == "net":
@@ -80,7 +83,7 @@ def _diff_databases(a: File, b: File) -> list[str]:
 
 
 def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list[str]:
-    """Lines for blobs that only one has, and for those whose shape, type or values differ."""
+    """Return lines for blobs that only one has, and for those whose shape, type or values differ."""
     lines = [f"- {n}" for n in a if n not in b] + [f"+ {n}" for n in b if n not in a]
     for name in (n for n in a if n in b):
         x, y = a[name], b[name]
@@ -94,12 +97,12 @@ def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list
 
 
 def _distance(x: np.ndarray, y: np.ndarray) -> str:
-    """How many values differ in their bits, and by how much."""
+    """Return how many values differ in their bits, and by how much."""
     bits = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, v.itemsize) for v in (x, y))
-    differ = np.any(np.not_equal(*bits), axis=1)
+    differ = np.asarray(np.not_equal(*bits).any(axis=1))
     x, y = (v.reshape(-1)[differ] for v in (x, y))
-    said = [f"{x.size} of {differ.size} values differ"]
-    numbers = (x == x) & (y == y)
+    said = [f"{len(x)} of {len(differ)} values differ"]
+    numbers = np.asarray((x == x) & (y == y))
     if numbers.any():
         wide = np.longdouble if x.dtype.kind in "iu" else np.float64  # float64 has not all of int64
         with np.errstate(all="ignore"):
@@ -127,8 +130,8 @@ def _changes(a: caffe2_pb2.OperatorDef, b: caffe2_pb2.OperatorDef) -> list[str]:
     return changes
 
 
-def _options(a: caffe2_pb2.OperatorDef, b: caffe2_pb2.OperatorDef) -> list[str]:
-    """Changes of arguments and device, which operators and nets have."""
+def _options(a: _Configured, b: _Configured) -> list[str]:
+    """Return the changes of arguments and device, which operators and nets have."""
     changes = []
     had, has = ({arg.name: arg for arg in both.arg} for both in (a, b))
     for name in sorted({*had, *has}):
@@ -151,7 +154,7 @@ def _bytes(arg: caffe2_pb2.Argument | None) -> bytes:
 
 
 def value_of(arg: caffe2_pb2.Argument | None) -> str:
-    """The value of an Argument in few words; "absent" for None."""
+    """Return the value of an Argument in few words; "absent" for None."""
     if arg is None:
         return "absent"
     for field, value in arg.ListFields():
@@ -164,7 +167,7 @@ def value_of(arg: caffe2_pb2.Argument | None) -> str:
     return "empty"
 
 
-def _plain(value: object) -> str:
+def _plain(value: Any) -> str:
     if isinstance(value, bytes):
         try:
             return repr(value.decode())

@@ -82,7 +82,9 @@ def read(path: str | os.PathLike[str]) -> File:
             if _fits(kind, made):
                 return File(path, kind, made)
     if content.startswith(b"PK\3\4") or content[8:10] == b'{"':
-        raise Unrecognised(f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it")
+        raise Unrecognised(
+            f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it"
+        )
     raise Unrecognised(
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
         f"minidb: it may be truncated"
@@ -90,7 +92,7 @@ def read(path: str | os.PathLike[str]) -> File:
 
 
 def nets_of(file: File) -> list[Any] | None:
-    """The NetDefs of a net, a plan or a predictor export; None for what holds no nets."""
+    """Return the NetDefs of a net, a plan or a predictor export; None for what holds no nets."""
     if file.kind == "net":
         return [file.message]
     if file.kind == "plan":
@@ -101,7 +103,7 @@ def nets_of(file: File) -> list[Any] | None:
 
 
 def outline(step: caffe2_pb2.ExecutionStep, depth: int = 0) -> list[str]:
-    """An ExecutionStep of a plan as indented lines, its substeps below it."""
+    """Return an ExecutionStep of a plan as indented lines, its substeps below it."""
     said = [f"step {step.name}".rstrip()]
     if step.network:
         said.append(f"nets {', '.join(map(str, step.network))}")  # bytes, where they are no UTF-8
@@ -138,7 +140,7 @@ def _text(content: bytes) -> str | None:
 
 
 def _fits(kind: str, made: Message) -> bool:
-    """Whether a message that parsed as one kind also looks like one: protobuf takes nearly any bytes for any message."""
+    """Return whether a message that parsed as one kind also looks like one: protobuf takes nearly any bytes for any message."""
     if kind == "net":
         return bool(made.op or (made.name and _one_string(made))) and _is_net(made)
     if kind == "plan":
@@ -159,7 +161,10 @@ def _fits(kind: str, made: Message) -> bool:
 
 
 def _one_string(net: caffe2_pb2.NetDef) -> bool:
-    """Whether a net without operators has a name and type that can be read: a tensor's dims and a plan's steps may be such bytes."""
+    """Return whether a net without operators has a name and type that can be read.
+
+    A tensor's dims and a plan's steps may be such bytes.
+    """
     return all(isinstance(text, str) and text.isprintable() for text in (net.name, net.type)) and len(net.name) > 1
 
 
@@ -168,11 +173,13 @@ def _is_net(net: caffe2_pb2.NetDef) -> bool:
         check_names(net)
     except ValueError:
         return False
-    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(len(UnknownFieldSet(op)) for op in net.op)
+    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(
+        len(UnknownFieldSet(op)) for op in net.op
+    )
 
 
 def _is_minidb(path: str, size: int) -> bool:
-    """Whether the file begins with a record whose key is text, or else is records from end to end, as far as a look goes."""
+    """Return whether the file begins with a record whose key is text, or else is records from end to end, as far as a look goes."""
     at = 0
     with open(path, "rb") as f:
         for number in range(_LOOK):
@@ -193,6 +200,6 @@ _LOOK = 64  # records
 
 
 def _is_lmdb(path: str) -> bool:
-    """Whether the file has the mark of lmdb, in the byte order of this machine or the other."""
+    """Return whether the file has the mark of lmdb, in the byte order of this machine or the other."""
     with open(path, "rb") as f:
         return f.read(20)[16:] in (b"\xde\xc0\xef\xbe", b"\xbe\xef\xc0\xde")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.engine.errors import OperatorError
@@ -26,7 +26,7 @@ class Hole(NamedTuple):
 
 
 def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
-    """The holes of a net that has gradient operators; nothing for any other."""
+    """Yield the holes of a net that has gradient operators; nothing for any other."""
     backward = [op for op in net.op if op.is_gradient_op]
     if not backward:
         return
@@ -54,18 +54,29 @@ def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
             lost = sorted(_before(net, forward, position) & heavy.keys() - graded)
             if lost:
                 message = f"{op.type} passes no gradient on: before it, {_some(lost, 'get')} none"
-                yield Hole(position, op.output[0], message, "use an operator that has a gradient, or StopGradient if it is meant")
+                yield Hole(
+                    position,
+                    op.output[0],
+                    message,
+                    "use an operator that has a gradient, or StopGradient if it is meant",
+                )
             continue
         try:
             needed, given = gradient_defs(op, outputs)
         except OperatorError:
             continue  # it could not have been differentiated like this
         reached = {name for name, gradient in zip(op.input, given) if gradient is not None}
-        live.update(name for name, gradient in zip(op.input, given) if gradient is not None and (gradient in outputs or name in graded))
+        live.update(
+            name
+            for name, gradient in zip(op.input, given)
+            if gradient is not None and (gradient in outputs or name in graded)
+        )
         if needed and not _present(needed[0], op, by_input):
             lost = [name for name in op.input if name in reached & heavy.keys()] or sorted(reached)
             message = f"{op.type} is on the way to a loss, and there is no {needed[0].type} of it: {_some(lost, 'get')} no gradient"
-            yield Hole(position, lost[0], message, "add the gradient operators anew, after the forward part is complete")
+            yield Hole(
+                position, lost[0], message, "add the gradient operators anew, after the forward part is complete"
+            )
         else:
             taken |= reached
     for name, position in wanted.items():
@@ -76,7 +87,7 @@ def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
 
 
 def _forward(net: caffe2_pb2.NetDef) -> list[int]:
-    """Positions of the operators that depend on no gradient, and have gradient operators after them."""
+    """Return the positions of the operators that depend on no gradient, and have gradient operators after them."""
     found = []
     tainted: set[str] = set()
     end = max(position for position, op in enumerate(net.op) if op.is_gradient_op)
@@ -89,7 +100,7 @@ def _forward(net: caffe2_pb2.NetDef) -> list[int]:
 
 
 def _wanted(net: caffe2_pb2.NetDef) -> dict[str, int]:
-    """{gradient: the first operator that takes it}."""
+    """Return {gradient: the first operator that takes it}."""
     found: dict[str, int] = {}
     for position, op in enumerate(net.op):
         for name in op.input:
@@ -99,7 +110,7 @@ def _wanted(net: caffe2_pb2.NetDef) -> dict[str, int]:
 
 
 def _source(name: str) -> str:
-    """The blob whose gradient a blob is by its name; "" for what is no gradient."""
+    """Return the blob whose gradient a blob is by its name; "" for what is no gradient."""
     found = _GRADIENT.match(name) if "_grad" in name else None
     return found[1] if found else ""
 
@@ -107,15 +118,15 @@ def _source(name: str) -> str:
 def _present(
     needed: caffe2_pb2.OperatorDef,
     op: caffe2_pb2.OperatorDef,
-    by_input: Mapping[tuple[str, str], Sequence[caffe2_pb2.OperatorDef]],
+    by_input: dict[tuple[str, str], list[caffe2_pb2.OperatorDef]],
 ) -> bool:
-    """Whether there is a gradient operator that takes from the forward part what this one would."""
+    """Return whether there is a gradient operator that takes from the forward part what this one would."""
     blobs = [name for name in needed.input if name in op.input or name in op.output]
     return not blobs or any(set(blobs) <= set(other.input) for other in by_input.get((needed.type, blobs[0]), ()))
 
 
 def _before(net: caffe2_pb2.NetDef, forward: list[int], position: int) -> set[str]:
-    """The blobs that what an operator takes was made from."""
+    """Return the blobs that what an operator takes was made from."""
     found = set(net.op[position].input)
     for earlier in reversed(forward):
         if earlier < position and not found.isdisjoint(net.op[earlier].output):
@@ -124,6 +135,6 @@ def _before(net: caffe2_pb2.NetDef, forward: list[int], position: int) -> set[st
 
 
 def _some(names: list[str], verb: str) -> str:
-    """The first few names, with a verb."""
+    """Return the first few names, with a verb."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(map(repr, names[:3]))}{more} {verb}{'s' if len(names) == 1 else ''}"

@@ -88,7 +88,7 @@ _OUT_OF_ORDER = {
 
 
 def use_of(op: caffe2_pb2.OperatorDef) -> str:
-    """How an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
+    """Return how an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
     uses = (use for trait, use in _USES.items() if trait in registry.traits(op.type))
     return next(uses, "") if op.input else ""
 
@@ -98,7 +98,7 @@ def _is_graph(net: caffe2_pb2.NetDef) -> bool:
 
 
 def _storages(net: caffe2_pb2.NetDef) -> dict[str, str]:
-    """{blob: one name for the storage that it shares}, of blobs with two names."""
+    """Return {blob: one name for the storage that it shares}, of blobs with two names."""
     same: dict[str, str] = {}
 
     def root(name: str) -> str:

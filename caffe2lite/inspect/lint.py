@@ -50,8 +50,10 @@ class Problem(NamedTuple):
     remedy: str
 
 
-def lint(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
-    """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
+def lint(
+    net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()
+) -> list[Problem]:
+    """Return the problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
     found = [p for check in (_operators, _within, _flow, _placement, _coverage, _training) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
     found += [Problem("C011", *hazard) for hazard in hazards.of_net(net)]
@@ -68,7 +70,9 @@ def _operators(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
         record = registry.get(op.type)
         if record is not None and "user_code" in record.traits:
             message = f"{op.type} calls a function of the process that built the net, which is in no file"
-            yield Problem("C001", position, "", message, "add the operator where the net is used, by net.Python(function)")
+            yield Problem(
+                "C001", position, "", message, "add the operator where the net is used, by net.Python(function)"
+            )
             continue
         if record is None:
             close = difflib.get_close_matches(op.type, registry.names(), 3)
@@ -97,7 +101,7 @@ def _operators(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
 
 
 def _within(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
-    """The operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
+    """Yield the operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
     for position, op in enumerate(net.op):
         for arg in op.arg:
             for inner in (*([arg.n] if arg.HasField("n") else []), *arg.nets):
@@ -107,7 +111,7 @@ def _within(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
 
 
 def _inherited(op: caffe2_pb2.OperatorDef) -> bool:
-    """Whether it has arguments that are another operator's: gradient operators get all of the forward one's."""
+    """Return whether it has arguments that are another operator's: gradient operators get all of the forward one's."""
     return op.is_gradient_op or "Gradient" in op.type
 
 
@@ -143,12 +147,12 @@ def _flow(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
 
 
 def _provisional(op: caffe2_pb2.OperatorDef) -> bool:
-    """Whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
+    """Return whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
     return not op.input or not registry.traits(op.type).isdisjoint(("fill", "copy"))
 
 
 def _synchronizes(op: caffe2_pb2.OperatorDef) -> bool:
-    """Whether it gives a device the first device's value of the same blob."""
+    """Return whether it gives a device the first device's value of the same blob."""
     plain = [name.partition("/")[2] for name in (*op.input[:1], *op.output[:1])]
     return op.type == "Copy" and len(plain) == 2 and plain[0] == plain[1] != ""
 
@@ -187,7 +191,7 @@ def _clashes(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> Iterator[Problem
 
 
 def shapes_after(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
-    """What is known of the blobs after a net has run, from what was known before."""
+    """Return what is known of the blobs after a net has run, from what was known before."""
     return infer_net([net], dict(shapes))
 
 
@@ -211,7 +215,7 @@ def _coverage(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
 
 
 def _training(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
-    """Weights that nothing updates, in a net that updates others by their gradients."""
+    """Yield the weights that nothing updates, in a net that updates others by their gradients."""
     if not any(op.is_gradient_op for op in net.op):
         return
     made = {name for op in net.op for name in op.output}
@@ -225,11 +229,11 @@ def _training(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
 
 
 def lint_plan(plan: caffe2_pb2.PlanDef) -> list[Problem]:
-    """Where the steps of a plan that run side by side share a blob or a common world; its nets are for `lint`."""
+    """Return where the steps of a plan that run side by side share a blob or a common world; its nets are for `lint`."""
     shared = [Problem("C012", *hazard) for hazard in side_by_side.blobs(plan)]
     return shared + [Problem("C014", *hazard) for hazard in side_by_side.worlds(plan)]
 
 
 def lint_shards(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec] | None = None) -> list[Problem]:
-    """Where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
+    """Return where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
     return [Problem("C010", *hazard) for hazard in shards.mismatches(nets, shapes or {})]

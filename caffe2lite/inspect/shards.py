@@ -27,12 +27,14 @@ class Call(NamedTuple):
 
 
 def mismatches(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
-    """Collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
+    """Yield the collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
 
     `shapes` are those of inputs, the same for all shards.
     """
     calls = [_calls(net, dict(shapes)) for net in nets]
-    found = [hazard for world in dict.fromkeys(c.world for each in calls for c in each) for hazard in _in_world(world, calls)]
+    found = [
+        hazard for world in dict.fromkeys(c.world for each in calls for c in each) for hazard in _in_world(world, calls)
+    ]
     yield from found or _between_worlds(nets, calls)
 
 

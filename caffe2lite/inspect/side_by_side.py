@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.inspect.hazards import Hazard, use_of
@@ -21,7 +21,7 @@ class Uses(NamedTuple):
 
 
 def blobs(plan: caffe2_pb2.PlanDef) -> Iterator[Hazard]:
-    """Blobs that one step writes and another uses."""
+    """Yield the blobs that one step writes and another uses."""
     remedy = "pass it through a queue, or give each step a blob of its own"
     for one, a, other, b in _pairs(plan):
         for first, x, second, y in ((one, a, other, b), (other, b, one, a))[: 1 if a is b else 2]:
@@ -36,7 +36,9 @@ def blobs(plan: caffe2_pb2.PlanDef) -> Iterator[Hazard]:
         for blob in sorted({*a.guarded, *b.guarded}):
             by, also_by = (u.guarded.get(blob) or u.written.get(blob) for u in (a, b))
             if by and also_by and by != also_by:
-                message = f"steps {one!r} and {other!r} run side by side; both write blob {blob!r}, by {by} and by {also_by}"
+                message = (
+                    f"steps {one!r} and {other!r} run side by side; both write blob {blob!r}, by {by} and by {also_by}"
+                )
                 yield Hazard(None, blob, message, "guard it by one mutex in both")
 
 
@@ -69,7 +71,7 @@ def _concurrent(steps: Iterable[caffe2_pb2.ExecutionStep]) -> Iterator[Any]:
         yield from _concurrent(step.substep)
 
 
-def _uses(step: caffe2_pb2.ExecutionStep, nets: Mapping[str, caffe2_pb2.NetDef]) -> Uses:
+def _uses(step: caffe2_pb2.ExecutionStep, nets: dict[str, caffe2_pb2.NetDef]) -> Uses:
     found = Uses({}, {}, {}, set())
     for name in [*step.network, step.report_net]:
         for op in nets[name].op if name in nets else ():
@@ -81,16 +83,18 @@ def _uses(step: caffe2_pb2.ExecutionStep, nets: Mapping[str, caffe2_pb2.NetDef])
             if record.blocking:
                 continue
             if "under_mutex" in record.traits and op.input:
-                found.guarded.update((blob, f"{op.type} under {op.input[0]!r}") for blob in op.output if blob in op.input)
+                found.guarded.update(
+                    (blob, f"{op.type} under {op.input[0]!r}") for blob in op.output if blob in op.input
+                )
                 continue
             found.read.update((blob, op.type) for blob in op.input)
             found.written.update((blob, op.type) for blob in op.output)
     for substep in step.substep:
-        within = _uses(substep, nets)
-        found.read.update(within.read)
-        found.written.update(within.written)
-        found.guarded.update(within.guarded)
-        found.worlds.update(within.worlds)
+        more = _uses(substep, nets)
+        found.read.update(more.read)
+        found.written.update(more.written)
+        found.guarded.update(more.guarded)
+        found.worlds.update(more.worlds)
     if step.create_workspace:
         found.written.clear()  # what it writes is its own, but for blobs that were there
     return found

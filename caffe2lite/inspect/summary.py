@@ -55,7 +55,7 @@ def device_name(option: caffe2_pb2.DeviceOption) -> str:
 
 
 def summarize(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) -> Summary:
-    """The Summary of a NetDef; `shapes` of its inputs let the others be inferred."""
+    """Return the Summary of a NetDef; `shapes` of its inputs let the others be inferred."""
     known = infer_net([net], dict(shapes or {}))
     makers: dict[str, list[int]] = collections.defaultdict(list)
     takers: dict[str, list[int]] = collections.defaultdict(list)
@@ -85,7 +85,7 @@ def summarize(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) 
 
 
 def places(net: caffe2_pb2.NetDef) -> list[str]:
-    """Where each operator of a net runs, as device_name says it."""
+    """Return where each operator of a net runs, as device_name says it."""
     if not net.HasField("device_option"):
         return [device_name(op.device_option) for op in net.op]
     found = []
@@ -97,12 +97,14 @@ def places(net: caffe2_pb2.NetDef) -> list[str]:
     return found
 
 
-_WEIGHTS = frozenset({"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"})  # operands
+_WEIGHTS = frozenset(
+    {"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"}
+)  # operands
 _STORED = _WEIGHTS | {"mean", "var"}
 
 
 def weights(net: caffe2_pb2.NetDef, operands: Collection[str] = _WEIGHTS) -> dict[str, tuple[int, str]]:
-    """{blob: (position of the first operator that takes it as a weight, operand)}; gradients and updates aside."""
+    """Return {blob: (position of the first operator that takes it as a weight, operand)}; gradients and updates aside."""
     found: dict[str, tuple[int, str]] = {}
     for position, op in enumerate(net.op):
         record = registry.get(op.type)

@@ -33,7 +33,7 @@ class Sync(NamedTuple):
     bytes_each: dict[str, int]  # by parameter, where shapes are known
 
     def explain(self, bandwidth: float | None = None) -> str:
-        """The net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
+        """Return the net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
         master = self.devices[0] if self.devices else "the first device"
         text = [
             f"This net synchronizes {len(self.parameters)} parameters over {len(self.devices)} devices "
@@ -58,14 +58,18 @@ class Sync(NamedTuple):
             least = "at least " if unknown else ""
             text.append(f"Each device receives {least}{total:,} bytes, {total * others:,} in all within a process.")
             if bandwidth is not None:
-                text.append(f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms.")
+                text.append(
+                    f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms."
+                )
             if unknown:
-                text.append(f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them.")
+                text.append(
+                    f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them."
+                )
         return " ".join(text)
 
 
 def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
-    """The Sync of a NetDef, None where it does anything else but move parameters."""
+    """Return the Sync of a NetDef, None where it does anything else but move parameters."""
     moves: list[Move] = []
     staged: dict[str, str] = {}  # what a copy on the host is a copy of
 
@@ -112,7 +116,7 @@ def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) ->
 
 
 def _to_host(op: caffe2_pb2.OperatorDef) -> bool:
-    """Whether an operator puts its output into host memory, wherever it runs."""
+    """Return whether an operator puts its output into host memory, wherever it runs."""
     record = registry.find(op.type)
     return not record.host.isdisjoint(record.outputs)
 
@@ -122,6 +126,6 @@ def _plain(blob: str) -> str:
 
 
 def scope_of(blob: str) -> str:
-    """The device that a blob's name says: gpu_0 of gpu_0/fc_w."""
+    """Return the device that a blob's name says: gpu_0 of gpu_0/fc_w."""
     head, slash, _ = blob.partition("/")
     return head if slash else "(no scope)"

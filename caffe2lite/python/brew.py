@@ -45,13 +45,13 @@ _registry = {"arg_scope": arg_scope}
 
 
 def has_helper(helper_or_helper_name):
-    """Whether a helper of this name (or of this function's name) is registered."""
+    """Return whether a helper of this name (or of this function's name) is registered."""
     name = helper_or_helper_name if isinstance(helper_or_helper_name, str) else helper_or_helper_name.__name__
     return name in _registry
 
 
 def Register(helper):
-    """Makes the function `helper(model, …)` callable as `brew.NAME`."""
+    """Make the function `helper(model, …)` callable as `brew.NAME`."""
     name = helper.__name__
     if has_helper(name):
         raise AttributeError(f"Helper {name} already exists. Please change your helper name.")

@@ -18,7 +18,7 @@ class OptimizerTestBase:
     """Least squares with 0/1 features: every optimizer has to find the weights."""
 
     def _createDense(self, dtype=core.DataType.FLOAT):
-        """(model with gradients, true weights, data [20, 5], labels [20, 1])."""
+        """Return (model with gradients, true weights, data [20, 5], labels [20, 1])."""
         size = _TRUE_WEIGHTS.size
         self._rng = np.random.RandomState(123)
         data = self._rng.randint(2, size=(20, size)).astype(np.float32)

@@ -31,9 +31,11 @@ def _ConvBase(
     if is_nd:
         kernels = kernel if isinstance(kernel, list) else [kernel]
         kernel_args = {"kernels": kernels}
-        assert order == "NCHW", f"an N-d convolution works on NCHW, got {order}"
+        if order != "NCHW":
+            raise AssertionError(f"an N-d convolution works on NCHW, got {order}")
     elif isinstance(kernel, list):
-        assert len(kernel) == 2, f"a convolution of images has a kernel of two sides, got {kernel}"
+        if len(kernel) != 2:
+            raise AssertionError(f"a convolution of images has a kernel of two sides, got {kernel}")
         kernels, kernel_args = kernel, {"kernel_h": kernel[0], "kernel_w": kernel[1]}
     else:
         kernels, kernel_args = [kernel] * 2, {"kernel": kernel}

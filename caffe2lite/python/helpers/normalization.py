@@ -9,7 +9,7 @@ from caffe2lite.python.modeling.parameter_info import ParameterTags
 
 
 def _param(model, name, shape, tags, value, initializer=None):
-    """A parameter that starts at one value, or that comes from outside when the model does not initialise."""
+    """Return a parameter that starts at one value, or that comes from outside when the model does not initialize."""
     if model.init_params:
         init = initializers.update_initializer(initializer, None, ("ConstantFill", {"value": value}))
     else:
@@ -78,7 +78,7 @@ def spatial_gn(
 
 
 def layer_norm(model, blob_in, blob_out, dim_in, axis=1, epsilon=1e-4, initial_scale=1.0, initial_bias=0.0):
-    """Normalization of each example from `axis` on, with OUT_scale and OUT_bias; returns (Y, mean, std)."""
+    """Add a normalization of each example from `axis` on, with OUT_scale and OUT_bias; return (Y, mean, std)."""
     shape = [dim_in] if isinstance(dim_in, int) else dim_in
     made = [
         model.create_param(f"{blob_out}_{name}", shape, initializers.Initializer("ConstantFill", value=value), tags=tag)

@@ -44,7 +44,7 @@ class AdaptiveWeight(ModelLayer):
                 model.add_ad_hoc_plot_blob(blob)
 
     def concat_data(self, net):
-        """The inputs as one vector."""
+        """Return the inputs as one vector."""
         name = net.NextScopedBlob
         parts = []
         for i, blob in enumerate(self.data):

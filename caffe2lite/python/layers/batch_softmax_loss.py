@@ -40,7 +40,9 @@ class BatchSoftmaxLoss(Loss):
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or shape != (len(matrix),):
             raise AssertionError(f"the matrix must be square with {shape} rows, it has the shape {matrix.shape}")
         if not np.allclose(matrix.sum(axis=1), 1, atol=1e-2):
-            raise AssertionError("the rows of the label smoothing matrix must each add up to 1")
+            raise AssertionError(
+                f"the rows of the label smoothing matrix must each add up to 1, got {matrix.sum(axis=1).tolist()}"
+            )
         self.label_smoothing_matrix = self.model.maybe_add_global_constant(
             f"{self.name}_label_smoothing_matrix", array=matrix
         )
@@ -54,7 +56,7 @@ class BatchSoftmaxLoss(Loss):
     _smooth = False
 
     def compute_smoothed_label(self, net):
-        """The smoothed labels."""
+        """Return the smoothed labels."""
         return _label_smoothing.smoothed(
             net,
             self.input_record.label(),

@@ -14,7 +14,7 @@ from caffe2lite.python.layers.sampling_trainable_mixin import SamplingTrainableM
 
 
 def get_fc_predictor_version(fc_version):
-    """The form of the parameters that a prediction uses: what was asked for."""
+    """Return the form of the parameters that a prediction uses: what was asked for."""
     if fc_version not in ("fp32",):
         raise AssertionError(f"Only support fp32 for the fully connected layer in the predictor net, got {fc_version}")
     return fc_version
@@ -79,7 +79,7 @@ class FC(SamplingTrainableMixin, ModelLayer):
 
     @staticmethod
     def calculate_fc_output_dims(max_fc_size, input_dim, output_dim):
-        """The sizes of the parts of the output."""
+        """Return the sizes of the parts of the output."""
         if not max_fc_size or max_fc_size < 0:
             return [output_dim]
         if max_fc_size < input_dim:

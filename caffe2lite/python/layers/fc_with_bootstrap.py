@@ -21,7 +21,7 @@ class FCWithBootstrap(SamplingTrainableMixin, ModelLayer):
             raise AssertionError(f"Incorrect input type {input_record!r}")
         dims = input_record.field_type().shape
         if not dims:
-            raise AssertionError("FC expects limited dimensions of the input tensor")
+            raise AssertionError(f"FC expects limited dimensions of the input tensor, got {input_record!r}")
         if axis < 1:
             raise AssertionError(f"axis is at least 1, got {axis}")
         if clip_param is not None and len(clip_param) != 2:
@@ -87,7 +87,7 @@ class FCWithBootstrap(SamplingTrainableMixin, ModelLayer):
             net.FC(features + self._clipped(net, params[2 * i : 2 * i + 2]), preds, axis=self.axis, **self.kwargs)
 
     def add_ops(self, net):
-        """Predictions are on all rows."""
+        """Predict on all rows."""
         self._add_ops(net, self.param_blobs)
 
     def add_train_ops(self, net):

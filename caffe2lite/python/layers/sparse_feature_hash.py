@@ -57,7 +57,7 @@ class SparseFeatureHash(ModelLayer):
         self.tags.update([Tags.CPU_ONLY])
 
     def extract_hash_size(self, metadata):
-        """The size wanted by the metadata: of its feature specs, else the categorical limit."""
+        """Return the size wanted by the metadata: of its feature specs, else the categorical limit."""
         if metadata.feature_specs and metadata.feature_specs.desired_hash_size:
             return metadata.feature_specs.desired_hash_size
         if metadata.categorical_limit is not None:

@@ -32,7 +32,7 @@ class ShuffleNetV2Builder:
         self.bn_epsilon = bn_epsilon
 
     def create(self):
-        """Builds all of it; the last blob, of num_labels values an image, is last_out_L<num_labels>."""
+        """Build all of it; the last blob, of num_labels values an image, is last_out_L<num_labels>."""
         first, *stages, last = self.output_channels
         self.prev_blob = brew.conv(
             self.model, self.prev_blob, "stage1_conv", self.num_input_channels, first, weight_init=("MSRAFill", {}),
@@ -50,7 +50,7 @@ class ShuffleNetV2Builder:
         self.prev_blob = brew.fc(self.model, self.prev_blob, f"last_out_L{self.num_labels}", last, self.num_labels)
 
     def add_spatial_ds_unit(self, prefix, in_channels, out_channels, stride=2):
-        """Halves the image and makes out_channels of in_channels, half of them by each of two branches."""
+        """Halve the image and make out_channels of in_channels, half of them by each of two branches."""
         half = out_channels // 2
         left = right = self.prev_blob
         if self.detection:
@@ -63,7 +63,7 @@ class ShuffleNetV2Builder:
         return self._join(prefix, right, left)
 
     def add_basic_unit(self, prefix, in_channels, stride=1):
-        """Works on half of the channels and passes the other half on."""
+        """Work on half of the channels and passes the other half on."""
         half = in_channels // 2
         left, right = self.model.net.Split(self.prev_blob, [f"{prefix}_left", f"{prefix}_right"])
         if self.detection:
@@ -84,7 +84,7 @@ class ShuffleNetV2Builder:
         return brew.spatial_bn(self.model, blob_in, blob_out, channels, epsilon=self.bn_epsilon, is_test=self.is_test)
 
     def add_detection_unit(self, prev_blob, prefix, in_channels, out_channels, kernel=3, pad=1):
-        """A convolution of each channel by itself, which widens what each place sees."""
+        """Return a convolution of each channel by itself, which widens what each place sees."""
         conv = brew.conv(
             self.model, prev_blob, f"{prefix}_conv", in_channels, out_channels, kernel=kernel,
             weight_init=("MSRAFill", {}), group=in_channels, pad=pad,
@@ -107,7 +107,7 @@ class ShuffleNetV2Builder:
 
 
 def create_shufflenet(model, data, num_input_channels, num_labels, label=None, is_test=False, no_loss=False):
-    """ShuffleNet V2, width 1.0x; returns (softmax, loss) with a label, else the last layer."""
+    """Add ShuffleNet V2, width 1.0x; return (softmax, loss) with a label, else the last layer."""
     builder = ShuffleNetV2Builder(model, data, num_input_channels, num_labels, is_test=is_test)
     builder.create()
     if no_loss or label is None:

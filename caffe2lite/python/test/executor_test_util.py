@@ -12,7 +12,7 @@ from caffe2lite.python.test_util import TestCase, rand_array
 
 
 def gen_test_resnet50(_order, _cudnn_ws):
-    """(model, size of its images) of ResNet-50 with a softmax and a loss."""
+    """Return (model, size of its images) of ResNet-50 with a softmax and a loss."""
     model = ModelHelper(name="resnet50_test")
     _softmax, _loss = resnet.create_resnet50(
         model, "data", num_input_channels=3, num_labels=1000, label="label", is_test=False
@@ -21,13 +21,13 @@ def gen_test_resnet50(_order, _cudnn_ws):
 
 
 def conv_model_generators():
-    """{name: function(order, cudnn_ws)}."""
+    """Return {name: function(order, cudnn_ws)}."""
     names = ("AlexNet", "OverFeat", "VGGA", "Inception", "MLP")
     return {**{n: getattr(convnet_benchmarks, n) for n in names}, "Resnet50": gen_test_resnet50}
 
 
 def executor_test_model_names():
-    """The names of the models, sorted."""
+    """Return the names of the models, sorted."""
     return sorted(conv_model_generators())
 
 
@@ -37,7 +37,7 @@ def executor_test_settings(func):
 
 
 def build_conv_model(model_name, batch_size):
-    """A model with its gradients, its data fed."""
+    """Return a model with its gradients, its data fed."""
     model, size = conv_model_generators()[model_name]("NCHW", 64 * 1024 * 1024)
     shape = [batch_size, size] if model_name == "MLP" else [batch_size, 3, size, size]
     workspace.FeedBlob("data", rand_array(*shape).astype(np.float32))
