@@ -5,9 +5,9 @@ A common world is known by its name, so that shards may create several in any or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from caffe2lite.distributed.calls import Call
 from caffe2lite.distributed.world import WorldError
 
 
@@ -20,24 +20,39 @@ class CommonWorld:
         self.name, self.rank, self.size, self.timeout = name, rank, size, timeout
         self.closed = False
 
-    def broadcast(self, array: Any, root: int, of: str = "") -> None:
-        """Rank `root`'s values come to all ranks, in place.  An error says what they are `of`."""
+    # Each collective is given who it is; the ranks do only what all of them have come to.
 
-    def allreduce(self, array: Any) -> None:
+    def broadcast(self, call: Call, array: Any, root: int) -> None:
+        """Rank `root`'s values come to all ranks, in place."""
+        self.check_root(root)
+
+    def allreduce(self, call: Call, array: Any) -> None:
         """The sum over all ranks comes to all ranks, in place."""
 
-    def reduce(self, array: Any, root: int) -> None:
+    def reduce(self, call: Call, array: Any, root: int) -> None:
         """The sum over all ranks comes to rank `root`, in place."""
+        self.check_root(root)
 
-    def allgather(self, array: Any, result: Any) -> None:
+    def allgather(self, call: Call, array: Any, result: Any) -> None:
         """`result` gets the arrays of all ranks, one after the other."""
         result.reshape(-1)[...] = array.reshape(-1)
 
-    def reduce_scatter(self, array: Any) -> None:
+    def reduce_scatter(self, call: Call, array: Any) -> None:
         """Rank r's array begins with part r of the sum; what comes after it is undefined."""
 
-    def barrier(self) -> None:
+    def barrier(self, call: Call) -> None:
         """Wait until all ranks are here."""
+
+    def check_root(self, root: int) -> None:
+        """ValueError where there is no such rank."""
+        if not 0 <= root < self.size:
+            raise ValueError(f"root must be a rank within 0 to {self.size - 1}, got {root}")
+
+    def part(self, array: Any) -> int:
+        """The number of elements that each rank gets of an array."""
+        if array.size % self.size:
+            raise ValueError(f"{array.size} elements cannot be divided among {self.size} shards")
+        return int(array.size // self.size)
 
     def send(self, array: Any, to: int, tag: int) -> None:
         """Send to one rank."""
@@ -46,9 +61,6 @@ class CommonWorld:
     def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
         """Receive from one rank (-1: any); (its rank, its tag)."""
         raise WorldError(f"common world {self.name!r} has one rank: there is nobody to receive from")
-
-    def compare(self, plan: Sequence[str]) -> None:
-        """WorldError on every rank where the ranks are about to do different things, a line each."""
 
     def link(self, device: Any, nccl: bool) -> Any:
         """What has the collectives' methods for arrays on a device; `nccl` asks for NCCL between GPUs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -12,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.distributed import connections, links
+from caffe2lite.distributed import calls, connections, links
 from caffe2lite.distributed import world as worlds
+from caffe2lite.distributed.calls import Call
 from caffe2lite.distributed.collective import CommonWorld
 from caffe2lite.distributed.stores import Store
+from caffe2lite.distributed.turns import Turns
 from caffe2lite.distributed.world import WorldError
 
 _SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective; a straggler is worth a sleep
@@ -23,6 +24,7 @@ _NAP_SECONDS = 0.0005
 _LISTEN_SECONDS = 0.05  # how often somebody who waits looks whether another has given up
 _ASKED_SECONDS = 1.0  # by then a thread that asks the other ranks has heard what they say
 _ADDRESS_BYTES = 2048
+_NOTHING = np.empty(0, np.uint8)
 
 
 class MPIWorld(CommonWorld):
@@ -39,7 +41,7 @@ class MPIWorld(CommonWorld):
         tag = zlib.crc32(name.encode()) & 0x3FFF
         self.comm = self.bounded(lambda: world.comm.Create_group(group, tag), f"to create common world {name!r}")
         self.comm.Set_errhandler(world.mpi.ERRORS_RETURN)
-        self._lock = threading.Lock()  # one collective at a time: their order is what matches them
+        self._turns = Turns(name, rank, size, timeout, self._gather)
         self._links: dict[Any, Any] = {}
         self._links_lock = threading.Lock()
 
@@ -83,13 +85,10 @@ class MPIWorld(CommonWorld):
             except BaseException as e:  # carried to the caller's thread
                 errors.append(e)
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        thread.join(self.timeout)
+        threading.Thread(target=work, daemon=True).start()
+        self.until(lambda: bool(done or errors), what)
         if errors:
             raise WorldError(f"{what}: {errors[0]}") from errors[0]
-        if not done:
-            raise self._dead(f"the other ranks of {self.size} did not answer within {self.timeout:g} s {what}")
         return done[0]
 
     def _dead(self, why: str, ask: bool = True) -> WorldError:
@@ -138,8 +137,10 @@ class MPIWorld(CommonWorld):
                     os.sched_yield()
                 else:
                     time.sleep(_NAP_SECONDS)
-        except WorldError:
+        except BaseException as e:
             self.world.kept.append(kept)
+            if not isinstance(e, WorldError):  # what was left amid a collective would meet the next one
+                self.world.declare_dead(f"{what} was interrupted by {type(e).__name__}")
             raise
 
     def _check_calls(self, what: str) -> None:
@@ -149,51 +150,94 @@ class MPIWorld(CommonWorld):
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
-    def broadcast(self, array: np.ndarray, root: int, of: str = "") -> None:
-        with self._lock:
-            self.alive()
-            buffer = _bytes(array)
-            self._wait(self.comm.Ibcast(buffer, root), f"a broadcast of {array.nbytes:,} bytes{of}", buffer)
+    def _gather(self, mine: np.ndarray, all_of: np.ndarray, what: str) -> None:
+        self._wait(self.comm.Iallgather(mine, all_of), what, mine, all_of)
 
-    def allreduce(self, array: np.ndarray) -> None:
-        with self._lock:
-            self.alive()
-            work = _summable(array)
-            self._wait(self.comm.Iallreduce(self.world.mpi.IN_PLACE, work), f"a sum of {array.nbytes:,} bytes", work)
-            if work is not array:
-                array[...] = work
+    def take(
+        self, call: Call, array: Any, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
+    ) -> None:
+        """Do the work of a call when all ranks are there, as `Turns.take`."""
+        self.alive()
+        self._turns.take(call, array, from_cards, by_mpi)
 
-    def reduce(self, array: np.ndarray, root: int) -> None:
-        with self._lock:
-            self.alive()
+    def broadcast(self, call: Call, array: np.ndarray, root: int) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            self.check_root(root)
+            if self.rank != root:
+                _bytes(array)[...] = rows[root]
+
+        self.take(call, array, from_cards, lambda: self.now_broadcast(call, array, root))
+
+    def now_broadcast(self, call: Call, array: np.ndarray, root: int) -> None:
+        """As `broadcast`, within the work of a call that `take` was given."""
+        self.check_root(root)
+        buffer = _bytes(array)
+        self._wait(self.comm.Ibcast(buffer, root), f"{call}, {array.nbytes:,} bytes", buffer)
+
+    def allreduce(self, call: Call, array: np.ndarray) -> None:
+        self.take(call, array, lambda rows: _sum(rows, array), lambda: self.now_allreduce(call, array))
+
+    def now_allreduce(self, call: Call, array: np.ndarray) -> None:
+        """As `allreduce`, within the work of a call that `take` was given."""
+        work = _summable(array)
+        request = self.comm.Iallreduce(self.world.mpi.IN_PLACE, work)
+        self._wait(request, f"{call}, {array.nbytes:,} bytes", work)
+        if work is not array:
+            array[...] = work
+
+    def reduce(self, call: Call, array: np.ndarray, root: int) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            self.check_root(root)
+            if self.rank == root:
+                _sum(rows, array)
+
+        def by_mpi() -> None:
+            self.check_root(root)
             work = _summable(array)
             if self.rank == root:
                 request = self.comm.Ireduce(self.world.mpi.IN_PLACE, work, root=root)
             else:
                 request = self.comm.Ireduce(work, None, root=root)
-            self._wait(request, f"a sum of {array.nbytes:,} bytes", work)
+            self._wait(request, f"{call}, {array.nbytes:,} bytes", work)
             if work is not array and self.rank == root:
                 array[...] = work
 
-    def allgather(self, array: np.ndarray, result: np.ndarray) -> None:
-        with self._lock:
-            self.alive()
-            mine, all_of = _bytes(array), _bytes(result)
-            self._wait(self.comm.Iallgather(mine, all_of), f"a gathering of {array.nbytes:,} bytes", mine, all_of)
+        self.take(call, array, from_cards, by_mpi)
 
-    def reduce_scatter(self, array: np.ndarray) -> None:
-        with self._lock:
-            self.alive()
+    def allgather(self, call: Call, array: np.ndarray, result: np.ndarray) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            _bytes(result).reshape(self.size, -1)[...] = rows
+
+        self.take(
+            call,
+            array,
+            from_cards,
+            lambda: self._gather(_bytes(array), _bytes(result), f"{call}, {array.nbytes:,} bytes"),
+        )
+
+    def reduce_scatter(self, call: Call, array: np.ndarray) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            part = self.part(array)
+            total = np.empty_like(array).reshape(-1)
+            _sum(rows, total)
+            array.reshape(-1)[:part] = total[self.rank * part : (self.rank + 1) * part]
+
+        def by_mpi() -> None:
+            self.part(array)
             work = _summable(array)
             request = self.comm.Ireduce_scatter_block(self.world.mpi.IN_PLACE, work)
-            self._wait(request, f"a sum of {array.nbytes:,} bytes", work)
+            self._wait(request, f"{call}, {array.nbytes:,} bytes", work)
             if work is not array:
                 array[...] = work
 
-    def barrier(self) -> None:
-        with self._lock:
-            self.alive()
-            self._wait(self.comm.Ibarrier(), "a barrier")
+        self.take(call, array, from_cards, by_mpi)
+
+    def barrier(self, call: Call) -> None:
+        self.together(call, lambda: None)  # the cards are the barrier
+
+    def together(self, call: Call, work: Callable[[], None]) -> None:
+        """Work, when all ranks are at this call."""
+        self.take(call, _NOTHING, lambda rows: work(), work)
 
     def send(self, array: np.ndarray, to: int, tag: int) -> None:
         self.alive()
@@ -208,37 +252,10 @@ class MPIWorld(CommonWorld):
         status = self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
         return status.Get_source(), status.Get_tag()
 
-    def compare(self, plan: Sequence[str]) -> None:
-        content = "\n".join(plan).encode()
-        mine = np.frombuffer(hashlib.sha256(content).digest() + len(content).to_bytes(8, "little"), np.uint8)
-        cards = np.empty((self.size, mine.size), np.uint8)
-        with self._lock:
-            self.alive()
-            what = f"comparing the next collectives ({plan[0]}, …) with those of the other ranks"
-            self._wait(self.comm.Iallgather(mine, cards), what, mine, cards)
-            if (cards == mine).all():
-                return
-            sizes = cards[:, -8:].copy().view("<u8")[:, 0]  # the ranks differ: now each tells all
-            padded = np.zeros(int(sizes.max()), np.uint8)
-            padded[: len(content)] = np.frombuffer(content, np.uint8)
-            texts = np.empty((self.size, padded.size), np.uint8)
-            self._wait(self.comm.Iallgather(padded, texts), "comparing the next collectives", padded, texts)
-        plans = [bytes(t[: int(n)]).decode(errors="replace").split("\n") for t, n in zip(texts, sizes)]
-        raise WorldError(f"common world {self.name!r}: the ranks do not agree on the next collectives\n{_table(plans)}")
-
     def close(self) -> None:
         super().close()
         for link in self._links.values():
             link.close()
-
-
-def _table(plans: Sequence[Sequence[str]]) -> str:
-    """What each rank has where the plans first differ."""
-    at = next(i for i in range(max(map(len, plans))) if len({p[i] if i < len(p) else "" for p in plans}) > 1)
-    lines = [f"    rank {r}: {p[at] if at < len(p) else 'nothing more'}" for r, p in enumerate(plans)]
-    if max(map(len, plans)) > 1:
-        lines = [f"{line} (number {at + 1} of {len(p)})" for line, p in zip(lines, plans)]
-    return "\n".join(lines)
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
@@ -247,11 +264,24 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 def _summable(array: np.ndarray) -> np.ndarray:
     """The array itself, or one of a type that MPI can add."""
-    if array.dtype == np.float16:
-        return array.astype(np.float32)
-    if array.dtype == np.bool_ or array.dtype == object:
+    _check_sum(array)
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _check_sum(array: np.ndarray) -> None:
+    if array.dtype.kind in "bO":
         raise ValueError(f"{array.dtype} cannot be summed over shards")
-    return array
+
+
+def _sum(rows: np.ndarray, result: np.ndarray) -> None:
+    """The sum of the ranks' arrays, of which each row is the bytes of one, in the order of the ranks."""
+    _check_sum(result)
+    terms = rows.view(result.dtype)
+    total = result.reshape(-1)
+    if result.dtype == np.float16:
+        total[...] = np.add.reduce(terms, axis=0, dtype=np.float32)
+    else:
+        np.add.reduce(terms, axis=0, dtype=result.dtype, out=total)
 
 
 def create(name: str, rank: int, size: int, store: Store | None, timeout: float, interface: str = "") -> CommonWorld:
@@ -282,14 +312,14 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
         if not _shards:
             first = MPIWorld("shard ids", world.comm.Get_rank(), size, timeout, world, range(size))
             told = np.empty(size, np.int64)
-            first.allgather(np.array([rank]), told)
+            first.allgather(calls.plain(first.name, "the exchange of shard ids"), np.array([rank]), told)
             if sorted(told) != list(range(size)):
                 raise WorldError(
                     f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}"
                 )
             addresses = np.zeros((size, _ADDRESS_BYTES), np.uint8)
             here = world.listeners.encode().ljust(_ADDRESS_BYTES)
-            first.allgather(np.frombuffer(here, np.uint8), addresses)
+            first.allgather(calls.plain(first.name, "the exchange of addresses"), np.frombuffer(here, np.uint8), addresses)
             world.unlink_shared_memory()
             world.watch = connections.Watch([bytes(a).decode() for a in addresses], world.comm.Get_rank())
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))

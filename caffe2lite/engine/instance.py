@@ -33,6 +33,16 @@ class Stale(Exception):
     """A replayed operator has put another array into a blob: what was bound after it is void."""
 
 
+class Progress:
+    """How far a net has come: what its operators may tell others of it."""
+
+    __slots__ = ("net", "runs")
+
+    def __init__(self, net: str = "") -> None:
+        self.net = net  # its name, empty for an operator on its own
+        self.runs = 0  # that have begun
+
+
 class Context:
     """What a stateful kernel gets in place of the array module."""
 
@@ -51,6 +61,7 @@ class Context:
         self.shared: dict[Any, Any] = {}  # what operators of the net tell each other
         self.cancelled = threading.Event()  # set where a run of the net is to end
         self.observers: list[Any] = []  # those of the net
+        self.progress = Progress()
 
     @property
     def rng(self) -> Any:

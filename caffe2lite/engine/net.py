@@ -17,7 +17,7 @@ import numpy as np
 from caffe2lite.devices import HOST
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
-from caffe2lite.engine.instance import Instance, Stale
+from caffe2lite.engine.instance import Instance, Progress, Stale
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.proto.names import check_names
 
@@ -51,6 +51,7 @@ class Net:
         self.definition = definition
         self._shared: dict[Any, Any] = {}
         self.name = definition.name
+        self.progress = Progress(definition.name)
         self.workspace = workspace
         self.why_stopped = ""
         self.observers: list[Any] = []
@@ -81,10 +82,11 @@ class Net:
     def _introduce(self, context: Any, position: int) -> None:
         """Tell an operator of the net around it."""
         context.siblings, context.position = self.definition.op, position
-        context.in_order, context.shared = self.in_order, self._shared
+        context.in_order, context.shared, context.progress = self.in_order, self._shared, self.progress
 
     def run(self) -> bool:
         """Run all operators once."""
+        self.progress.runs += 1
         if self.cancelled.is_set():
             self.cancelled.clear()
         if self.observers:
