@@ -23,12 +23,12 @@ class Disagreement(WorldError):
 class Identity:
     """What all ranks must have alike: `who` (kind, blob, net), and `lines` that say what is sent, a tensor a line."""
 
-    __slots__ = ("digest", "lines", "net", "who")
+    __slots__ = ("digest", "in_order", "lines", "net", "who")
 
-    def __init__(self, world: str, who: str, lines: Lines, net: str = "") -> None:
+    def __init__(self, world: str, who: str, lines: Lines, net: str = "", in_order: bool = False) -> None:
         self.who, self.lines = who, lines
-        self.net = net  # the net that waits for this call before it comes to its next one, where it is such a net
-        text = json.dumps([world, who, net, *lines()])
+        self.net, self.in_order = net, in_order  # whether the net comes to its next call when this one is done
+        text = json.dumps([world, who, net, in_order, *lines()])
         self.digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -37,6 +37,7 @@ class Call(NamedTuple):
 
     identity: Identity
     number: int = 0
+    notes: dict[Any, Any] = {}  # noqa: RUF012 - what calls of the same net tell each other; empty where there is none
 
     def card(self, inline: bool) -> bytes:
         """What is compared with the other ranks: equal but for the last byte where they do the same."""
@@ -47,7 +48,8 @@ class Call(NamedTuple):
 
     def facts(self) -> list[Any]:
         """What the others are told of it while the ranks look for something that they all wait for."""
-        return [self.identity.who, self.number, self.identity.digest.hex(), self.identity.net]
+        identity = self.identity
+        return [identity.who, self.number, identity.digest.hex(), identity.net, identity.in_order]
 
 
 CARD_BYTES = 25  # of Call.card
@@ -80,13 +82,13 @@ def decide(offers: Sequence[Sequence[Sequence[Any]]], rank: int) -> Decision | N
     runs: dict[str, tuple[int, str]] = {}
     positions: dict[str, tuple[str, int]] = {}
     for offer in offers:
-        for who, number, digest, net in offer:
+        for who, number, digest, net, in_order in offer:
             known = runs.setdefault(who, (number, digest))
             if known[1] != digest:
                 return Decision(conflict=who, why="do not agree on what to send")
             if known[0] != number:
-                return Decision(conflict=who, why="are in different runs of it, so one of them has failed or left out a run")
-            if net and positions.setdefault(net, (who, number)) != (who, number):
+                return Decision(conflict=who, why="are in different runs, one of them has failed or left one out")
+            if in_order and positions.setdefault(net, (who, number)) != (who, number):
                 return Decision(conflict=who, why="do not agree on the next collectives")
     return None
 

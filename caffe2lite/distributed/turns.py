@@ -65,6 +65,9 @@ class Turns:
         small = type(array) is np.ndarray and array.nbytes <= self._room
         offer = _Offer(call, array.reshape(-1).view(np.uint8) if small else None, from_cards, by_mpi)
         with self._change:
+            failed = call.notes.get(self)
+            if failed is not None and failed[0] == call.number:
+                raise failed[1]  # an earlier call of this run: the other ranks will not come to this one, either
             self._waiting.append(offer)
             if self._driven:
                 self._wait_for_turn(offer)
@@ -163,8 +166,12 @@ class Turns:
             if decision.turn is not None:
                 return offers[decision.turn]
             shown = next((o.call for o in offers if o.call.identity.who == decision.conflict), offers[0].call)
-            told = self._tell([str(shown), list(shown.identity.lines())])
-            raise Disagreement(f"common world {self.name!r}: the ranks {decision.why}{calls.sides(told)}")
+            sides = calls.sides(self._tell([str(shown), list(shown.identity.lines())]))
+            error = Disagreement(f"common world {self.name!r}: the ranks {decision.why}{sides}")
+            for offer in offers:
+                if offer.call.identity.net:
+                    offer.call.notes[self] = offer.call.number, error
+            raise error
 
     def _tell(self, content: Any) -> list[Any]:
         """What each rank tells all others."""

@@ -104,7 +104,7 @@ def _call(ctx, world, array=None, **more) -> Call:
     if known is None or known[0] is not world or known[1] != kind:
         line = _line(array, **more)
         known = ctx.state.call = world, kind, _identity(ctx, world, lambda: [line])
-    return Call(known[2], ctx.progress.runs)
+    return Call(known[2], ctx.progress.runs, ctx.shared)
 
 
 def _identity(ctx, world, lines) -> Identity:
@@ -117,7 +117,7 @@ def _identity(ctx, world, lines) -> Identity:
         numbers = ctx.shared["collectives", world.name] = {i: n for n, i in enumerate(ours)}
     net = ctx.progress.net
     who = f"{_described(ctx.op)}, collective {numbers[ctx.position]} of net {net!r}"
-    return Identity(world.name, who, lines, net if ctx.in_order else "")
+    return Identity(world.name, who, lines, net, ctx.in_order)
 
 
 def _line(array, **more) -> str:
@@ -142,7 +142,7 @@ def _sent_together(ctx, world, **root: int) -> bool:
         return False
     if lines or batch.identity is None:
         batch.identity = _identity(ctx, world, lambda: lines)
-    batch.run(world, Call(batch.identity, ctx.progress.runs), root.get("root", 0))
+    batch.run(world, Call(batch.identity, ctx.progress.runs, ctx.shared), root.get("root", 0))
     batch.sent = True
     return True
 

@@ -233,6 +233,7 @@ def fault(shard):
         for step in range(int(shard.options.get("steps", 50))):
             if step == 20:
                 shard.fault("amid")
+                fake_nccl.before.append(lambda: shard.fault("within"))
                 if "flag" in shard.options:
                     pathlib.Path(shard.options["flag"]).touch()
             workspace.RunNet(net)
