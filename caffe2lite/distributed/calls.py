@@ -21,14 +21,17 @@ class Disagreement(WorldError):
 
 
 class Identity:
-    """What all ranks must have alike: `who` (kind, blob, net), and `lines` that say what is sent, a tensor a line."""
+    """What all ranks must have alike: where a call is made, its kind and blob, and `lines` of what is sent, one a tensor."""
 
-    __slots__ = ("digest", "in_order", "lines", "net", "who")
+    __slots__ = ("digest", "in_order", "lines", "name", "net", "place")
 
-    def __init__(self, world: str, who: str, lines: Lines, net: str = "", in_order: bool = False) -> None:
-        self.who, self.lines = who, lines
+    def __init__(
+        self, world: str, name: str, lines: Lines, place: str = "", net: str = "", in_order: bool = False
+    ) -> None:
+        self.name, self.lines = name, lines
+        self.place = place or name  # what the ranks find each other's calls by
         self.net, self.in_order = net, in_order  # whether the net comes to its next call when this one is done
-        text = json.dumps([world, who, net, in_order, *lines()])
+        text = json.dumps([world, name, place, net, in_order, *lines()])
         self.digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -44,12 +47,13 @@ class Call(NamedTuple):
         return self.identity.digest + self.number.to_bytes(8, "little") + (b"\1" if inline else b"\0")
 
     def __str__(self) -> str:
-        return f"{self.identity.who}, run {self.number}" if self.number else self.identity.who
+        place, name = self.identity.place, self.identity.name
+        return f"{name}, {place}, run {self.number}" if place is not name else name
 
     def facts(self) -> list[Any]:
         """What the others are told of it while the ranks look for something that they all wait for."""
         identity = self.identity
-        return [identity.who, self.number, identity.digest.hex(), identity.net, identity.in_order]
+        return [identity.place, self.number, identity.digest.hex(), identity.net, identity.in_order]
 
 
 CARD_BYTES = 25  # of Call.card
@@ -57,16 +61,16 @@ SAME_BYTES = CARD_BYTES - 1
 _FEW_RANKS = 4  # whose calls fit in one line of an error
 
 
-def plain(world: str, who: str, *lines: str) -> Call:
+def plain(world: str, name: str) -> Call:
     """The call of something that is no operator."""
-    return Call(Identity(world, who, lambda: lines))
+    return Call(Identity(world, name, lambda: ()))
 
 
 class Decision(NamedTuple):
     """What comes next: the place in this rank's list of the call that all ranks wait for, or why there is none."""
 
     turn: int | None = None
-    conflict: str = ""  # the operator that the ranks have in different ways
+    conflict: str = ""  # the place where the ranks differ
     why: str = ""
 
 
@@ -82,14 +86,14 @@ def decide(offers: Sequence[Sequence[Sequence[Any]]], rank: int) -> Decision | N
     runs: dict[str, tuple[int, str]] = {}
     positions: dict[str, tuple[str, int]] = {}
     for offer in offers:
-        for who, number, digest, net, in_order in offer:
-            known = runs.setdefault(who, (number, digest))
+        for place, number, digest, net, in_order in offer:
+            known = runs.setdefault(place, (number, digest))
             if known[1] != digest:
-                return Decision(conflict=who, why="do not agree on what to send")
+                return Decision(conflict=place, why="do not agree on what they send")
             if known[0] != number:
-                return Decision(conflict=who, why="are in different runs, one of them has failed or left one out")
-            if in_order and positions.setdefault(net, (who, number)) != (who, number):
-                return Decision(conflict=who, why="do not agree on the next collectives")
+                return Decision(conflict=place, why="are in different runs, one of them has failed or left one out")
+            if in_order and positions.setdefault(net, (place, number)) != (place, number):
+                return Decision(conflict=place, why="do not agree on the next collectives")
     return None
 
 

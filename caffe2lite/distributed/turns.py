@@ -127,7 +127,7 @@ class Turns:
         memoryview(mine)[:CARD_BYTES] = card
         if payload is not None:
             mine[_HEAD_BYTES : _HEAD_BYTES + payload.size] = payload
-        self._gather(mine, cards, str(offer.call.identity.who))
+        self._gather(mine, cards, offer.call.identity.name)
         same = cards[:, :CARD_BYTES].tobytes() == card * self.size
         if not same and cards[:, :SAME_BYTES].tobytes() != card[:SAME_BYTES] * self.size:
             return False
@@ -165,7 +165,7 @@ class Turns:
                 continue
             if decision.turn is not None:
                 return offers[decision.turn]
-            shown = next((o.call for o in offers if o.call.identity.who == decision.conflict), offers[0].call)
+            shown = next((o.call for o in offers if o.call.identity.place == decision.conflict), offers[0].call)
             sides = calls.sides(self._tell([str(shown), list(shown.identity.lines())]))
             error = Disagreement(f"common world {self.name!r}: the ranks {decision.why}{sides}")
             for offer in offers:

@@ -116,8 +116,8 @@ def _identity(ctx, world, lines) -> Identity:
         ours = [i for i, op in enumerate(ctx.siblings) if op.type in _COLLECTIVES and op.input[0] == ctx.op.input[0]]
         numbers = ctx.shared["collectives", world.name] = {i: n for n, i in enumerate(ours)}
     net = ctx.progress.net
-    who = f"{_described(ctx.op)}, collective {numbers[ctx.position]} of net {net!r}"
-    return Identity(world.name, who, lines, net, ctx.in_order)
+    place = f"collective {numbers[ctx.position]} of net {net!r}"
+    return Identity(world.name, _described(ctx.op), lines, place, net, ctx.in_order)
 
 
 def _line(array, **more) -> str:

@@ -3,6 +3,7 @@
 RANK and STORE are `-` under an MPI launcher; RANK is `env` where another launcher has put it into the environment.
 """
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -244,10 +245,118 @@ def fault(shard):
     print("all runs done", flush=True)
 
 
+def differences(shard):
+    """Nets that all ranks have run well; then one rank does something else in one of them, and all go on."""
+    world, rank = shard.world(), shard.rank
+    kinds = {"A": "Allreduce", "B": "Allreduce", "C": "Broadcast", "L": "Allreduce"}
+    nets = {}
+    for name, kind in kinds.items():
+        nets[name] = core.Net(name)
+        nets[name].Proto().op.extend([core.CreateOperator(kind, [world, name.lower()], [name.lower()])])
+    nets["M"] = core.Net("M")
+    for i in range(3):
+        nets["M"].Allreduce([world, f"m{i}"], [f"m{i}"])
+
+    fails = []
+
+    def reader(inputs, outputs):
+        if fails:
+            raise fails.pop()
+
+    nets["F"] = core.Net("F")
+    nets["F"].Python(reader)([], ["read"])
+    nets["F"].Allreduce([world, "a"], ["a"])
+
+    def left_out():
+        if rank:
+            fails.append(ValueError("on this rank alone"))
+            with contextlib.suppress(ValueError):
+                run("F")
+        run("F")
+
+    def feed():
+        for name in "abcr":
+            shard.feed(name, np.full(4, 1 + rank, "f"))
+        shard.feed("k", np.ones(4, "f"))
+        shard.feed("l", np.full(90_000, 1 + rank, "f"))
+        for i in range(3):
+            shard.feed(f"m{i}", np.full(5, 10 * i + rank, "f"))
+
+    def check():
+        feed()
+        for name in "ABCLM":
+            workspace.RunNet(nets[name])
+        for name, right in (("a", 3), ("b", 3), ("c", 1), ("l", 3), ("m0", 1), ("m1", 21), ("m2", 41)):
+            assert (workspace.FetchBlob(name) == right).all(), (name, workspace.FetchBlob(name))
+
+    def run(*names):
+        for name in names:
+            workspace.RunNet(nets[name])
+
+    def odd(name, array, net):
+        if rank:
+            shard.feed(name, array)
+        run(net)
+
+    feed()
+    for net in nets.values():
+        workspace.CreateNet(net)
+    check()
+    cases = {
+        "shape": lambda: odd("a", np.ones(6, "f"), "A"),
+        "smaller": lambda: odd("a", np.ones(2, "f"), "A"),
+        "dtype": lambda: odd("a", np.ones(4, "i4"), "A"),
+        "large": lambda: odd("l", np.ones(90_001, "f"), "L"),
+        "broadcast dtype": lambda: odd("c", np.ones(4, "i4"), "C"),
+        "broadcast shape": lambda: odd("c", np.ones(6, "f"), "C"),
+        "many": lambda: odd("m1", np.ones(7, "f"), "M"),
+        "root": lambda: shard.run("Broadcast", [world, "r"], ["r"], root=rank),
+        "kind": lambda: shard.run("Broadcast" if rank else "Allreduce", [world, "k"], ["k"]),
+        "order": lambda: run("A", "B") if rank else run("B", "A"),
+        "mixed": lambda: run("A", "C") if rank else run("C", "A"),
+        "left out": left_out,
+    }
+
+    for name in shard.options["cases"].split(","):
+        feed()
+        try:
+            cases[name]()
+        except RuntimeError as e:
+            print(f"{name} on rank {rank}:", str(e).replace("\n", " "), flush=True)
+        for net in nets.values():  # which counts its runs anew
+            workspace.CreateNet(net, overwrite=True)
+    check()
+    print("afterwards all is right", flush=True)
+
+
+def graph(shard):
+    """Allreduces of one world in a graph, whose order another straggler on each rank decides."""
+    world, rank = shard.world(), shard.rank
+    net = core.Net("graph")
+    net.Proto().type, net.Proto().num_workers = shard.options["net"], 4
+
+    def slow(which):
+        def make(inputs, outputs):
+            time.sleep(0.1 if which == rank else 0)  # the straggler is the test's subject
+            outputs[0].feed(np.full(4 if which else 90_000, (1 + rank) * 100**which, "f"))
+
+        return make
+
+    for which, blob in enumerate("ab"):
+        net.Python(slow(which))([], [blob])
+    for blob in "ab":
+        net.Allreduce([world, blob], [blob])
+    workspace.CreateNet(net)
+    for _ in range(4):
+        workspace.RunNet(net)
+        assert (workspace.FetchBlob("a") == 3).all() and (workspace.FetchBlob("b") == 300).all()
+    print("graph is right", flush=True)
+
+
 if __name__ == "__main__":
     scenario, rank, size, store, *options = sys.argv[1:]
     try:
-        {"sync": sync, "operators": operators, "fault": fault}[scenario](
+        {"sync": sync, "operators": operators, "fault": fault, "differences": differences, "graph": graph}[scenario](
             Shard(rank, size, store, dict(o.split("=", 1) for o in options))
         )
     except Exception:
