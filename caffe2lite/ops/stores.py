@@ -35,6 +35,7 @@ def StoreSet(ctx, handler, data, *, blob_name: str = ""):
     """Put a blob into the store, under its own name or the given one."""
     name = blob_name or ctx.op.input[1]
     _, content = next(iter(ctx.workspace.chunks(ctx.inputs[1], name, 0)))
+    handler.store.hasten(DEFAULT_TIMEOUT)
     handler.store.set(name, content)
 
 
@@ -42,6 +43,7 @@ def StoreSet(ctx, handler, data, *, blob_name: str = ""):
 def StoreGet(ctx, handler, *, blob_name: str = "", timeout_ms: int = _TIMEOUT_MS):
     """Take a blob from the store, waiting up to timeout_ms (caffe2lite's own argument) until somebody has put it there."""
     name = blob_name or ctx.op.output[0]
+    handler.store.hasten(timeout_ms / 1000)
     ctx.workspace.load(
         ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}"
     )
@@ -51,6 +53,7 @@ def StoreGet(ctx, handler, *, blob_name: str = "", timeout_ms: int = _TIMEOUT_MS
 def StoreAdd(ctx, handler, *, blob_name: str, add_value: int = 1, out):
     """Add to a counter in the store; its new value (int64)."""
     value = out((1,), "int64")
+    handler.store.hasten(DEFAULT_TIMEOUT)
     value[...] = handler.store.add(blob_name, add_value)
     return value
 
@@ -59,4 +62,5 @@ def StoreAdd(ctx, handler, *, blob_name: str, add_value: int = 1, out):
 def StoreWait(ctx, handler, names=None, *, blob_names: list[str] = (), timeout_ms: int = _TIMEOUT_MS):
     """Wait up to timeout_ms (caffe2lite's own argument) until all the blobs are in the store."""
     wanted = list(blob_names) if names is None else [n.decode() for n in names.reshape(-1)]
+    handler.store.hasten(timeout_ms / 1000)
     handler.store.wait(wanted, timeout_ms / 1000)
