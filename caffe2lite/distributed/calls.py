@@ -40,7 +40,7 @@ class Call(NamedTuple):
 
     identity: Identity
     number: int = 0
-    notes: dict[Any, Any] = {}  # noqa: RUF012 - what calls of the same net tell each other; empty where there is none
+    notes: dict[Any, Any] = {}  # what calls of the same net tell each other; empty where there is none
 
     def card(self, inline: bool) -> bytes:
         """What is compared with the other ranks: equal but for the last byte where they do the same."""

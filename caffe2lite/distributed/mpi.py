@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import threading
 import time
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite import __version__
 from caffe2lite.distributed import calls, connections, links
 from caffe2lite.distributed import world as worlds
 from caffe2lite.distributed.calls import Call
@@ -23,8 +26,16 @@ _SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective;
 _NAP_SECONDS = 0.0005
 _LISTEN_SECONDS = 0.05  # how often somebody who waits looks whether another has given up
 _ASKED_SECONDS = 1.0  # by then a thread that asks the other ranks has heard what they say
+_SPEAKS_AFTER = 5.0  # seconds of waiting, about which the user hears
+_ANSWERED_AFTER = 0.5
+_GRACE_SECONDS = 1.0  # that a collective may still take when a rank has ended, which has done its part
+_LATE = "A peer has died, was stopped, or is late by more than the timeout; restart the job from its last checkpoint"
+_LEFT = "All ranks must take part in the same collectives, in whatever order"
 _ADDRESS_BYTES = 2048
 _NOTHING = np.empty(0, np.uint8)
+
+
+log = logging.getLogger("caffe2lite")
 
 
 class MPIWorld(CommonWorld):
@@ -91,19 +102,18 @@ class MPIWorld(CommonWorld):
             raise WorldError(f"{what}: {errors[0]}") from errors[0]
         return done[0]
 
-    def _dead(self, why: str, ask: bool = True) -> WorldError:
+    def _dead(self, why: str, ask: bool = True, advice: str = _LATE) -> WorldError:
         """The error; it tells what the other ranks say when they are asked."""
         ask = ask and not self.world.broken
         self.world.declare_dead(why)
-        peers = self.world.roll_call(f"{self.name}: {why}") if ask else {}
+        peers = self.world.messages.roll_call(f"{self.name}: {why}") if ask else {}
         known = "".join(
             f"\n    rank {r} waits as well ({peers[m]})" if m in peers else f"\n    no answer from rank {r}"
             for r, m in enumerate(self.ranks)
             if ask and r != self.rank
         )
         self.world.verdict = self.world.verdict or (
-            f"rank {self.rank} of common world {self.name!r}: {why}. A peer has died, was stopped, or is late by more "
-            f"than the timeout; restart the job from its last checkpoint{known}"
+            f"rank {self.rank} of common world {self.name!r}: {why}. {advice}{known}"
         )
         return WorldError(self.world.verdict)
 
@@ -119,7 +129,7 @@ class MPIWorld(CommonWorld):
     def until(self, done: Callable[[], bool], what: str, *kept: Any) -> None:
         """Poll until it is done; after the deadline the world is dead, and what is `kept` stays alive for ever."""
         begin = time.monotonic()
-        listen = _LISTEN_SECONDS
+        listen, ask, speak = _LISTEN_SECONDS, _SPEAKS_AFTER - _ANSWERED_AFTER, _SPEAKS_AFTER
         try:
             while True:
                 self._check_connections(f"during {what}")
@@ -132,7 +142,13 @@ class MPIWorld(CommonWorld):
                     raise self._dead(f"{what} did not complete within {self.timeout:g} s")
                 if waited > listen:
                     listen = waited + _LISTEN_SECONDS
-                    self._check_calls(what)
+                    self._listen(what, waited)
+                    if waited > ask:
+                        self.world.messages.ask_where()
+                        ask = math.inf
+                    if waited > speak:
+                        self._say_for_whom(what, waited)
+                        speak = math.inf
                 if waited < _SPIN_SECONDS:
                     os.sched_yield()
                 else:
@@ -143,10 +159,29 @@ class MPIWorld(CommonWorld):
                 self.world.declare_dead(f"{what} was interrupted by {type(e).__name__}")
             raise
 
-    def _check_calls(self, what: str) -> None:
-        call = self.world.given_up(f"{self.name}: {what}")
+    def _listen(self, what: str, waited: float) -> None:
+        """Hear whether another rank has given up or has ended; tell those who ask that this one waits."""
+        messages = self.world.messages
+        plight = f"{self.name}: {what}"
+        call = messages.given_up(plight)
         if call:
             raise self._dead(f"MPI rank {call[0]} has given up during {what} here: {call[1]}", ask=False)
+        messages.listen()
+        messages.tell_where(plight)
+        now = time.monotonic()
+        ended = [r for r, m in enumerate(self.ranks) if now - messages.ended.get(m, now) > _GRACE_SECONDS]
+        if ended and waited > _GRACE_SECONDS:
+            raise self._dead(f"the script of rank {', '.join(map(str, ended))} has ended before {what}", advice=_LEFT)
+
+    def _say_for_whom(self, what: str, waited: float) -> None:
+        """Tell the user for whom this rank waits: those that do not say that they wait as well."""
+        waits = self.world.messages.who_waits()
+        others = [r for r, m in enumerate(self.ranks) if r != self.rank and m not in waits]
+        log.warning(
+            "rank %d of common world %r waits for rank %s, for %.0f s of %g by now: %s%s",
+            self.rank, self.name, ", ".join(map(str, others)) or "none alone", waited, self.timeout, what,
+            "".join(f"; rank {self.ranks.index(m)} waits in {w}" for m, w in waits.items()),
+        )  # fmt: skip
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
@@ -312,7 +347,8 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
         if not _shards:
             first = MPIWorld("shard ids", world.comm.Get_rank(), size, timeout, world, range(size))
             told = np.empty(size, np.int64)
-            first.allgather(calls.plain(first.name, "the exchange of shard ids"), np.array([rank]), told)
+            version = calls.Identity(first.name, "the exchange of shard ids", lambda: [f"by caffe2lite {__version__}"])
+            first.allgather(Call(version), np.array([rank]), told)
             if sorted(told) != list(range(size)):
                 raise WorldError(
                     f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}"
@@ -320,7 +356,7 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
             addresses = np.zeros((size, _ADDRESS_BYTES), np.uint8)
             here = world.listeners.encode().ljust(_ADDRESS_BYTES)
             first.allgather(calls.plain(first.name, "the exchange of addresses"), np.frombuffer(here, np.uint8), addresses)
-            world.unlink_shared_memory()
+            worlds.unlink_shared_memory()
             world.watch = connections.Watch([bytes(a).decode() for a in addresses], world.comm.Get_rank())
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))
         return _shards

@@ -160,7 +160,8 @@ class Turns:
                 decision = calls.Decision(why=f"wait for different collectives, and no other came within {self.timeout:g} s")
             if decision is None:
                 with self._change:
-                    self._change.wait_for(lambda: len(self._waiting) > len(offers), pause)
+                    if len(self._waiting) == len(offers):
+                        self._change.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             if decision.turn is not None:

@@ -7,6 +7,7 @@ small tensors travel in messages of many, large ones alone and without a copy.  
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -130,4 +131,4 @@ def _through(
 def _overlap(arrays: Sequence[np.ndarray]) -> bool:
     """Whether two of them share memory."""
     spans = sorted((a.__array_interface__["data"][0], a.nbytes) for a in arrays if a.nbytes)
-    return any(begin + size > after for (begin, size), (after, _) in zip(spans, spans[1:]))
+    return any(begin + size > after for (begin, size), (after, _) in itertools.pairwise(spans))

@@ -353,10 +353,42 @@ def graph(shard):
     print("graph is right", flush=True)
 
 
+def ending(shard):
+    """Two syncs of all; then a rank ends, dies, stops or forks as the options say, before or after its last collective."""
+    world, rank, options = shard.world(), shard.rank, shard.options
+    what, mine = options["what"], options.get("who") == str(rank)
+    shard.feed("x", np.full(100, 1 + rank, "f"))
+    for _ in range(2):
+        shard.run("Allreduce", [world, "x"], ["x"])
+    print(f"rank {rank} has begun, process {os.getpid()}", flush=True)
+    if mine and what == "fork":
+        child = os.fork()
+        if not child:
+            try:
+                shard.run("Allreduce", [world, "x"], ["x"])
+            except RuntimeError as e:
+                print("the child says", str(e).replace("\n", " "), flush=True)
+            sys.exit(0)  # which runs what is registered for the end
+        assert os.waitpid(child, 0)[1] == 0
+    if mine and what.startswith("exit"):
+        sys.exit(int(what[4:]))
+    if mine and what == "_exit":
+        os._exit(0)
+    if mine and what == "skip":
+        print("rank leaves one out", flush=True)
+        return
+    shard.run("Allreduce", [world, "x"], ["x"])
+    if mine and what.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, what))
+    if mine and what == "works on":
+        time.sleep(float(options["seconds"]))  # the time is the test's subject
+    print("rank is done", flush=True)
+
+
 if __name__ == "__main__":
     scenario, rank, size, store, *options = sys.argv[1:]
     try:
-        {"sync": sync, "operators": operators, "fault": fault, "differences": differences, "graph": graph}[scenario](
+        {"sync": sync, "operators": operators, "fault": fault, "differences": differences, "graph": graph, "ending": ending}[scenario](
             Shard(rank, size, store, dict(o.split("=", 1) for o in options))
         )
     except Exception:
