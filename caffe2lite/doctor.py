@@ -14,7 +14,7 @@ import numpy as np
 
 from caffe2lite import __version__, devices
 from caffe2lite.extras import install
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 
 class Finding(NamedTuple):

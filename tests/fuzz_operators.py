@@ -19,7 +19,7 @@ import golden_cases
 import numpy as np
 
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 DTYPES = ("float32", "float64", "float16", "int32", "int64", "uint8", "bool", "object")

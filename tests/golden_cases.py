@@ -15,8 +15,8 @@ from caffe2lite.engine import python_op, serialize  # noqa: F401 - registers Pyt
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.gradients import gradient_defs
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import registry
-from caffe2lite.ops.indices import Map
+from caffe2lite.ops.kit import registry
+from caffe2lite.ops.sparse.indices import Map
 from caffe2lite.proto import caffe2_pb2
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"

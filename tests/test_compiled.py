@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import _compiled, compiled_rows, registry
+from caffe2lite.ops.kit import compiled, registry
+from caffe2lite.ops.reduce import lengths as lengths_file
 from caffe2lite.proto import caffe2_pb2
 
 COMPILED = [n for n in registry.names() if ("NUMBA", registry.CPU) in registry.find(n).kernels]
@@ -18,7 +19,7 @@ COMPILED = [n for n in registry.names() if ("NUMBA", registry.CPU) in registry.f
 def always(monkeypatch):
     """Compiled kernels for operands of any size."""
     pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
-    monkeypatch.setattr(_compiled, "LEAST", 0)
+    monkeypatch.setattr(compiled, "LEAST", 0)
 
 
 @pytest.mark.parametrize("kind", [n for n in COMPILED if n in golden_cases.types("operators")])
@@ -114,7 +115,7 @@ def test_as_plain(kind, arrays, args, always, monkeypatch):
     if "Pool" in kind:
         gradient.append((kind + "Gradient", [*arrays, *made, floats(*made[0].shape, seed=5)], args, None))
         gradient[1] = (*gradient[1][:3], run(*gradient[1][:3]))
-    monkeypatch.setattr(_compiled, "LEAST", 1 << 60)
+    monkeypatch.setattr(compiled, "LEAST", 1 << 60)
     for name, inputs, given, have in gradient:
         for a, b in zip(have, run(name, inputs, given)):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
@@ -126,8 +127,8 @@ def test_several_threads(kind, always, monkeypatch):
     ids = np.random.RandomState(0).randint(0, 6, 15)
     arrays = [floats(6, 20), *([floats(15, seed=3)] if "Weighted" in kind else []), ids, lengths]
     alone = run(kind, arrays, {})
-    monkeypatch.setattr(compiled_rows, "_SHARED", 0)
-    monkeypatch.setattr(compiled_rows, "cores", lambda: 3)
+    monkeypatch.setattr(lengths_file, "_SHARED", 0)
+    monkeypatch.setattr(lengths_file, "cores", lambda: 3)
     np.testing.assert_array_equal(run(kind, arrays, {}), alone)
 
 

@@ -19,7 +19,7 @@ from test_seed import build
 from caffe2lite import draw, inspect
 from caffe2lite.devices import emulated
 from caffe2lite.draw.graph import graph_of
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = "</script><script>document.title='evil'</script>\"'<img src=x onerror=\"document.title='evil'\">&\x07"

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from caffe2lite import exchange, inspect
 from caffe2lite.inspect.checkpoint import each_tensor
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
 from caffe2lite.commands import cli  # noqa: E402 - it needs click

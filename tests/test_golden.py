@@ -4,7 +4,7 @@ import golden_cases
 import pytest
 
 from caffe2lite.devices import emulated
-from caffe2lite.ops import _recycled, registry
+from caffe2lite.ops.kit import registry
 
 
 def _report(kind, wrong):
@@ -26,14 +26,6 @@ def test_operator(part, kind):
 def test_gradient_maker(part, kind):
     wrong = [(n, w) for n, files in golden_cases.cases(part, kind) if (w := golden_cases.replay_gradient(files))]
     _report(kind, wrong)
-
-
-@pytest.mark.parametrize(("part", "kind"), OPERATORS)
-def test_operator_that_recycles(part, kind, monkeypatch):
-    """As with large operands: intermediate results in kept memory."""
-    monkeypatch.setattr(_recycled, "LEAST", 0)
-    monkeypatch.setattr(_recycled, "SMALL", 0)
-    test_operator(part, kind)
 
 
 def listed(name):

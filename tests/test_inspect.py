@@ -17,7 +17,7 @@ from test_seed import build
 
 from caffe2lite import extras, inspect
 from caffe2lite.devices import emulated
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
 pytest.importorskip("rich", reason="the extra tools is not installed")

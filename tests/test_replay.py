@@ -10,7 +10,7 @@ import golden_cases
 import numpy as np
 import pytest
 
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 

@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 
 from caffe2lite.engine import serialize  # noqa: E402
 from caffe2lite.engine.errors import EngineError  # noqa: E402
-from caffe2lite.ops import registry  # noqa: E402
+from caffe2lite.ops.kit import registry  # noqa: E402
 
 LEFT_OUT = fuzz.MEANT | {"FreeBlobs"}
 # Mild values: with the wild ones of the fuzz test nearly all cases are refused.

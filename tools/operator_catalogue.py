@@ -10,8 +10,8 @@ import pathlib
 from collections.abc import Sequence
 
 import caffe2lite.engine.python_op  # noqa: F401 - registers Python operators
-from caffe2lite.ops import arguments, registry
-from caffe2lite.ops.registry import MANY
+from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit.registry import MANY
 
 _DIFFERENCES = pathlib.Path(__file__).parent.parent / "tests" / "golden" / "exceptions.txt"
 
@@ -34,8 +34,7 @@ def catalogue() -> str:
     parts = [_HEAD, f"{len(records)} operators.\n"]
     differences = _differences()
     for module, group in itertools.groupby(records, key=lambda r: r.module):
-        family = module.rpartition(".")[2]
-        parts.append(f"## {family}\n")
+        parts.append(f"## {module.removeprefix('caffe2lite.').removeprefix('ops.').replace('.', ' / ')}\n")
         parts += [_entry(r, differences.get(r.name, ())) for r in group]
     return "\n".join(parts)
 

@@ -14,7 +14,7 @@ from caffe2.python.models import resnet
 
 from caffe2lite import draw
 from caffe2lite.devices import emulated
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 IMAGES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "images"
 FLAGS = [

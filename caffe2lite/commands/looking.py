@@ -20,7 +20,7 @@ _file = click.Path(exists=True)
 def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
     import numpy as np
 
-    from caffe2lite.ops.infer import Spec
+    from caffe2lite.ops.kit.infer import Spec
 
     specs = {}
     for text in inputs:

@@ -22,7 +22,7 @@ from caffe2lite.engine.inference import infer_net
 from caffe2lite.inspect.checkpoint import predictor_of, stored
 from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.sync import sync_of
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 __all__ = ["FORMATS", "draw", "drawing_of", "picture", "to_html"]
 

@@ -12,7 +12,7 @@ from caffe2lite.draw.drawing import Drawing
 from caffe2lite.draw.graph import Graph
 from caffe2lite.draw.svg import style, svg, words
 from caffe2lite.inspect.diff import value_of
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 _LONGEST = 300  # characters of an argument's value
 

@@ -58,7 +58,8 @@ from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
 from caffe2lite.engine.workspace import engine_preferences, operator_engine_preferences
-from caffe2lite.ops import registry, stats
+from caffe2lite.ops.control import stats
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [  # what other modules hold; the functions below are public too

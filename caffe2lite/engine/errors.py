@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.signals import StopNet
+from caffe2lite.ops.kit.signals import StopNet
 
 __all__ = [
     "EngineError",

@@ -9,7 +9,7 @@ import numpy as np
 
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 _TYPES = {"float": "f4", "double": "f8", "int": "i4", "long": "i8", "unsigned char": "u1", "bool": "u1"}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.instance import check_schema
-from caffe2lite.ops import registry
-from caffe2lite.ops.gradient import Forward
+from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit.gradient import Forward
 
 
 def gradient_defs(op: Any, g_output: Sequence[Any]) -> tuple[list[Any], list[Any]]:

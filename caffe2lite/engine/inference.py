@@ -7,8 +7,8 @@ from typing import Any
 
 from caffe2lite.engine.serialize import DATA_TYPES, NUMPY_TYPES, data_type
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import arguments, registry
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 

@@ -14,7 +14,7 @@ from caffe2lite import devices
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, describe, operator_line
-from caffe2lite.ops import _compiled, _recycled, arguments, registry
+from caffe2lite.ops.kit import arguments, compiled, registry
 
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
@@ -89,14 +89,13 @@ class Context:
 class Output:
     """Allocator of one output: `out(shape, dtype)` is the array to write into."""
 
-    __slots__ = ("blob", "device", "inputs", "recycles", "safe")
+    __slots__ = ("blob", "device", "inputs", "safe")
 
     def __init__(self, blob: Blob, device: Device, inputs: Sequence[Blob]) -> None:
         self.blob = blob
         self.device = device
         self.inputs = inputs
         self.safe: Any = None  # the array that is known to overlap no input
-        self.recycles = False
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         view = self.blob.resize(shape, dtype, self.device)
@@ -104,7 +103,7 @@ class Output:
             if self.overlaps():
                 return self.device.empty(view.size, dtype).reshape(shape)
             self.safe = view
-        return _recycled.recycled(view) if self.recycles else view
+        return view
 
     def replaces(self, array: Any) -> bool:
         """Whether the output will stand in the place of this input: the operator works in place on it."""
@@ -133,13 +132,11 @@ class Instance:
         "kwargs",
         "made",
         "op",
-        "operands",
         "outputs",
         "outs",
         "plain",
         "record",
         "run",
-        "tries",
     )  # fmt: skip
 
     def __init__(self, op: Any, workspace: Workspace, engines: Sequence[str] = ()) -> None:
@@ -152,6 +149,7 @@ class Instance:
             check_schema(record, op)
             self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
             self.args = arguments.parse(op.type, record.args, op.arg)
+            self.kwargs = record.parameters(self.args)
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
         asked = [e for e in op.engine.split(",") if e]
@@ -163,12 +161,9 @@ class Instance:
         self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
         self.context = Context(self, workspace) if record.stateful else None
         self.head = self.context if record.stateful else self.device.xp
-        self.kwargs = dict(self.args)
         if record.takes_out:
             self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
         self.known: list[Any] | None = None  # the arrays that the last checks were made for
-        self.tries = False  # whether it is not known yet if the kernel recycles
-        self.operands: list[Any] = []  # what the kernel gets: these arrays, or views of them
         self.kinds: list[Any] | None = None  # their types, where all are in host memory
         self.made: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
@@ -194,25 +189,7 @@ class Instance:
         known = self.known
         if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
-        if self.tries:
-            self._try()
-        else:
-            self.store(self.kernel(self.head, *self.operands, **self.kwargs))
-
-    def _try(self) -> None:
-        """The first run on recycled operands: a kernel that makes nothing of them is quicker on plain ones."""
-        self.tries = False
-        before = _recycled.taken()
-        self.store(self.kernel(self.head, *self.operands, **self.kwargs))
-        if _recycled.taken() == before:
-            assert self.known is not None
-            self._recycle(self.known, False)
-
-    def _recycle(self, ins: list[Any], recycles: bool) -> None:
-        self.tries = recycles
-        self.operands = [_recycled.recycled(v) for v in ins] if recycles else ins
-        for out in self.outs:
-            out.safe, out.recycles = None, recycles
+        self.store(self.kernel(self.head, *ins, **self.kwargs))
 
     def _run_on_device(self) -> None:
         with self.device.context():
@@ -228,9 +205,9 @@ class Instance:
         if self.record.alike:
             self._check_alike(ins)
         if self.compiled is not None:
-            self.kernel = self.compiled if _compiled.worthwhile(ins) else self.plain
-        recycles = self.head is np and self.kernel is self.plain and _recycled.worthwhile(ins)
-        self._recycle(ins, recycles)
+            self.kernel = self.compiled if compiled.worthwhile(ins) else self.plain
+        for out in self.outs:
+            out.safe = None
         self.known = ins
 
     def _check_each(self, ins: list[Any]) -> None:
@@ -299,10 +276,6 @@ class Instance:
         for blob, out, value in zip(self.outputs, self.outs, result):
             if value is blob.value or value is None:
                 continue
-            if type(value) is _recycled.Recycled:
-                if value.base is blob.value:
-                    continue
-                value = value.view(np.ndarray)  # a copy goes into the blob: the pool keeps the memory
             if not hasattr(value, "dtype"):
                 blob.hold(value)
                 continue
@@ -344,10 +317,11 @@ class Instance:
         if self.record.stateful or self.device is not HOST or watchers:
             return self._checked(token)
         kernel, head, kwargs, store = self.kernel, self.head, self.kwargs, self.store
-        ins, made = self.operands, self.made
+        ins, made = self.known, self.made
+        assert ins is not None
         binder = self.record.binders.get(kernel)
         if binder is not None and not any(o.overlaps() for o in self.outs):
-            call = binder(head, self.known, made, self.args)
+            call = binder(head, ins, made, self.args)
             if call is not None:
                 return call
         if len(made) == 1:

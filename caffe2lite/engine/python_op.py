@@ -17,7 +17,7 @@ from caffe2lite.engine import feeding
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, StopNet, UserCodeError
 from caffe2lite.engine.serialize import NUMPY_TYPES
-from caffe2lite.ops.registry import operator
+from caffe2lite.ops.kit.registry import operator
 
 _functions: dict[str, tuple[Any, bool]] = {}
 _gradients: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from caffe2lite.engine.inference import infer_operator, spec_of
 from caffe2lite.engine.serialize import DATA_TYPES
-from caffe2lite.ops import arguments, registry
+from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.proto import caffe2_pb2
 
 

@@ -12,7 +12,7 @@ from caffe2lite import devices
 from caffe2lite.engine import wire
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError
-from caffe2lite.ops.objects import Object, by_blob_type
+from caffe2lite.ops.kit.objects import Object, by_blob_type
 from caffe2lite.proto import caffe2_pb2
 
 _T = caffe2_pb2.TensorProto

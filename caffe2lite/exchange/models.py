@@ -15,7 +15,7 @@ from caffe2lite.exchange.moving import tensors_of
 from caffe2lite.extras import install
 from caffe2lite.inspect.checkpoint import predictor_of, stored
 from caffe2lite.inspect.files import File, read
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 _PREDICT = "PREDICT_NET"  # the key of the net that predicts, in an export

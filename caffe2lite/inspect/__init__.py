@@ -11,7 +11,7 @@ from caffe2lite.inspect.files import File, Unrecognised, nets_of, outline, read
 from caffe2lite.inspect.lint import CODES, Problem, lint, lint_plan, lint_shards, shapes_after
 from caffe2lite.inspect.summary import Summary, places, summarize
 from caffe2lite.inspect.sync import Sync, sync_of
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 __all__ = [
     "CODES",

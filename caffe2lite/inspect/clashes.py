@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.engine.inference import arguments_of
-from caffe2lite.ops import arguments, registry
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 _MOST = 1 << 26  # elements; some checks walk over an array

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.gradients import gradient_defs
 from caffe2lite.inspect.summary import weights
-from caffe2lite.ops import registry
-from caffe2lite.ops.gradient import NO_GRADIENT
+from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit.gradient import NO_GRADIENT
 
 _GRADIENT = re.compile(r"(.+?)(?:_autogen)?_grad(?:_.*)?$")
 

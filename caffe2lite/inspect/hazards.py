@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from caffe2lite.engine.graph import dependencies
 from caffe2lite.engine.net import net_types
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
 

@@ -13,8 +13,8 @@ from caffe2lite.inspect.clashes import clash_of
 from caffe2lite.inspect.gradients import holes
 from caffe2lite.inspect.summary import places, weights
 from caffe2lite.inspect.sync import sync_of
-from caffe2lite.ops import arguments, registry
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit.infer import Spec
 
 CODES = {
     "C001": "unknown operator",

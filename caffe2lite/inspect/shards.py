@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_operator
 from caffe2lite.inspect.hazards import IN_ORDER, Hazard
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 _COLLECTIVES = ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier")
 _ROOTED = ("Broadcast", "Reduce")

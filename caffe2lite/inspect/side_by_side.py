@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.inspect.hazards import Hazard, use_of
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 
 class Uses(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from caffe2lite.engine.inference import infer_net, operator_cost_of
-from caffe2lite.ops import registry
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.proto import caffe2_pb2
 
 _KINDS = {v: n.removeprefix("PROTO_").lower() for n, v in caffe2_pb2.DeviceTypeProto.items()}

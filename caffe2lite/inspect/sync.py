@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from caffe2lite.inspect.summary import BlobUse, device_name
-from caffe2lite.ops.infer import Spec
+from caffe2lite.ops.kit.infer import Spec
 
 _COLLECTIVES = ("Broadcast", "NCCLBroadcast", "Allreduce", "NCCLAllreduce")
 _SETUP = ("CreateCommonWorld", "CloneCommonWorld", "FileStoreHandlerCreate", "RedisStoreHandlerCreate")

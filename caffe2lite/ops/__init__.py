@@ -1,10 +1,10 @@
-"""Operators, one file a family; registry.py holds the decorator that registers them.
+"""Operators, a folder a family; kit/ holds what they share, and the decorator that registers them.
 
-Importing this package imports every family beside it: a new operator needs a file, and no entry in a list.
+Importing this package imports every file of every family: a new operator needs no entry in a list.
 """
 
 import importlib
 import pkgutil
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite import absent
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 SUPPORTED, DIFFERS, MISSING = "supported", "differs", "missing"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from caffe2.python import core, model_helper, rnn_cell, workspace
 
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 T, N, D, H = 4, 3, 5, 2
 MODES = list(itertools.product(("lstm", "gru"), (1, 2), (False, True)))

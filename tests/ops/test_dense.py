@@ -5,8 +5,8 @@ import pytest
 
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops import registry
-from caffe2lite.ops.gradient import set_argument
+from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit.gradient import set_argument
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
 

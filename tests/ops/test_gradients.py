@@ -6,8 +6,8 @@ Kernels are functions of arrays and do not care for the type; the engine, which 
 import numpy as np
 import pytest
 
-from caffe2lite.ops import arguments, registry
-from caffe2lite.ops.gradient import Forward, set_argument
+from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit.gradient import Forward, set_argument
 from caffe2lite.proto import caffe2_pb2
 
 

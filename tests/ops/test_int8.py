@@ -5,7 +5,7 @@ import pytest
 from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
 
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 
 
 def run(kind, inputs, outputs, **args):

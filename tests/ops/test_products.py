@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from caffe2lite.ops import _products
+from caffe2lite.ops.kit import products
 
-library = _products._openblas()
+library = products._openblas()
 
 
 @pytest.mark.skipif(library is None, reason="this NumPy has another library for products")
@@ -17,21 +17,21 @@ def test_threads(product, rows, crowded, alone, monkeypatch):
     asked = []
     threads = library[0]()
     pair = (lambda: 2, asked.append)
-    monkeypatch.setattr(_products, "_openblas", lambda: pair)
-    monkeypatch.setattr(_products, "_crowded", lambda cores: crowded)
+    monkeypatch.setattr(products, "_openblas", lambda: pair)
+    monkeypatch.setattr(products, "_crowded", lambda cores: crowded)
     a, b = np.random.RandomState(0).rand(2, rows, 100).astype("f")
     out = np.empty((rows, rows), "f")
     if product == "bound_dot":
-        _products.bound_dot(a, b.T, out)()
+        products.bound_dot(a, b.T, out)()
     else:
-        getattr(_products, product)(np, a, b.T, out)
+        getattr(products, product)(np, a, b.T, out)
     np.testing.assert_allclose(out, a.astype("d") @ b.T.astype("d"), rtol=1e-4)
     assert asked == ([1, 2] if alone else [])
     assert library[0]() == threads
 
 
 def test_crowded(monkeypatch):
-    monkeypatch.setattr(_products, "_LOOK", -1.0)
+    monkeypatch.setattr(products, "_LOOK", -1.0)
     for load, crowded in ((0.5, False), (2.2, False), (4.0, True)):
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0, 0))
-        assert _products._crowded(2) == crowded
+        assert products._crowded(2) == crowded

@@ -322,7 +322,8 @@ def differences(shard):
         try:
             cases[name]()
         except RuntimeError as e:
-            print(f"{name} on rank {rank}:", str(e).replace("\n", " "), flush=True)
+            sys.stdout.write(f"{name} on rank {rank}: {e}".replace("\n", " ") + "\n")  # in one piece
+            sys.stdout.flush()
         for net in nets.values():  # which counts its runs anew
             workspace.CreateNet(net, overwrite=True)
     check()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper
 
-from caffe2lite.ops import registry
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx._types import DummyNames, array_of, caffe2_type, fill, fill_operator
 from caffe2lite.python.onnx.error import Unsupported

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from caffe2lite.ops import arguments, registry
+from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx._types import ONNX_TYPES, DummyNames
 from caffe2lite.python.onnx.error import Unsupported

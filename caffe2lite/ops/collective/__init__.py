@@ -1,0 +1,1 @@
+"""Collectives between shards and between GPUs, and the stores through which shards meet."""

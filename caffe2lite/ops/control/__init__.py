@@ -1,0 +1,1 @@
+"""Control flow, counters, statistics, checks, and other services of nets."""

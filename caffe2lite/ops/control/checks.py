@@ -1,0 +1,92 @@
+"""Looking at values: printing, NaN and infinity, assertions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
+from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.registry import MANY, operator
+
+_C_NAMES = {
+    "float32": "float", "float64": "double", "int32": "int", "int64": "int64_t", "uint8": "uint8_t", "bool": "bool",
+    "object": "std::string",
+}  # fmt: skip
+
+
+@operator(
+    stateful=True, types="float32 float64 int32 int64 uint8 bool string", gradient=FORBID_GRADIENT, limits="every_n >= 1"
+)
+def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
+    """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace."""
+    count = ctx.state.count = getattr(ctx.state, "count", 0) + 1
+    if (count - 1) % every_n:
+        return
+    values = ctx.device.to_host(X).reshape(-1)[: limit or 1000]
+    show = (lambda v: v.decode("utf-8", "replace")) if X.dtype == object else str
+    name = ctx.op.input[0]
+    dims = "".join(f"{d}," for d in X.shape)
+    line = f"Tensor {name} of type {_C_NAMES[str(X.dtype)]}. Dims: ({dims}): {','.join(map(show, values))}"
+    if not to_file:
+        print(line, file=sys.stderr)
+        return
+    path = os.path.join(ctx.workspace.root_folder, name.replace("/", "_") + ".log")
+    with open(path, "a", encoding="utf-8") as log:
+        print(line, file=log)
+
+
+def _finite(xp: Any, X: Any, name: str) -> None:
+    ok = xp.isfinite(X)
+    if not ok.all():
+        at = int(ok.reshape(-1).argmin())
+        value = X.reshape(-1)[at].item()
+        raise ValueError(f"blob {name!r} has values that are not finite: {value} at element {at} of {list(X.shape)}")
+
+
+@operator(stateful=True, types="float32 float64", gradient=FORBID_GRADIENT)
+def EnforceFinite(ctx, X):
+    """Fail where X has NaN or infinity."""
+    _finite(ctx.xp, X, ctx.op.input[0])
+
+
+def _nan_check_gradient(g: Any) -> Any:
+    return g.single("NanCheck", [g.GO(0)], [g.GI(0)])
+
+
+@operator("Y", stateful=True, inplace={0: 0}, types="float32", num_inputs=(1, MANY), infer=like(0),
+          gradient=_nan_check_gradient)  # fmt: skip
+def NanCheck(ctx, X, *others, out):
+    """Y = X; fail where X has NaN or infinity (the other inputs are context for a debugger)."""
+    _finite(ctx.xp, X, ctx.op.input[0])
+    in_place = out.replaces(X)
+    Y = out(X.shape, X.dtype)
+    if not in_place:
+        ctx.xp.copyto(Y, X)
+    return Y
+
+
+@operator("Y", types="float32 float64", infer=like(0, dtype="uint8"))
+def IsNaN(xp, X, *, out):
+    """Y = 1 where X is NaN, else 0, uint8."""
+    Y = out(X.shape, "uint8")
+    Y[...] = xp.isnan(X)
+    return Y
+
+
+@operator("Y", inplace={0: 0}, types="float32 float64", infer=like(0), gradient=FORBID_GRADIENT)
+def ReplaceNaN(xp, X, *, value: float = 0.0, out):
+    """Y = X with `value` in the place of NaN."""
+    Y = out(X.shape, X.dtype)
+    Y[...] = xp.where(xp.isnan(X), X.dtype.type(value), X)
+    return Y
+
+
+@operator(types="bool int32 int64")
+def Assert(xp, X, *, error_msg: str = ""):
+    """Fail where an element is false or 0, with the argument `error_msg`."""
+    ok = X.astype(bool)
+    if not ok.all():
+        at = int(ok.reshape(-1).argmin())
+        raise ValueError(f"Assert failed at element {at} of {list(X.shape)} values. {error_msg}")

@@ -1,0 +1,1 @@
+"""Databases, datasets, queues, files and strings."""

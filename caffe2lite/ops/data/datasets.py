@@ -1,0 +1,323 @@
+"""Datasets: fields of a nested schema, read in batches.
+
+A field's name says where it is: `b:values:lengths` holds the lengths of the lists in `b:values`.  The domain of a field
+is the field of lengths that its rows are counted by; the rows of the outermost domain are the examples.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from caffe2lite.ops.data.shuffle import shuffled
+from caffe2lite.ops.kit.infer import unknown
+from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+
+_LENGTHS = "lengths"
+
+
+class Tree:
+    """The domains of a list of field names.
+
+    domain_of[i]   domain of field i: 0 for the examples, k for the rows that the k-th field of lengths counts
+    lengths_of[k]  the field that counts domain k (None for 0), parent[k] the domain which that field is in
+    """
+
+    def __init__(self, fields) -> None:
+        self.fields = list(fields)
+        self.domain_of: list[int] = []
+        self.lengths_of: list[int | None] = [None]
+        self.parent: list[int] = [0]
+        prefixes = {"": 0}  # what stands before ":values:" or ":items:" … of a field inside a list
+        for i, field in enumerate(self.fields):
+            domain = 0
+            parts = field.split(":")
+            for k in range(len(parts), 0, -1):
+                prefix = ":".join(parts[: k - 1])
+                if prefix in prefixes and not (parts[-1] == _LENGTHS and k == len(parts)):
+                    domain = prefixes[prefix]
+                    break
+            self.domain_of.append(domain)
+            if parts[-1] == _LENGTHS or field == _LENGTHS:
+                prefixes[":".join(parts[:-1])] = len(self.lengths_of)
+                self.lengths_of.append(i)
+                self.parent.append(domain)
+
+    def ends(self, tensors, begins, ends0):
+        """Where a batch ends in every domain, that begins at `begins` and ends at `ends0` in the outermost."""
+        ends = [0] * len(self.lengths_of)
+        ends[0] = ends0
+        for k in range(1, len(ends)):
+            lengths = tensors[self.lengths_of[k]]
+            rows = slice(begins[self.parent[k]], ends[self.parent[k]])
+            ends[k] = begins[k] + int(lengths[rows].sum())
+        return ends
+
+    def check(self, tensors) -> None:
+        """ValueError where the fields do not belong together."""
+        if len(tensors) != len(self.fields):
+            raise ValueError(f"the schema has {len(self.fields)} fields, and {len(tensors)} tensors are given")
+        sizes: dict[int, tuple[int, str]] = {}
+        for k in range(1, len(self.lengths_of)):
+            lengths = tensors[self.lengths_of[k]]
+            if lengths.ndim != 1 or lengths.dtype != np.int32:
+                raise ValueError(f"field {self.fields[self.lengths_of[k]]!r} must be int32 with one dimension")
+            sizes[k] = (int(lengths.sum()), self.fields[self.lengths_of[k]])
+        for field, domain, tensor in zip(self.fields, self.domain_of, tensors):
+            rows = tensor.shape[0] if tensor.ndim else -1
+            if domain in sizes and rows != sizes[domain][0]:
+                count, by = sizes[domain]
+                raise ValueError(f"field {field!r} has {rows} rows, and {by!r} asks for {count}")
+            sizes.setdefault(domain, (rows, field))
+
+
+class TreeCursor(Object):
+    """A place in a dataset, shared by the operators that read from it."""
+
+    type_name = "std::unique_ptr<caffe2::dataset_ops::TreeCursor>"
+    blob_type = "std::unique_ptr<TreeCursor>"
+
+    def __init__(self, fields) -> None:
+        self.tree = Tree(fields)
+        self.lock = threading.Lock()
+        self.offsets = [0] * len(self.tree.lengths_of)
+
+    def write(self, proto) -> None:
+        if any(self.offsets):
+            proto.tensor.dims.append(len(self.offsets))
+            proto.tensor.data_type = 10
+            proto.tensor.int64_data.extend(self.offsets)
+            proto.tensor.name = proto.name
+        proto.content = b"".join(f.encode() + b" " for f in self.tree.fields)
+
+    @classmethod
+    def read(cls, proto):
+        cursor = cls(proto.content.decode().split())
+        if proto.tensor.int64_data:
+            cursor.offsets = list(proto.tensor.int64_data)
+        return cursor
+
+
+@operator("cursor", stateful=True)
+def CreateTreeCursor(ctx, *, fields: list[str]):
+    """A cursor at the first example of a dataset with these fields."""
+    return TreeCursor(fields)
+
+
+@operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
+def ResetCursor(ctx, cursor):
+    """Back to the first example."""
+    with cursor.lock:
+        cursor.offsets = [0] * len(cursor.offsets)
+
+
+@operator("offsets", stateful=True, gradient=NO_GRADIENT)
+def GetCursorOffset(ctx, cursor, *, out):
+    """Where the cursor stands in each domain (int32)."""
+    with cursor.lock:
+        offsets = out((len(cursor.offsets),), np.int32)
+        offsets[...] = cursor.offsets
+    return offsets
+
+
+@operator("", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
+def CheckDatasetConsistency(ctx, *tensors, fields: list[str]):
+    """An error where the tensors are no dataset of these fields."""
+    Tree(fields).check(tensors)
+
+
+def _fields_of(cursor, tensors):
+    if len(tensors) != len(cursor.tree.fields):
+        raise ValueError(f"the cursor has {len(cursor.tree.fields)} fields, and {len(tensors)} tensors are given")
+
+
+def _put(ctx, i, rows) -> None:
+    ctx.outputs[i].assign(rows)
+
+
+@operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size: bool = False):
+    """The next `batch_size` examples; fewer, and then none, at the end (or none at once, with enforce_batch_size)."""
+    _fields_of(cursor, tensors)
+    tree = cursor.tree
+    examples = _examples(tree, tensors)
+    with cursor.lock:
+        begins = list(cursor.offsets)
+        stop = min(begins[0] + batch_size, examples)
+        if enforce_batch_size and stop < begins[0] + batch_size:
+            stop = begins[0]
+        ends = tree.ends(tensors, begins, max(stop, begins[0]))
+        cursor.offsets = ends
+    for i, tensor in enumerate(tensors):
+        domain = tree.domain_of[i]
+        if ends[domain] > tensor.shape[0]:
+            raise ValueError(
+                f"field {tree.fields[i]!r} has {tensor.shape[0]} rows, and row {ends[domain]} is asked for"
+            )
+        _put(ctx, i, tensor[begins[domain] : ends[domain]])
+
+
+def _examples(tree, tensors) -> int:
+    """Number of examples: rows of the first field of the outermost domain."""
+    return next(t.shape[0] for t, d in zip(tensors, tree.domain_of) if d == 0)
+
+
+def _offset_matrix(tree, tensors):
+    """(examples + 1, domains): where each example begins in every domain."""
+    examples = _examples(tree, tensors)
+    matrix = np.zeros((examples + 1, len(tree.lengths_of)), np.int64)
+    matrix[:, 0] = np.arange(examples + 1)
+    for k in range(1, len(tree.lengths_of)):
+        starts = np.concatenate([[0], np.cumsum(tensors[tree.lengths_of[k]], dtype=np.int64)])
+        matrix[:, k] = starts[matrix[:, tree.parent[k]]]
+    return matrix
+
+
+@operator("offsets", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
+def ComputeOffset(ctx, cursor, *tensors, out):
+    """Where each example begins in every domain: (examples + 1, domains) int64."""
+    _fields_of(cursor, tensors)
+    matrix = _offset_matrix(cursor.tree, tensors)
+    offsets = out(matrix.shape, np.int64)
+    offsets[...] = matrix
+    return offsets
+
+
+@operator("indices", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
+def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size: int = 1, shuffle_size: int = 1, out):
+    """Examples sorted by a field, shuffled within runs of shuffle_size batches, and the batches among themselves.
+
+    It is always the same order, that of genuine Caffe2.
+    """
+    _fields_of(cursor, tensors)
+    if not -1 <= sort_by_field_idx < len(tensors):
+        raise ValueError(f"sort_by_field_idx must be -1 or within 0 to {len(tensors) - 1}, got {sort_by_field_idx}")
+    if batch_size < 1 or shuffle_size < 1:
+        raise ValueError(f"batch_size and shuffle_size must be positive, got {batch_size} and {shuffle_size}")
+    count = _examples(cursor.tree, tensors)
+    order = np.arange(count)
+    if sort_by_field_idx >= 0:
+        key = tensors[sort_by_field_idx]
+        if key.shape[0] < count:
+            raise ValueError(f"field {sort_by_field_idx} has {key.shape[0]} rows for {count} examples")
+        order = np.argsort(key[:count].reshape(count, -1)[:, 0], kind="stable")
+    run = batch_size * shuffle_size
+    for begin in range(0, count - run, run):  # the last run stays sorted, as in Caffe2
+        order[begin : begin + run] = order[begin : begin + run][shuffled(run)]
+    whole = count // batch_size
+    batches = order[: whole * batch_size].reshape(whole, batch_size)
+    order[: whole * batch_size] = batches[shuffled(whole)].reshape(-1)
+    indices = out((count,), np.int64)
+    indices[...] = order
+    return indices
+
+
+@operator("fields*", stateful=True, num_inputs=(3, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+def ReadRandomBatch(
+    ctx, cursor, idx, offsets, *tensors, batch_size: int = 1, enforce_batch_size: bool = False, loop_over: bool = False
+):
+    """The next `batch_size` examples in the order of `idx`; with loop_over the first come again after the last."""
+    _fields_of(cursor, tensors)
+    tree = cursor.tree
+    with cursor.lock:
+        begin = cursor.offsets[0]
+        if loop_over and begin >= idx.shape[0]:
+            begin = 0
+        stop = min(begin + batch_size, idx.shape[0])
+        if enforce_batch_size and stop < begin + batch_size:
+            stop = begin
+        cursor.offsets[0] = stop
+    chosen = idx[begin:stop]
+    if chosen.size and not 0 <= int(chosen.min()) <= int(chosen.max()) < offsets.shape[0] - 1:
+        raise ValueError(f"idx must be within 0 to {offsets.shape[0] - 2}, got {int(chosen.max())}")
+    for i, tensor in enumerate(tensors):
+        column = offsets[:, tree.domain_of[i]]
+        parts = [tensor[int(column[c]) : int(column[c + 1])] for c in chosen]
+        _put(ctx, i, np.concatenate(parts) if parts else tensor[:0])
+
+
+@operator(
+    "fields*",
+    stateful=True,
+    num_inputs=(1, MANY),
+    num_outputs=(1, MANY),
+    mutates=[(i, i) for i in range(64)],
+    gradient=NO_GRADIENT,
+    infer=unknown,
+    limits="multiple_of >= 1",
+)
+def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
+    """Cut off examples at the end, so that their number is a multiple of `multiple_of`."""
+    tree = Tree(fields)
+    tree.check(tensors)
+    keep = _examples(tree, tensors) // multiple_of * multiple_of
+    ends = tree.ends(tensors, [0] * len(tree.lengths_of), keep)
+    for i, tensor in enumerate(tensors):
+        _put(ctx, i, tensor[: ends[tree.domain_of[i]]].copy())
+
+
+class PackedRecords(Object):
+    """Examples as objects: a list with, for each of them, the rows of every field."""
+
+    type_name = "caffe2::Tensor"
+
+    def __init__(self, records) -> None:
+        self.records = records
+
+    def fetch(self):
+        """The number of records is what NumPy can show of them."""
+        return np.arange(len(self.records))
+
+
+@operator("tensor", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
+def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: bool = False):
+    """All fields of each example packed into one element of a tensor."""
+    tree = Tree(fields)
+    tree.check(tensors)
+    offsets = _offset_matrix(tree, tensors)
+    domains = tree.domain_of
+    records = [
+        [t[offsets[e, d] : offsets[e + 1, d]].copy() for t, d in zip(tensors, domains)] for e in range(len(offsets) - 1)
+    ]
+    if pack_to_single_shared_ptr:
+        return PackedRecords([[t.copy() for t in tensors]])
+    made = np.empty(len(records), object)
+    for i, record in enumerate(records):
+        made[i] = record
+    return made
+
+
+@operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
+    """The fields of packed examples, one after the other; prototypes give shapes and types where there is none."""
+    records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
+    if len(ctx.outputs) != len(fields):
+        raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")
+    if any(r is None for r in records):
+        raise ValueError("a record has lost its contents: packed records that are saved and loaded keep nothing")
+    if not records and not prototypes:
+        raise ValueError("nothing is packed, and no prototypes tell what the fields look like")
+    for i in range(len(fields)):
+        if records:
+            _put(ctx, i, np.concatenate([r[i] for r in records]))
+        else:
+            _put(ctx, i, prototypes[i][:0])
+
+
+@operator("shrunk", gradient=FORBID_GRADIENT)
+def RemoveDataBlocks(xp, data, indices, *, out):
+    """The data without the rows of the given indices."""
+    if data.ndim < 1 or indices.ndim != 1:
+        raise ValueError(f"expected data [N, …] and indices [M], got {list(data.shape)} and {list(indices.shape)}")
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < data.shape[0]:
+        raise ValueError(f"index {int(indices.max())} is not within the {data.shape[0]} rows of the data")
+    keep = xp.ones(data.shape[0], bool)
+    if indices.size:
+        if indices.dtype.kind != "i":
+            raise TypeError(f"indices must be int32 or int64, got {indices.dtype}")
+        keep[indices] = False
+    Y = out((int(keep.sum()), *data.shape[1:]), data.dtype)
+    Y[...] = data[keep]
+    return Y

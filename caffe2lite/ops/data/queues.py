@@ -1,0 +1,220 @@
+"""Blocking queues of records (one blob a field), and the operators that fill and empty them."""
+
+from __future__ import annotations
+
+import collections
+import threading
+
+import numpy as np
+
+from caffe2lite.ops.data.databases import Reader
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
+from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.signals import NEVER, StopNet, wait
+
+
+class BlobsQueue(Object):
+    """A queue of at most `capacity` records of `fields` blobs each; contents move in and out, nothing is copied."""
+
+    type_name = "std::shared_ptr<caffe2::BlobsQueue>"
+
+    def __init__(self, capacity: int, fields: int, name: str, field_names=()) -> None:
+        self.capacity, self.fields, self.name, self.field_names = capacity, fields, name, tuple(field_names)
+        self._records: collections.deque = collections.deque()
+        self._lock = threading.Lock()
+        self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._closed = False
+
+    def write(self, blobs, cancelled: threading.Event = NEVER, block: bool = True) -> bool:
+        """Move the blobs' contents in, waiting for room; False where the queue is closed."""
+        self.check(blobs)
+        with self._lock:
+            if block and not self._closed and len(self._records) >= self.capacity:
+                wait(self._emptied, lambda: self._closed or len(self._records) < self.capacity, cancelled)
+            if self._closed or len(self._records) >= self.capacity:
+                return False
+            self._records.append([b.take() for b in blobs])
+            self._filled.notify()
+        return True
+
+    def read(self, blobs, cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
+        """Move the oldest record into the blobs, waiting for one; False as `pop` gives None."""
+        self.check(blobs)
+        record = self.pop(cancelled, timeout)
+        if record is None:
+            return False
+        for blob, content in zip(blobs, record):
+            blob.put(content)
+        return True
+
+    def pop(self, cancelled: threading.Event = NEVER, timeout: float = 0.0):
+        """The contents of the oldest record, waiting for one; None where the queue is closed and empty, or time is up."""
+        with self._lock:
+            if not self._records:
+                wait(self._filled, lambda: self._records or self._closed, cancelled, timeout)
+                if not self._records:
+                    return None
+            record = self._records.popleft()
+            self._emptied.notify()
+        return record
+
+    def check(self, blobs) -> None:
+        """ValueError where there are not as many blobs as a record has fields."""
+        if len(blobs) != self.fields:
+            raise ValueError(f"queue {self.name!r} has records of {self.fields} blobs, not {len(blobs)}")
+
+    def close(self) -> None:
+        """No more records come in; everybody who waits wakes up."""
+        with self._lock:
+            self._closed = True
+            self._filled.notify_all()
+            self._emptied.notify_all()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+@operator("queue", stateful=True, gradient=NO_GRADIENT)
+def CreateBlobsQueue(
+    ctx, *, capacity: int = 1, num_blobs: int = 1, enforce_unique_name: int = 0, field_names: list[str] = ()
+):
+    """A new queue of at most `capacity` records of `num_blobs` blobs."""
+    if capacity < 1 or num_blobs < 1:
+        raise ValueError(f"a queue needs a positive capacity and number of blobs, got {capacity} and {num_blobs}")
+    if field_names and len(field_names) != num_blobs:
+        raise ValueError(f"{len(field_names)} field_names are given for {num_blobs} blobs")
+    if enforce_unique_name and isinstance(ctx.outputs[0].value, BlobsQueue):
+        raise ValueError(f"a queue {ctx.op.output[0]!r} exists already")
+    return BlobsQueue(capacity, num_blobs, ctx.op.output[0], field_names)
+
+
+_MOVED = [(i + 1, i) for i in range(64)]
+
+
+@operator("blobs*", stateful=True, blocking=True, num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_MOVED)
+def EnqueueBlobs(ctx, queue, *blobs):
+    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed."""
+    _all_initialised(ctx, ctx.inputs[1:])
+    if not queue.write(ctx.inputs[1:], ctx.cancelled):
+        raise StopNet(f"queue {queue.name!r} is closed")
+
+
+def _all_initialised(ctx, blobs) -> None:
+    for name, blob in zip(ctx.op.input[1:], blobs):
+        if blob.value is None:
+            raise ValueError(f"input blob {name!r} is uninitialised: there is nothing to put into the queue")
+
+
+@operator(
+    "blobs* status",
+    stateful=True,
+    blocking=True,
+    num_inputs=(2, MANY),
+    num_outputs=(2, MANY),
+    mutates=_MOVED,
+    gradient=NO_GRADIENT,
+)
+def SafeEnqueueBlobs(ctx, queue, *blobs):
+    """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on."""
+    _all_initialised(ctx, ctx.inputs[1:])
+    _tell(ctx, not queue.write(ctx.inputs[1:], ctx.cancelled))
+
+
+def _tell(ctx, closed: bool) -> None:
+    """Write the status, a bool without dimensions, into the last output."""
+    ctx.outputs[-1].resize((), np.bool_)[...] = closed
+
+
+@operator("blobs*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
+    """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up."""
+    if not queue.read(ctx.outputs, ctx.cancelled, timeout_secs):
+        raise StopNet(f"queue {queue.name!r} is closed and empty, or nothing came in time")
+
+
+@operator(
+    "blobs* status",
+    stateful=True,
+    blocking=True,
+    num_inputs=(1, 1),
+    num_outputs=(2, MANY),
+    gradient=NO_GRADIENT,
+    limits="num_records > 0",
+)
+def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
+    """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0."""
+    blobs = ctx.outputs[:-1]
+    if num_records == 1:
+        _tell(ctx, not queue.read(blobs, ctx.cancelled))
+        return
+    columns: list[list] = [[] for _ in blobs]
+    queue.check(blobs)
+    for _ in range(num_records):
+        record = queue.pop(ctx.cancelled)
+        if record is None:
+            break
+        for column, content in zip(columns, record):
+            column.append(content.value)
+    if columns[0]:
+        for blob, column in zip(blobs, columns):
+            blob.reset()
+            blob.assign(np.concatenate(column))
+    _tell(ctx, not columns[0])
+
+
+@operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
+def CloseBlobsQueue(ctx, queue):
+    """Close the queue: what is in it can still be read."""
+    queue.close()
+
+
+@operator(
+    "blobs* status", stateful=True, blocking=True, num_inputs=(1, MANY), num_outputs=(2, MANY), gradient=NO_GRADIENT
+)
+def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_idx_blob: int = -1):
+    """Read a record from one of the queues, drawn by weight; the last output tells whether that one is at its end.
+
+    `table_idx_blob` is the output that gets the number of the queue.
+    """
+    if weights and len(weights) != len(queues):
+        raise ValueError(f"{len(weights)} weights are given for {len(queues)} queues")
+    shares = np.cumsum(np.asarray(weights or [1.0] * len(queues)))
+    if shares[-1] <= 0:
+        raise ValueError("the weights must have a positive sum")
+    chosen = int(np.searchsorted(shares, ctx.rng.random() * shares[-1], side="right"))
+    blobs = list(ctx.outputs[:-1])
+    if 0 <= table_idx_blob < len(blobs):
+        blobs.pop(table_idx_blob).resize((1,), np.int32)[...] = chosen
+    _tell(ctx, not queues[chosen].read(blobs, ctx.cancelled))
+
+
+class QueueReader(Reader):
+    """A reader whose records come out of a queue."""
+
+    def __init__(self, queue: BlobsQueue, key_index: int, value_index: int, timeout: float) -> None:
+        self.queue, self.key_index, self.value_index, self.timeout = queue, key_index, value_index, timeout
+        self.source = f"queue {queue.name}"
+
+    def next_record(self) -> tuple[bytes, bytes]:
+        """The next (key, value)."""
+        record = self.queue.pop(timeout=self.timeout)
+        if record is None:
+            raise StopNet(f"queue {self.queue.name!r} is closed and empty, or nothing came in time")
+        key = _record_bytes(record[self.key_index].value) if self.key_index >= 0 else b""
+        return key, _record_bytes(record[self.value_index].value)
+
+
+def _record_bytes(value) -> bytes:
+    if not isinstance(value, bytes):
+        value = value.reshape(-1)[0]
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+@operator("reader", stateful=True, gradient=FORBID_GRADIENT)
+def CreateBlobsQueueDB(ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
+    """A reader whose records are the queue's: blobs of the given indices are key and value."""
+    for what, index in (("key_blob_index", key_blob_index), ("value_blob_index", value_blob_index)):
+        if index >= queue.fields:
+            raise ValueError(f"{what} is {index}, and the queue has records of {queue.fields} blobs")
+    return QueueReader(queue, key_blob_index, value_blob_index, timeout_secs)

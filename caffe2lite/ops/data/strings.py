@@ -1,0 +1,78 @@
+"""Operators on tensors of strings (bytes)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
+
+
+def _each(function, X, out, dtype):
+    """The function of every string."""
+    Y = out(X.shape, dtype)
+    flat = Y.reshape(-1)
+    for i, s in enumerate(X.reshape(-1)):
+        flat[i] = function(s)
+    return Y
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+@operator("prefixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
+def StringPrefix(xp, strings, *, length: int = 3, out):
+    """The first `length` bytes of each string."""
+    return _each(lambda s: s[:length], strings, out, object)
+
+
+@operator("suffixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
+def StringSuffix(xp, strings, *, length: int = 3, out):
+    """The last `length` bytes of each string."""
+    return _each(lambda s: s[max(len(s) - length, 0) :], strings, out, object)
+
+
+@operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
+def StringStartsWith(xp, strings, *, prefix: str = "", out):
+    """Whether each string begins with `prefix`."""
+    return _each(lambda s: s.startswith(_bytes(prefix)), strings, out, np.bool_)
+
+
+@operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
+def StringEndsWith(xp, strings, *, suffix: str = "", out):
+    """Whether each string ends with `suffix`."""
+    return _each(lambda s: s.endswith(_bytes(suffix)), strings, out, np.bool_)
+
+
+@operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
+def StringEquals(xp, strings, *, text: str = "", out):
+    """Whether each string is `text`."""
+    return _each(lambda s: s == _bytes(text), strings, out, np.bool_)
+
+
+def _text(value) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, np.floating):
+        return f"{value:g}".encode()
+    if isinstance(value, (np.int8, np.uint8)):  # a character, as C++ writes it
+        return value.tobytes()
+    return str(int(value)).encode()
+
+
+@operator("strings", types="string float32 float64 int8 int16 uint8 uint16 int32 int64 bool")
+def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
+    """The elements of each row (or, with axis 1, of each column), each followed by the delimiter."""
+    if input.ndim not in (1, 2) or axis not in (0, 1) or axis >= input.ndim:
+        raise ValueError(
+            f"the input must have one or two dimensions, and axis be one of them: {list(input.shape)}, {axis}"
+        )
+    rows = input.reshape(input.shape[0], -1)
+    if axis == 1:
+        rows = rows.T
+    Y = out((rows.shape[0],), object)
+    end = _bytes(delimiter)
+    for i, row in enumerate(rows):
+        Y[i] = b"".join(_text(v) + end for v in row)
+    return Y

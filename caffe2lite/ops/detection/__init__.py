@@ -1,0 +1,1 @@
+"""Regions of interest, boxes and proposals."""

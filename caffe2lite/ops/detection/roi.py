@@ -1,0 +1,313 @@
+"""Pools over regions of interest: RoIPool, RoIAlign and the rotated one, with gradients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import CPU, operator
+
+
+def check_rois(X, rois, sizes, order="NCHW"):
+    if order not in ("NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
+    if X.ndim != 4:
+        raise ValueError(f"the features must have four dimensions, got shape {list(X.shape)}")
+    if rois.ndim != 2 or rois.shape[1] not in sizes:
+        raise ValueError(f"rois must be [R, {' or '.join(map(str, sizes))}], got shape {list(rois.shape)}")
+
+
+def on_host(rois):
+    return rois if isinstance(rois, np.ndarray) else rois.get()
+
+
+def image_of(roi, size, batch):
+    """(image number, the box itself)."""
+    if len(roi) == size:
+        return 0, roi
+    image = int(roi[0])
+    if not 0 <= image < batch:
+        raise ValueError(f"a roi is of image {image}, and there are {batch}")
+    return image, roi[1:]
+
+
+def _shape(X, rois, order, *pooled):
+    """The shape of what is pooled from each of `rois` boxes of features of the shape X."""
+    return (rois, *pooled, X[3]) if order == "NHWC" else (rois, X[1], *pooled)
+
+
+def _infer(args, inputs):
+    X, rois = inputs[0].shape, inputs[1].shape
+    return [Spec(_shape(X, rois[0], args.get("order"), args["pooled_h"], args["pooled_w"]))]
+
+
+def _planes(X, RoIs, order, pooled_h, pooled_w, out):
+    """(X with its channels first, the output, the output with its channels first)."""
+    Y = out(_shape(X.shape, len(RoIs), order, pooled_h, pooled_w), X.dtype)
+    return (X.transpose(0, 3, 1, 2), Y, Y.transpose(0, 3, 1, 2)) if order == "NHWC" else (X, Y, Y)
+
+
+# ---- RoIAlign: both directions apart, Y = rows X columns' ------------------------------------------------------------
+
+
+def _side(start, length, bins, size, samples):
+    """The matrix (bins, size) of the mean of bilinear samples in each of `bins` parts of a side."""
+    step = length / bins
+    grid = samples if samples > 0 else math.ceil(length / bins)
+    matrix = np.zeros((bins, size), np.float32)
+    if grid == 0:
+        return matrix
+    at = start + (np.arange(bins)[:, None] + (np.arange(grid)[None] + 0.5) / grid) * step
+    outside = (at < -1.0) | (at > size)
+    at = np.clip(at, 0, None)
+    low = np.minimum(at.astype(np.int64), size - 1)
+    at = np.where(low >= size - 1, size - 1, at)
+    high = np.minimum(low + 1, size - 1)
+    share = at - low
+    rows = np.repeat(np.arange(bins), grid)
+    np.add.at(matrix, (rows, low.reshape(-1)), np.where(outside, 0, 1 - share).reshape(-1) / grid)
+    np.add.at(matrix, (rows, high.reshape(-1)), np.where(outside, 0, share).reshape(-1) / grid)
+    return matrix
+
+
+def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+    shift = 0.5 if aligned else 0.0
+    x1, y1, x2, y2 = (float(v) * spatial_scale - shift for v in roi)
+    w, h = x2 - x1, y2 - y1
+    if not aligned:
+        w, h = max(w, 1.0), max(h, 1.0)
+    elif w < 0 or h < 0:
+        raise ValueError(f"a roi has a negative size: {[float(v) for v in roi]}")
+    return _side(y1, h, pooled_h, shape[0], sampling_ratio), _side(x1, w, pooled_w, shape[1], sampling_ratio)
+
+
+@operator(
+    "Y",
+    types={"X": "float32", "RoIs": "float32"},
+    infer=_infer,
+    gradient=single("RoIAlignGradient", "I0 I1 GO0 -> GI0"),
+)
+def RoIAlign(
+    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
+    sampling_ratio: int = -1, aligned: bool = False, out,
+):  # fmt: skip
+    """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi (He et al., Mask R-CNN, 2017)."""
+    check_rois(X, RoIs, (4, 5), order)
+    x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 4, x.shape[0])
+        rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        y[r] = xp.matmul(xp.matmul(xp.asarray(rows), x[image]), xp.asarray(columns).T)
+    return Y
+
+
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0))
+def RoIAlignGradient(
+    xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
+    sampling_ratio: int = -1, aligned: bool = False, out,
+):  # fmt: skip
+    """Each pixel gets the gradients of the means that it has a part in, by that part."""
+    check_rois(X, RoIs, (4, 5), order)
+    if order == "NHWC":
+        dX = out(X.shape, dY.dtype)
+        turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
+        RoIAlignGradient.kernels["", None](
+            xp, X.transpose(0, 3, 1, 2), RoIs, dY.transpose(0, 3, 1, 2), spatial_scale=spatial_scale, pooled_h=pooled_h,
+            pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
+        )  # fmt: skip
+        return dX
+    if dY.shape != (RoIs.shape[0], X.shape[1], pooled_h, pooled_w):
+        raise ValueError(
+            f"the gradient has the shape {list(dY.shape)}; expected {[RoIs.shape[0], X.shape[1], pooled_h, pooled_w]}"
+        )
+    dX = out(X.shape, dY.dtype)
+    dX[...] = 0
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 4, X.shape[0])
+        rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
+    return dX
+
+
+# ---- RoIAlignRotated -------------------------------------------------------------------------------------------------
+
+
+def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+    """(pixel numbers, weights): four corners of each sample, (4, bins, samples); bins in row-major order."""
+    shift = 0.5 if aligned else 0.0
+    x, y = float(roi[0]) * spatial_scale - shift, float(roi[1]) * spatial_scale - shift
+    w, h = float(roi[2]) * spatial_scale, float(roi[3]) * spatial_scale
+    if not aligned:
+        w, h = max(w, 1.0), max(h, 1.0)
+    angle = math.radians(float(roi[4]))
+    c, s = math.cos(angle), math.sin(angle)
+    grid_h = sampling_ratio if sampling_ratio > 0 else math.ceil(h / pooled_h)
+    grid_w = sampling_ratio if sampling_ratio > 0 else math.ceil(w / pooled_w)
+    v = -h / 2 + (np.arange(pooled_h)[:, None] + (np.arange(grid_h)[None] + 0.5) / grid_h) * (h / pooled_h)
+    u = -w / 2 + (np.arange(pooled_w)[:, None] + (np.arange(grid_w)[None] + 0.5) / grid_w) * (w / pooled_w)
+    v, u = v[:, None, :, None], u[None, :, None, :]
+    px = (u * c + v * s + x).reshape(pooled_h * pooled_w, -1)
+    py = (v * c - u * s + y).reshape(pooled_h * pooled_w, -1)
+    height, width = shape
+    outside = (py < -1.0) | (py > height) | (px < -1.0) | (px > width)
+    px, py = np.maximum(px, 0), np.maximum(py, 0)
+    x0, y0 = np.minimum(px.astype(np.int64), width - 1), np.minimum(py.astype(np.int64), height - 1)
+    px, py = np.where(x0 >= width - 1, width - 1, px), np.where(y0 >= height - 1, height - 1, py)
+    x1, y1 = np.minimum(x0 + 1, width - 1), np.minimum(y0 + 1, height - 1)
+    lx, ly = px - x0, py - y0
+    weights = np.stack([(1 - ly) * (1 - lx), (1 - ly) * lx, ly * (1 - lx), ly * lx])
+    weights = np.where(outside, 0, weights) / (grid_h * grid_w)
+    pixels = np.stack([y0 * width + x0, y0 * width + x1, y1 * width + x0, y1 * width + x1])
+    return pixels, weights.astype(np.float32)
+
+
+@operator(
+    "Y",
+    types={"X": "float32", "RoIs": "float32"},
+    infer=_infer,
+    gradient=single("RoIAlignRotatedGradient", "I0 I1 GO0 -> GI0"),
+)
+def RoIAlignRotated(
+    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
+    sampling_ratio: int = -1, aligned: bool = False, out,
+):  # fmt: skip
+    """RoIAlign for rois (image, x, y, w, h, degrees) (Ma et al., Rotation Region Proposals, 2018)."""
+    check_rois(X, RoIs, (5, 6), order)
+    x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 5, x.shape[0])
+        pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        plane = x[image].reshape(x.shape[1], -1)
+        seen = plane[:, xp.asarray(pixels)] * xp.asarray(weights)
+        y[r] = seen.sum(axis=(1, 3)).reshape(x.shape[1], pooled_h, pooled_w)
+    return Y
+
+
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"})
+def RoIAlignRotatedGradient(
+    xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
+    sampling_ratio: int = -1, aligned: bool = False, out,
+):  # fmt: skip
+    """Each pixel gets the gradients of the means that it has a part in, by that part."""
+    check_rois(X, RoIs, (5, 6), order)
+    dX = out(X.shape, dY.dtype)
+    dX[...] = 0
+    channels, size = X.shape[1], X.shape[2] * X.shape[3]
+    for r, roi in enumerate(on_host(RoIs)):
+        image, box = image_of(roi, 5, X.shape[0])
+        pixels, weights = _rotated_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        spread = np.zeros((pooled_h * pooled_w, size), np.float32)
+        bins = np.broadcast_to(np.arange(pooled_h * pooled_w)[None, :, None], pixels.shape)
+        np.add.at(spread, (bins.reshape(-1), pixels.reshape(-1)), weights.reshape(-1))
+        dX[image] += xp.matmul(dY[r].reshape(channels, -1), xp.asarray(spread)).reshape(channels, *X.shape[2:])
+    return dX
+
+
+# ---- RoIPool ---------------------------------------------------------------------------------------------------------
+
+
+def _bins(start, length, bins, size):
+    """(first, last) pixel of each part of a side."""
+    step = length / bins
+    for i in range(bins):
+        first = math.floor(i * step) + start
+        last = math.ceil((i + 1) * step) + start
+        yield min(max(first, 0), size), min(max(last, 0), size)
+
+
+def _pool_box(roi, spatial_scale):
+    """(x, y, width, height) in whole pixels of the features."""
+    x1, y1, x2, y2 = (math.floor(float(v) * spatial_scale + 0.5) for v in roi)
+    return x1, y1, max(x2 - x1 + 1, 1), max(y2 - y1 + 1, 1)
+
+
+def _infer_pool(args, inputs):
+    made = _infer({**args, "order": "NCHW"}, inputs)[0]
+    return [made] if args["is_test"] else [made, made._replace(dtype="int32")]
+
+
+@operator(
+    "Y argmaxes?",
+    num_outputs=(0, 2**31 - 1),
+    types={"X": "float32", "rois": "float32"},
+    infer=_infer_pool,
+    gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
+    limits="pooled_h > 0, pooled_w > 0, spatial_scale > 0",
+)
+def RoIPool(
+    xp, X, rois, *, is_test: int = 0, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1,
+    spatial_scale: float = 1.0, out,
+):  # fmt: skip
+    """The maximum in each of pooled_h × pooled_w parts of each roi, and, unless is_test, which pixel it is."""
+    check_rois(X, rois, (5,), order)
+    if order != "NCHW":
+        raise ValueError("RoIPool takes the order NCHW only")
+    if len(out) != (1 if is_test else 2):
+        raise ValueError(
+            f"with is_test={int(bool(is_test))} there {'is one output' if is_test else 'are two outputs'}, {len(out)} are named"
+        )
+    shape = (rois.shape[0], X.shape[1], pooled_h, pooled_w)
+    Y = out[0](shape, X.dtype)
+    argmax = None if is_test else out[1](shape, "int32")
+    for r, roi in enumerate(on_host(rois)):
+        image, box = image_of(roi, 4, X.shape[0])
+        x, y, w, h = _pool_box(box, spatial_scale)
+        for i, (top, bottom) in enumerate(_bins(y, h, pooled_h, X.shape[2])):
+            for j, (left, right) in enumerate(_bins(x, w, pooled_w, X.shape[3])):
+                if bottom <= top or right <= left:
+                    Y[r, :, i, j] = 0
+                    if argmax is not None:
+                        argmax[r, :, i, j] = -1
+                    continue
+                part = X[image, :, top:bottom, left:right].reshape(X.shape[1], -1)
+                at = part.argmax(axis=1)
+                Y[r, :, i, j] = part[xp.arange(X.shape[1]), at]
+                if argmax is not None:
+                    argmax[r, :, i, j] = (at // (right - left) + top) * X.shape[3] + at % (right - left) + left
+    return (Y,) if is_test else (Y, argmax)
+
+
+@operator("dX", types={"X": "float32", "rois": "float32", "argmaxes": "int32", "dY": "float32"})
+def RoIPoolGradient(
+    xp,
+    X,
+    rois,
+    argmaxes,
+    dY,
+    *,
+    order: str = "NCHW",
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    spatial_scale: float = 1.0,
+    out,
+):
+    """The gradient goes to the pixel that each maximum was."""
+    check_rois(X, rois, (5,), order)
+    if argmaxes.shape != dY.shape:
+        raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
+    dX = out(X.shape, dY.dtype)
+    dX[...] = 0
+    channels, size = X.shape[1], X.shape[2] * X.shape[3]
+    for r, roi in enumerate(on_host(rois)):
+        image, _ = image_of(roi, 4, X.shape[0])
+        at = argmaxes[r].reshape(channels, -1)
+        there = at >= 0
+        places = (xp.arange(channels).reshape(-1, 1) * size + xp.maximum(at, 0)).reshape(-1)
+        weights = xp.where(there, dY[r].reshape(channels, -1), 0).reshape(-1)
+        dX[image] += (
+            xp.bincount(places, weights=weights, minlength=channels * size).reshape(X.shape[1:]).astype(dX.dtype)
+        )
+    return dX
+
+
+@RoIPoolGradient.engine(device=CPU)
+def _no_kernel(
+    xp, X, rois, argmaxes, dY,
+    *, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out,
+):  # fmt: skip
+    raise ValueError(
+        "Caffe2 has no RoIPoolGradient for the CPU: run it on a GPU, which may be emulated, or use RoIAlign"
+    )

@@ -1,0 +1,1 @@
+"""Fills with given and with random values, and random samples."""

@@ -1,0 +1,1 @@
+"""Images and clips: transforms, and input from databases."""

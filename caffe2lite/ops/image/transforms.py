@@ -1,0 +1,479 @@
+"""Images resized, padded, summed up, cut into blocks, and their channels scaled and shuffled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from caffe2lite.ops.kit import windows
+from caffe2lite.ops.kit.arguments import group
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
+from caffe2lite.ops.kit.infer import Spec, given, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.windows import WINDOW_ARGS
+
+
+def _check_order(order):
+    if order not in ("NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
+
+
+def _four(X, what="the input"):
+    if X.ndim != 4:
+        raise ValueError(f"{what} must have four dimensions, got shape {list(X.shape)}")
+
+
+def _first(array, order):
+    """A view with channels before the image."""
+    _check_order(order)
+    _four(array)
+    return array if order == "NCHW" else array.transpose(0, 3, 1, 2)
+
+
+def _shape(batch, channels, size, order):
+    return (batch, channels, *size) if order == "NCHW" else (batch, *size, channels)
+
+
+# ---- maps of rows and columns: Y = rows @ X @ columns, for every image and channel -----------------------------------
+
+
+def _apply(xp, X, Y, rows, columns):
+    """Y = rows X columns', with matrices (out, in)."""
+    xp.matmul(xp.matmul(rows, X), columns.T, out=Y)
+
+
+def _chosen(xp, index, size):
+    """The matrix (len(index), size) that picks pixels; -1 picks none."""
+    return (index.reshape(-1, 1) == xp.arange(size).reshape(1, -1)).astype("float32")
+
+
+# ---- nearest neighbours ----------------------------------------------------------------------------------------------
+
+
+def _scales(scales, height_scale, width_scale):
+    """The scales in the input, if there is one, instead of those in the arguments."""
+    if scales is None:
+        return height_scale, width_scale
+    if scales.ndim != 1 or scales.shape[0] != 2:
+        raise ValueError(f"scales must be [height_scale, width_scale], got shape {list(scales.shape)}")
+    for s in scales:
+        if not s > 0:
+            raise ValueError(f"scales must be positive, got {s}")
+    return float(scales[0]), float(scales[1])
+
+
+def _nearest(xp, size, scale, count=None):
+    """For each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
+    if count is None:
+        count = int(xp.float32(size) * xp.float32(scale))
+    source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
+    return xp.minimum(source, size - 1)
+
+
+@operator(
+    "Y",
+    types={"X": "float32", "scales": "float32"},
+    host="scales",
+    gradient=lambda g: _resize_gradient(g, "ResizeNearestGradient"),
+    limits="width_scale > 0, height_scale > 0",
+)
+def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out):
+    """The image in another size, each pixel the nearest one: height and width times their scales, rounded down."""
+    height_scale, width_scale = _scales(scales, height_scale, width_scale)
+    x = _first(X, order)
+    rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
+    Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
+    if Y.size:
+        _first(Y, order)[...] = x[:, :, rows][:, :, :, columns]
+    return Y
+
+
+def _resize_gradient(g, kind):
+    return g.single(kind, [g.GO(0), *g.op.input], [g.GI(0)])
+
+
+@operator(
+    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+)
+def ResizeNearestGradient(
+    xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
+):
+    """Each pixel gets the sum of the gradients of its copies."""
+    height_scale, width_scale = _scales(scales, height_scale, width_scale)
+    dy, shape = _first(dY, order), _first(X, order).shape
+    if dy.ndim != 4 or dy.shape[:2] != shape[:2]:
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}, X has {list(X.shape)}")
+    rows = _nearest(xp, shape[2], height_scale, dy.shape[2])
+    columns = _nearest(xp, shape[3], width_scale, dy.shape[3])
+    dX = out(X.shape, dY.dtype)
+    _apply(xp, dy, _first(dX, order), _chosen(xp, rows, shape[2]).T, _chosen(xp, columns, shape[3]).T)
+    return dX
+
+
+def _volume(X):
+    if X.ndim != 5:
+        raise ValueError(f"the input must be [N, C, T, H, W], got shape {list(X.shape)}")
+
+
+@operator(
+    "Y",
+    types={"X": "float32"},
+    gradient=lambda g: _resize_gradient(g, "ResizeNearest3DGradient"),
+    limits="temporal_scale > 0, height_scale > 0, width_scale > 0",
+)
+def ResizeNearest3D(
+    xp, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW", out
+):
+    """A video in another size, each pixel the nearest one.  X (N, C, T, H, W)."""
+    if order != "NCHW":
+        raise ValueError("ResizeNearest3D takes the order NCHW only")
+    if temporal_scale not in (1, 2):
+        raise ValueError(f"temporal_scale must be 1 or 2, found {temporal_scale}")
+    if (height_scale, width_scale) != (2, 2):
+        raise ValueError(f"height_scale and width_scale must be 2, found {height_scale} and {width_scale}")
+    _volume(X)
+    t, h, w = (_nearest(xp, n, s) for n, s in zip(X.shape[2:], (temporal_scale, height_scale, width_scale)))
+    Y = out((*X.shape[:2], t.shape[0], h.shape[0], w.shape[0]), X.dtype)
+    if Y.size:
+        Y[...] = X[:, :, t][:, :, :, h][:, :, :, :, w]
+    return Y
+
+
+@operator(
+    "dX", types={"dY": "float32", "X": "float32"}, infer=like(1), limits="temporal_scale > 0, height_scale > 0, width_scale > 0"
+)
+def ResizeNearest3DGradient(
+    xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
+    out,
+):  # fmt: skip
+    """Each pixel gets the sum of the gradients of its copies."""
+    _volume(X)
+    _volume(dY)
+    scales = (temporal_scale, height_scale, width_scale)
+    t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
+    dX = out(X.shape, dY.dtype)
+    planes = xp.matmul(xp.matmul(_chosen(xp, h, X.shape[3]).T, dY), _chosen(xp, w, X.shape[4]))  # (N, C, out T, H, W)
+    flat = planes.reshape(*planes.shape[:3], -1)
+    dX[...] = xp.matmul(_chosen(xp, t, X.shape[2]).T, flat).reshape(X.shape)
+    return dX
+
+
+# ---- bilinear ----------------------------------------------------------------------------------------------------------
+
+
+def _bilinear(xp, size, scale):
+    """The matrix (result, size) of a linear interpolation whose corners are the image's."""
+    count = int(xp.float32(size) * xp.float32(scale))
+    step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
+    at = xp.arange(count).astype("float32") * step
+    low = xp.minimum(at.astype("int64"), max(size - 1, 0))
+    share = at - low.astype("float32")
+    high = xp.minimum(low + 1, size - 1)
+    return _chosen(xp, low, size) * (1 - share)[:, None] + _chosen(xp, high, size) * share[:, None]
+
+
+@operator(
+    "Y",
+    types={"X": "float32", "scales": "float32"},
+    host="scales",
+    gradient=lambda g: _resize_gradient(g, "UpsampleBilinearGradient"),
+    limits="width_scale > 0, height_scale > 0",
+)
+def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
+    """The image in another size by bilinear interpolation.  X (N, C, H, W)."""
+    height_scale, width_scale = _scales(scales, height_scale, width_scale)
+    _four(X)
+    rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
+    Y = out((*X.shape[:2], rows.shape[0], columns.shape[0]), X.dtype)
+    if Y.size:
+        _apply(xp, X, Y, rows, columns)
+    return Y
+
+
+@operator(
+    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+)
+def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
+    """Each pixel gets the gradients of the pixels that it has a part in, by that part."""
+    height_scale, width_scale = _scales(scales, height_scale, width_scale)
+    _four(X)
+    _four(dY, "the gradient")
+    rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
+    if dY.shape[2:] != (rows.shape[0], columns.shape[0]):
+        raise ValueError(
+            f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels"
+        )
+    dX = out(X.shape, dY.dtype)
+    _apply(xp, dY, dX, rows.T, columns.T)
+    return dX
+
+
+# ---- padding -----------------------------------------------------------------------------------------------------------
+
+
+class Padding(NamedTuple):
+    """Pixels around an image, and the order of its dimensions."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+    order: str
+
+
+def _pads(args: Mapping[str, Any]) -> Padding:
+    window = windows.parse({"kernel": 1, **{k: v for k, v in args.items() if k not in ("kernel", "kernels")}})
+    if len(window.pads) != 4:
+        raise ValueError(f"four pads are needed (top, left, bottom, right), got {list(window.pads)}")
+    return Padding(*window.pads, args.get("order", "NCHW"))
+
+
+group("Padding", WINDOW_ARGS, _pads)
+
+
+def _sources(xp, size, head, tail, mode):
+    """For each pixel along a padded side the pixel that it shows; -1 for a constant."""
+    at = xp.arange(head + size + tail) - head
+    if mode == "edge":
+        return xp.clip(at, 0, size - 1)
+    if mode == "reflect":
+        if head >= size or tail >= size:
+            raise ValueError(f"{head} and {tail} pixels cannot be reflected from a side of {size}")
+        at = xp.abs(at)
+        return xp.where(at >= size, 2 * size - 2 - at, at)
+    if mode == "constant":
+        return xp.where((at < 0) | (at >= size), -1, at)
+    raise ValueError(f"there is no padding mode {mode!r}; there are constant, reflect and edge")
+
+
+def _infer_pad(args, inputs):
+    top, left, bottom, right, order = _pads(given(args))
+    shape = list(inputs[0].shape)
+    h = 1 if order == "NHWC" else 2
+    shape[h] += top + bottom
+    shape[h + 1] += left + right
+    return [Spec(tuple(shape), inputs[0].dtype)]
+
+
+@operator("Y", types="float32", infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))
+def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padding, out):
+    """X with a border: of a constant value, of the pixels at the edge, or reflected."""
+    top, left, bottom, right, order = padding
+    x = _first(X, order)
+    rows = _sources(xp, x.shape[2], top, bottom, mode)
+    columns = _sources(xp, x.shape[3], left, right, mode)
+    Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
+    if not Y.size:
+        return Y
+    y = _first(Y, order)
+    if mode == "constant":
+        y[...] = value
+        inner_rows, inner_columns = xp.nonzero(rows >= 0)[0], xp.nonzero(columns >= 0)[0]
+        if inner_rows.size and inner_columns.size:
+            r, c = int(inner_rows[0]), int(inner_columns[0])
+            block = x[:, :, rows[inner_rows]][:, :, :, columns[inner_columns]]
+            y[:, :, r : r + inner_rows.shape[0], c : c + inner_columns.shape[0]] = block
+    else:
+        y[...] = x[:, :, rows][:, :, :, columns]
+    return Y
+
+
+@operator("dX", types="float32")
+def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
+    """Each pixel gets the sum of the gradients of all places that show it."""
+    top, left, bottom, right, order = padding
+    dy = _first(dY, order)
+    height, width = dy.shape[2] - top - bottom, dy.shape[3] - left - right
+    if height < 1 or width < 1:
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}, smaller than its padding")
+    dX = out(_shape(dy.shape[0], dy.shape[1], (height, width), order), dY.dtype)
+    rows, columns = _sources(xp, height, top, bottom, mode), _sources(xp, width, left, right, mode)
+    if dX.size:
+        _apply(xp, dy, _first(dX, order), _chosen(xp, rows, height).T, _chosen(xp, columns, width).T)
+    return dX
+
+
+# ---- sums, blocks, regions ---------------------------------------------------------------------------------------------
+
+
+@operator("Y", types="float32", gradient=single("IntegralImageGradient", "I0 GO0 -> GI0"))
+def IntegralImage(xp, X, *, out):
+    """Y[i, j] = sum of the pixels above row i and left of column j: (N, C, H + 1, W + 1)."""
+    _four(X)
+    Y = out((*X.shape[:2], X.shape[2] + 1, X.shape[3] + 1), X.dtype)
+    Y[...] = 0
+    Y[:, :, 1:, 1:] = xp.cumsum(xp.cumsum(X, axis=2), axis=3)
+    return Y
+
+
+@operator("dX", types={"X": "float32", "dY": "float32"})
+def IntegralImageGradient(xp, X, dY, *, out):
+    """The gradients of all places that a pixel counts for, as genuine adds them up: an integral of dY to that pixel."""
+    _four(X)
+    dX = out(X.shape, X.dtype)
+    dX[...] = xp.cumsum(xp.cumsum(dY, axis=2), axis=3)[:, :, : X.shape[2], : X.shape[3]]
+    return dX
+
+
+def _block_pads(pad, pad_t, order):
+    """(top, left, bottom, right): Caffe2 reads no other side either."""
+    if order != "NCHW":
+        raise ValueError(f"the order must be NCHW, found {order!r}")
+    return pad if pad_t is None else pad_t, pad, pad, pad
+
+
+@operator("Y", types="float32", gradient=single("BatchToSpace", "GO0 -> GI0"))
+def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
+    """Pad with zeros, and move each place of a block of pixels to a part of the batch of its own."""
+    top, left, bottom, right = _block_pads(pad, pad_t, order)
+    _four(X)
+    n, c, h, w = X.shape
+    height, width = h + top + bottom, w + left + right
+    for what, size in (("height", height), ("width", width)):
+        if size % block_size:
+            raise ValueError(f"the padded {what} {size} is no multiple of block_size {block_size}")
+    padded = xp.zeros((n, c, height, width), X.dtype)
+    padded[:, :, top : top + h, left : left + w] = X
+    b = block_size
+    parts = padded.reshape(n, c, height // b, b, width // b, b).transpose(3, 5, 0, 1, 2, 4)
+    Y = out((n * b * b, c, height // b, width // b), X.dtype)
+    Y.reshape(parts.shape)[...] = parts
+    return Y
+
+
+@operator("Y", types="float32", gradient=single("SpaceToBatch", "GO0 -> GI0"))
+def BatchToSpace(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
+    """The reverse of SpaceToBatch: parts of the batch become pixels, then the border is cut off."""
+    top, left, bottom, right = _block_pads(pad, pad_t, order)
+    _four(X)
+    n, c, h, w = X.shape
+    b = block_size
+    if n % (b * b):
+        raise ValueError(f"a batch of {n} cannot be divided among blocks of {b} by {b}")
+    height, width = h * b - top - bottom, w * b - left - right
+    if height < 1 or width < 1:
+        raise ValueError(f"images of {h * b} by {w * b} are smaller than the border that is cut off")
+    whole = X.reshape(b, b, n // (b * b), c, h, w).transpose(2, 3, 4, 0, 5, 1).reshape(n // (b * b), c, h * b, w * b)
+    Y = out((n // (b * b), c, height, width), X.dtype)
+    Y[...] = whole[:, :, top : top + height, left : left + width]
+    return Y
+
+
+# ---- channels ----------------------------------------------------------------------------------------------------------
+
+
+def _shuffle(xp, X, group, order, out, back):
+    _check_order(order)
+    if X.ndim < 2:
+        raise ValueError(f"the input must have channels, got shape {list(X.shape)}")
+    channels = X.shape[1 if order == "NCHW" else -1]
+    if group < 1 or channels % group:
+        raise ValueError(f"{channels} channels cannot be divided among {group} groups")
+    first, second = (channels // group, group) if back else (group, channels // group)
+    Y = out(X.shape, X.dtype)
+    if order == "NCHW":
+        view = X.reshape(X.shape[0], first, second, *X.shape[2:])
+        Y.reshape(X.shape[0], second, first, *X.shape[2:])[...] = view.swapaxes(1, 2)
+    else:
+        view = X.reshape(*X.shape[:-1], first, second)
+        Y.reshape(*X.shape[:-1], second, first)[...] = view.swapaxes(-1, -2)
+    return Y
+
+
+@operator("Y", types="float32", infer=like(0), gradient=single("ChannelShuffleGradient", "GO0 -> GI0"))
+def ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", out):
+    """The first channel of each group, then the second of each, and so on."""
+    return _shuffle(xp, X, group, order, out, back=False)
+
+
+@operator("dX", types="float32", infer=like(0))
+def ChannelShuffleGradient(xp, dY, *, group: int = 1, order: str = "NCHW", out):
+    """The channels back where they came from."""
+    return _shuffle(xp, dY, group, order, out, back=True)
+
+
+@operator("Y", inplace={0: 0}, types={"X": "float32", "mean": "float32", "deviation": "float32"}, infer=like(0))
+def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
+    """(X - mean) / deviation, channel by channel, by the first row of each."""
+    _four(X)
+    channels = X.shape[1]
+    for values in (mean, deviation):
+        if values.ndim < 1 or values.shape[-1] != channels:
+            raise ValueError(f"there must be a value for each of {channels} channels, got shape {list(values.shape)}")
+    Y = out(X.shape, X.dtype)
+    m, d = (v.reshape(-1, channels)[0].reshape(1, -1, 1, 1) for v in (mean, deviation))
+    xp.subtract(X, m, out=Y)
+    return xp.divide(Y, d, out=Y)
+
+
+# ---- regions for retrieval ---------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=256)
+def _rmac(height, width, scales, overlap):
+    """[x1, y1, x2, y2] of the regions of Tolias, Sicre and Jégou, Particular object retrieval, 2016."""
+    short, long = min(height, width), max(height, width)
+    one = np.float32  # ties are those of single precision
+    best = min(
+        range(2, 8),
+        key=lambda steps: abs(
+            one(short * short - one(short) * (one(long - short) / one(steps - 1))) / one(short * short) - one(overlap)
+        ),
+    )
+    more_h = best - 1 if height > width else 0
+    more_w = best - 1 if width > height else 0
+    regions = []
+    for level in range(1, scales + 1):
+        side = 2 * short // (level + 1)
+        if side == 0:  # the image is too small for this level
+            continue
+        half = int(side / 2 - 1)
+        starts = []
+        for size, more in ((width, more_w), (height, more_h)):
+            count = level + more
+            step = (size - side) / (count - 1) if count > 1 else 0
+            starts.append([int(half + step * i) - half for i in range(count)])
+        regions += [(x, y, x + side - 1, y + side - 1) for x in starts[0] for y in starts[1]]
+    return regions
+
+
+@operator("regions", types="float32", gradient=FORBID_GRADIENT)
+def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
+    """(batch index, x1, y1, x2, y2) of a fixed grid of square regions at several scales, for each image."""
+    _four(X)
+    regions = xp.asarray(_rmac(X.shape[2], X.shape[3], scales, overlap), "float32").reshape(-1, 4)
+    count = regions.shape[0]
+    Y = out((X.shape[0] * count, 5), "float32")
+    each = Y.reshape(X.shape[0], count, 5)
+    each[..., 0] = xp.arange(X.shape[0]).reshape(-1, 1)
+    each[..., 1:] = regions
+    return Y
+
+
+# ---- style transfer's packed images ------------------------------------------------------------------------------------
+
+
+@operator("Y", types={"X": "uint8", "mean": "float32"}, stateful=True)
+def PackedInt8BGRANHWCToNCHWCStylizerPreprocess(ctx, X, mean, *, noise_std: float = 10.0, noise_size: int = 491, out):
+    """BGRA bytes (N, H, W, 4) as floats (N, 3, H, W), the mean of each channel taken away and noise added."""
+    if X.ndim != 4 or X.shape[3] != 4 or mean.shape != (3,):
+        raise ValueError(f"expected [N, H, W, 4] and three means, got {list(X.shape)} and {list(mean.shape)}")
+    Y = out((X.shape[0], 3, *X.shape[1:3]), "float32")
+    ctx.xp.subtract(X[..., :3].transpose(0, 3, 1, 2), mean.reshape(1, 3, 1, 1), out=Y)
+    if noise_std > 0:
+        Y += ctx.xp.float32(noise_std) * ctx.rng.standard_normal(Y.shape).astype("float32")
+    return Y
+
+
+@operator("Y", types={"X": "float32", "mean": "float32"})
+def BRGNCHWCToPackedInt8BGRAStylizerDeprocess(xp, X, mean, *, out):
+    """Floats (N, 3, H, W) plus the mean of each channel, as opaque BGRA bytes (N, H, W, 4)."""
+    if X.ndim != 4 or X.shape[1] != 3 or mean.shape != (3,):
+        raise ValueError(f"expected [N, 3, H, W] and three means, got {list(X.shape)} and {list(mean.shape)}")
+    Y = out((X.shape[0], *X.shape[2:], 4), "uint8")
+    Y[..., :3] = xp.clip(X + mean.reshape(1, 3, 1, 1), 0, 255).transpose(0, 2, 3, 1).astype("uint8")
+    Y[..., 3] = 255
+    return Y

@@ -1,0 +1,1 @@
+"""What all operators share: the registry, arguments, gradients, inference, and helpers of kernels."""

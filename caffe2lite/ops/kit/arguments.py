@@ -1,0 +1,161 @@
+"""Arguments of an OperatorDef: from the annotation in a kernel's signature to the value in the message.
+
+As in Caffe2, an argument must sit in the field of its type: `scale=2` is an integer and no float.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+REQUIRED = inspect.Parameter.empty
+
+
+_BOUNDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+class Arg:
+    """A declared argument: name, kind of value, default (REQUIRED where there is none), and limits as ("> 0", …)."""
+
+    __slots__ = ("default", "kind", "limits", "name")
+
+    def __init__(self, name: str, kind: str, default: Any = REQUIRED) -> None:
+        if kind not in _READERS:
+            raise TypeError(f"argument {name}: no such kind {kind!r}; one of {', '.join(_READERS)}")
+        self.name, self.kind, self.default = name, kind, default
+        self.limits: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Arg({self.name!r}, {self.kind!r}, {self.default!r})"
+
+
+class Group(NamedTuple):
+    """Arguments that are one parameter of a kernel: `build(values)` makes it of those that an operator names."""
+
+    fields: Mapping[str, Arg]
+    build: Callable[[Mapping[str, Any]], Any]
+
+
+_GROUPS: dict[str, Group] = {}
+
+
+def group(annotation: str, fields: Mapping[str, Arg], build: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Let a keyword-only parameter with this annotation stand for all arguments of `fields`."""
+    if annotation in _GROUPS:
+        raise ValueError(f"there is a group of arguments {annotation} already")
+    _GROUPS[annotation] = Group(fields, build)
+
+
+def group_of(annotation: Any) -> Group | None:
+    """The group that a parameter with this annotation stands for, if any."""
+    return _GROUPS.get(annotation) if isinstance(annotation, str) else None
+
+
+def limit(title: str, declared: Mapping[str, Arg], limits: str) -> None:
+    """Set the limits of arguments: "decay > 0, decay < 1, k >= 1"."""
+    for text in filter(None, limits.split(", ")):
+        name, bound = text.split(" ", 1)
+        if name not in declared or bound.split()[0] not in _BOUNDS:
+            raise TypeError(f"operator {title}: {text!r} is no limit of an argument")
+        declared[name].limits += (bound,)
+
+
+def declare(title: str, name: str, kind: Any, default: Any) -> Arg:
+    """The Arg of a keyword-only parameter, whose annotation names the kind."""
+    if not isinstance(kind, str):
+        kind = getattr(kind, "__name__", str(kind)) if "[" not in str(kind) else str(kind)
+    kind = kind.replace(" | None", "").removeprefix("caffe2_pb2.")
+    try:
+        return Arg(name, kind, default)
+    except TypeError as e:
+        raise TypeError(f"operator {title}: {e}") from None
+
+
+def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
+    def read(message: Any, title: str, kind: str) -> Any:
+        if not message.HasField(field):
+            raise ValueError(
+                f"argument {message.name} of {title} must be {_WORDS[kind]} (field {field!r} of Argument), "
+                f"but the message holds {_held(message)}"
+            )
+        return convert(getattr(message, field))
+
+    return read
+
+
+def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
+    def read(message: Any, title: str, kind: str) -> Any:
+        values = getattr(message, field)
+        if not values and any(message.HasField(one) for one in ("i", "f", "s")):
+            raise ValueError(
+                f"argument {message.name} of {title} must be a list (field {field!r} of Argument), "
+                f"but the message holds {_held(message)}"
+            )
+        return [convert(v) for v in values]
+
+    return read
+
+
+def _held(message: Any) -> str:
+    fields = [f"{d.name}={str(v)[:40]}" for d, v in message.ListFields() if d.name != "name"]
+    return ", ".join(fields) or "nothing"
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+_READERS: Mapping[str, Callable[[Any, str, str], Any]] = {
+    "int": _single("i", int),
+    "bool": _single("i", bool),
+    "float": _single("f", float),
+    "str": _single("s", _text),
+    "bytes": _single("s", bytes),
+    "NetDef": _single("n", lambda v: v),
+    "TensorProto": _single("t", lambda v: v),
+    "list[int]": _repeated("ints", int),
+    "list[bool]": _repeated("ints", bool),
+    "list[float]": _repeated("floats", float),
+    "list[str]": _repeated("strings", _text),
+    "list[bytes]": _repeated("strings", bytes),
+    "list[NetDef]": _repeated("nets", lambda v: v),
+    "list[TensorProto]": _repeated("tensors", lambda v: v),
+    "list[QTensorProto]": _repeated("qtensors", lambda v: v),
+    "Argument": lambda message, title, kind: message,  # for the few that take several types
+}
+
+_WORDS = {
+    "int": "an integer",
+    "bool": "a boolean",
+    "float": "a float",
+    "str": "a string",
+    "bytes": "a string",
+    "NetDef": "a net",
+    "TensorProto": "a tensor",
+}
+
+
+def parse(title: str, declared: Mapping[str, Arg], messages: Any, limited: bool = True) -> dict[str, Any]:
+    """Values of the declared arguments that the messages hold; others are left out, so that defaults apply.
+
+    Arguments that the operator does not know are passed over, as Caffe2 does: gradient operators inherit all
+    arguments of their forward operator.  ValueError for a value in the wrong field, a required one that is absent or, if
+    `limited`, one beyond a limit.
+    """
+    values: dict[str, Any] = {}
+    for message in messages:
+        arg = declared.get(message.name)
+        if arg is None:
+            continue
+        values[arg.name] = _READERS[arg.kind](message, title, arg.kind)
+    for arg in declared.values():
+        if arg.default is REQUIRED and arg.name not in values:
+            raise ValueError(f"operator {title} needs the argument {arg.name!r} ({arg.kind})")
+        for text in arg.limits if limited else ():
+            value = values.get(arg.name, arg.default)
+            symbol, bound = text.split()
+            if not _BOUNDS[symbol](value, float(bound)):
+                raise ValueError(f"argument {arg.name} of {title} must be {text}, found {value}")
+    return values

@@ -1,0 +1,345 @@
+"""The table of operators, and the decorator that puts one there.
+
+An operator is a function.  Its signature is the schema: positional parameters are the inputs (default `None`:
+optional; `*Xs`: any number), keyword-only parameters are the arguments of its OperatorDef, with type and default
+(no default: required).  A parameter `out` receives the allocator of the output: `out(shape, dtype)` is the array
+to write into (a tuple of allocators where there are several outputs).
+
+    @operator("Y", inplace={0: 0}, types="float32", infer=like(0),
+              gradient=single("LeakyReluGradient", "O0 GO0 -> GI0"))
+    def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
+        '''Y = X where X >= 0, alpha * X elsewhere.'''
+        Y = out(X.shape, X.dtype)
+        ...
+        return Y
+
+`xp` is NumPy or CuPy, by the operator's device.  An operator with state or effects says `stateful=True` and takes
+a context instead (see engine/instance.py).  Everything else in the package reads the `Operator` records made here.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops.kit import arguments
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
+
+CPU, CUDA = 0, 1
+MANY = 2**31 - 1  # how genuine's schemas say "any number"
+
+__all__ = ["CPU", "CUDA", "FORBID_GRADIENT", "MANY", "NO_GRADIENT", "Operator", "find", "names", "operator"]
+
+_REGISTRY: dict[str, Operator] = {}
+
+
+class Operator:
+    """One operator: schema, kernels, gradient, inference and doc.  Callable on plain arrays, for tests."""
+
+    name: str
+    inputs: tuple[str, ...]
+    variadic: bool
+    min_inputs: int
+    max_inputs: int
+    outputs: tuple[str, ...]
+    min_outputs: int
+    max_outputs: int
+    args: Mapping[str, arguments.Arg]
+    groups: Mapping[str, arguments.Group]
+    inplace: frozenset[tuple[int, int]]
+    enforced: frozenset[tuple[int, int]]
+    aliases: frozenset[tuple[int, int]]
+    alike: tuple[int, ...]
+    types: Mapping[int, tuple[str, ...]]
+    cuda_types: Mapping[int, tuple[str, ...]]
+    host: frozenset[str]
+    anywhere: frozenset[str]
+    uninitialised: frozenset[str]
+    input_counts: frozenset[int]
+    output_counts: frozenset[int]
+    stateful: bool
+    blocking: bool
+    peer: bool | str
+    takes_out: bool
+    gradient: Maker | None
+    infer: Callable[..., Any] | None
+    cost: Callable[..., Any] | None
+    written: str
+    module: str
+
+    def __init__(self, function: Callable[..., Any], **schema: Any) -> None:
+        self.kernels: dict[tuple[str, int | None], Callable[..., Any]] = {("", None): function}
+        self.binders: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.__dict__.update(schema)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    @functools.cached_property
+    def doc(self) -> str:
+        """What it computes."""
+        return inspect.cleandoc(self.written)
+
+    def __call__(self, xp: Any, *inputs: Any, **args: Any) -> Any:
+        """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
+        if self.takes_out and "out" not in args:
+            new = _NewArray(xp)
+            count = len(self.outputs)
+            args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
+        return self.kernels["", None](xp, *inputs, **self.parameters(args))
+
+    def parameters(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """A kernel's parameters from an operator's arguments: those of a group become one."""
+        made = dict(args)
+        for name, group in self.groups.items():
+            if name not in args:
+                made[name] = group.build({field: made.pop(field) for field in group.fields if field in made})
+        return made
+
+    def engine(self, name: str = "", device: int | None = None) -> Callable[[Callable[..., Any]], Operator]:
+        """Decorator: a further kernel of this operator, for an engine, a device type, or both.
+
+        Its parameters are those of the plain kernel, with the same names and defaults (TypeError otherwise).
+        """
+
+        def add(function: Callable[..., Any]) -> Operator:
+            if (name, device) in self.kernels:
+                raise ValueError(f"operator {self.name} has a kernel for engine {name!r} and device {device} already")
+            wanted, found = _parameters(self.kernels["", None]), _parameters(function)
+            if found != wanted:
+                raise TypeError(
+                    f"a kernel of operator {self.name} must take the plain one's parameters, {wanted}; "
+                    f"{function.__qualname__} takes {found}"
+                )
+            self.kernels[name, device] = function
+            return self
+
+        return add
+
+    def bind(self, kernel: Callable[..., Any]) -> Operator:
+        """Decorator: how a warmed plain kernel is replayed.
+
+        The function gets `(xp, inputs, outputs, args)`, lists of the very arrays of this call, and returns a callable
+        without parameters that does the same work on them again, or None where it has none for this case.
+        """
+        self.binders[self.kernels["", None]] = kernel
+        return self
+
+    def kernel(self, device: int, engines: Iterable[str] = ()) -> tuple[str, Callable[..., Any]]:
+        """(engine, kernel): the first of `engines` that exists, an exact device before any; else the plain one."""
+        for engine in (*engines, ""):
+            for place in (device, None):
+                found = self.kernels.get((engine, place))
+                if found is not None:
+                    return engine, found
+        raise LookupError(f"{self.name} has no kernel for device type {device}")
+
+
+class _NewArray:
+    """Allocator of an output that is no blob."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.xp.empty(shape, dtype)
+
+    def replaces(self, array: Any) -> bool:
+        """Whether the output will stand in the place of this input."""
+        return False
+
+
+def operator(
+    outputs: str = "",
+    *,
+    name: str | None = None,
+    inplace: Mapping[int, int] | Sequence[tuple[int, int]] = (),
+    mutates: Mapping[int, int] | Sequence[tuple[int, int]] = (),
+    aliases: Mapping[int, int] | Sequence[tuple[int, int]] = (),
+    types: str | Mapping[str, str] | None = None,
+    cuda_types: str | Mapping[str, str] | None = None,
+    alike: str = "",
+    host: str = "",
+    anywhere: str = "",
+    uninitialised: str = "",
+    stateful: bool = False,
+    blocking: bool = False,
+    peer: bool | str = False,
+    num_inputs: tuple[int, int] | set[int] | None = None,
+    num_outputs: tuple[int, int] | set[int] | None = None,
+    args: Mapping[str, arguments.Arg] | None = None,
+    limits: str = "",
+    gradient: Maker | None = None,
+    infer: Callable[..., Any] | None = None,
+    cost: Callable[..., Any] | None = None,
+    doc: str | None = None,
+) -> Callable[[Callable[..., Any]], Operator]:
+    """Register a kernel as an operator.
+
+    outputs     names of the outputs: "Y mask?" (optional with "?", any number with "*")
+    inplace     {input: output} pairs that may be one blob; every other pair is refused when the net is created
+    mutates     pairs that must be one blob; these inputs come writable
+    aliases     pairs that share storage by design
+    types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
+                dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
+    alike       inputs that must have one shape
+    host        inputs that are in host memory even when the operator runs on a GPU
+    anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
+    uninitialised    inputs that may be blobs into which nothing has been put: the kernel gets None
+    blocking    waits for other operators; must not hold up a thread that these need
+    peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
+    num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
+    limits      what values of arguments must keep: "decay > 0, decay < 1"; NaN keeps no limit
+    gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
+                it has none (gradient operators, mostly), and asking is an error too
+    infer       shapes and dtypes of the outputs, see infer.py
+    """
+
+    def register(function: Callable[..., Any]) -> Operator:
+        title = name or function.__name__
+        inputs, variadic, least, declared, groups, takes_out = _signature(title, function)
+        arguments.limit(title, declared, limits)
+        out_names = tuple(o.rstrip("?*") for o in outputs.split())
+        most_out = MANY if "*" in outputs else len(out_names)
+        least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())
+        low, high, counts = _range(num_inputs or (least, MANY if variadic else len(inputs)))
+        low_out, high_out, counts_out = _range(num_outputs or (least_out, most_out))
+        record = Operator(
+            function,
+            name=title,
+            inputs=inputs,
+            variadic=variadic,
+            min_inputs=low,
+            max_inputs=high,
+            outputs=out_names,
+            min_outputs=low_out,
+            max_outputs=high_out,
+            args={**declared, **(args or {})},
+            groups=groups,
+            inplace=_pairs(inplace) | _pairs(mutates),
+            enforced=_pairs(mutates),
+            aliases=_pairs(aliases),
+            types=_types(title, inputs, types),
+            cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
+            alike=tuple(inputs.index(operand) for operand in alike.split()),
+            host=frozenset(host.split()),
+            anywhere=frozenset(anywhere.split()),
+            uninitialised=frozenset(uninitialised.split()),
+            input_counts=counts,
+            output_counts=counts_out,
+            stateful=stateful,
+            blocking=blocking,
+            peer=peer,
+            takes_out=takes_out,
+            gradient=gradient,
+            infer=infer,
+            cost=cost,
+            written=doc or function.__doc__ or "",
+            module=function.__module__,
+        )
+        if title in _REGISTRY:
+            raise ValueError(f"operator {title} is registered twice, in {_REGISTRY[title].module} and {record.module}")
+        _REGISTRY[title] = record
+        return record
+
+    return register
+
+
+def find(name: str) -> Operator:
+    """The operator of that name; LookupError with the closest names otherwise."""
+    found = _REGISTRY.get(name)
+    if found is None:
+        close = difflib.get_close_matches(name, _REGISTRY, 3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise LookupError(f"there is no operator {name!r} here{hint}")
+    return found
+
+
+def get(name: str) -> Operator | None:
+    """The operator of that name, or None."""
+    return _REGISTRY.get(name)
+
+
+def names() -> list[str]:
+    """Names of all operators, sorted."""
+    return sorted(_REGISTRY)
+
+
+def _signature(
+    title: str, function: Callable[..., Any]
+) -> tuple[tuple[str, ...], bool, int, dict[str, arguments.Arg], dict[str, arguments.Group], bool]:
+    """(inputs, variadic, least inputs, arguments, groups of them, takes `out`) of a kernel.
+
+    Read from its code: inspect.signature would take a tenth of the time that the package takes to be imported.
+    """
+    function = inspect.unwrap(function)
+    code, defaults = function.__code__, function.__kwdefaults__ or {}
+    names, count = code.co_varnames, code.co_argcount
+    end = count + code.co_kwonlyargcount
+    variadic = bool(code.co_flags & inspect.CO_VARARGS)
+    inputs = names[1:count] + ((names[end],) if variadic else ())  # the first is xp or the context
+    declared: dict[str, arguments.Arg] = {}
+    groups: dict[str, arguments.Group] = {}
+    for name in names[count:end]:
+        annotation = function.__annotations__.get(name)
+        group = arguments.group_of(annotation)
+        if group is not None:
+            if name in group.fields:
+                raise TypeError(f"operator {title}: parameter {name} is named as an argument of its group")
+            groups[name] = group
+            declared.update((field, copy.copy(arg)) for field, arg in group.fields.items())
+        elif name != "out":
+            declared[name] = arguments.declare(title, name, annotation, defaults.get(name, arguments.REQUIRED))
+    least = count - 1 - len(function.__defaults__ or ())
+    return inputs, variadic, least, declared, groups, "out" in names[count:end]
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """{name: default, or REQUIRED} of a kernel's operands and arguments; variadic ones with their stars."""
+    function = inspect.unwrap(function)
+    code = function.__code__
+    names, count = code.co_varnames, code.co_argcount
+    end = count + code.co_kwonlyargcount
+    required = dict.fromkeys(names[1:end], arguments.REQUIRED)
+    defaults = function.__defaults__ or ()
+    found = {**required, **dict(zip(names[count - len(defaults) : count], defaults)), **(function.__kwdefaults__ or {})}
+    stars = [mark for mark, flag in (("*", inspect.CO_VARARGS), ("**", inspect.CO_VARKEYWORDS)) if code.co_flags & flag]
+    return {**found, **{mark + name: arguments.REQUIRED for mark, name in zip(stars, names[end:])}}
+
+
+def _range(numbers: tuple[int, int] | set[int]) -> tuple[int, int, frozenset[int]]:
+    """(least, most, the numbers allowed if these are not all between)."""
+    if isinstance(numbers, tuple):
+        return (*numbers, frozenset())
+    return min(numbers), max(numbers), frozenset(numbers)
+
+
+def _pairs(pairs: Mapping[int, int] | Sequence[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    return frozenset(pairs.items() if isinstance(pairs, Mapping) else pairs)
+
+
+def _types(title: str, inputs: tuple[str, ...], types: str | Mapping[str, str] | None) -> dict[int, tuple[str, ...]]:
+    """{input index: accepted dtype names, or ("=", k) for the dtype of input k}."""
+    if types is None:
+        return {}
+    if isinstance(types, str):
+        types = {inputs[0]: types}
+    table: dict[int, tuple[str, ...]] = {}
+    for operand, accepted in types.items():
+        index = inputs.index(operand)
+        if accepted.startswith("="):
+            table[index] = ("=", str(inputs.index(accepted[1:])))
+        else:
+            table[index] = _names_of(accepted)
+    return table
+
+
+@functools.cache
+def _names_of(dtypes: str) -> tuple[str, ...]:
+    return tuple("object" if name == "string" else np.dtype(name).name for name in dtypes.split())

@@ -1,0 +1,48 @@
+"""Rows named by indices, with duplicates: Caffe2's sparse optimizers go through them one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+
+def check_indices(indices: Any, rows: int, what: str = "the parameter") -> Any:
+    """The indices as a vector; ValueError where one is outside of the rows."""
+    flat = indices.reshape(-1)
+    if flat.size:
+        low, high = int(flat.min()), int(flat.max())
+        if low < 0 or high >= rows:
+            raise ValueError(f"index {low if low < 0 else high} is outside of {what}, which has {rows} rows")
+    return flat
+
+
+def sweeps(xp: Any, indices: Any) -> Iterator[Any]:
+    """Positions into `indices` in groups that name each row once; later duplicates come in later groups."""
+    n = indices.size
+    if not n:
+        return
+    order = xp.argsort(indices, kind="stable")
+    ordered = indices[order]
+    first = xp.concatenate([xp.ones(1, bool), ordered[1:] != ordered[:-1]])
+    if first.all():
+        yield slice(None)
+        return
+    place = xp.arange(n)
+    rank = xp.empty(n, place.dtype)
+    rank[order] = place - xp.maximum.accumulate(xp.where(first, place, 0))
+    for turn in range(int(rank.max()) + 1):
+        yield xp.nonzero(rank == turn)[0]
+
+
+def gradient_rows(param: Any, indices: Any, grad: Any) -> Any:
+    """The gradient as one row of values an index; ValueError where the shapes do not fit."""
+    if not param.ndim:
+        raise ValueError("the parameter must have rows, found a scalar")
+    width = param.size // param.shape[0] if param.shape[0] else grad.size // max(indices.size, 1)
+    if grad.size != indices.size * width or math.prod(grad.shape[indices.ndim :]) != width:
+        raise ValueError(
+            f"the gradient {list(grad.shape)} must have a row of {width} values for each of {indices.size} indices "
+            f"into {list(param.shape)}"
+        )
+    return grad.reshape(indices.size, width)

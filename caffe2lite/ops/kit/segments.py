@@ -1,0 +1,142 @@
+"""Runs of rows that are reduced together: how they are told apart, and the reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+_BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
+
+
+def lengths_to_starts(xp: Any, lengths: Any, size: int, exact: bool) -> tuple[Any, Any]:
+    """(first row, number of rows) of each segment; ValueError unless they lie within `size` rows (or cover them)."""
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
+    counts = lengths.astype("int64")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError(f"a length is negative: {int(counts.min())}")
+    ends = xp.cumsum(counts)
+    total = int(ends[-1]) if counts.size else 0
+    if total > size or (exact and total != size):
+        raise ValueError(f"the lengths sum to {total}, and there are {size} rows")
+    return ends - counts, counts
+
+
+def sorted_ids_to_starts(xp: Any, ids: Any, size: int) -> tuple[Any, Any]:
+    """(first row, number of rows) of each segment, for ids 0, 0, 1, 2, 2, …; ValueError where they have gaps."""
+    check_ids(ids, size)
+    if not size:
+        return xp.zeros(0, "int64"), xp.zeros(0, "int64")
+    steps = xp.diff(ids)
+    if int(ids[0]) != 0 or not bool(((steps == 0) | (steps == 1)).all()):
+        raise ValueError("segment ids must be sorted, begin with 0 and have no gaps")
+    starts = xp.concatenate([xp.zeros(1, "int64"), xp.nonzero(steps)[0].astype("int64") + 1])
+    return starts, xp.diff(xp.concatenate([starts, xp.asarray([size], "int64")]))
+
+
+def check_ids(ids: Any, size: int) -> None:
+    """ValueError unless there is one segment id for each row."""
+    if ids.ndim != 1 or ids.shape[0] != size:
+        raise ValueError(f"there must be one segment id for each of {size} rows, got shape {list(ids.shape)}")
+
+
+def check_indices(indices: Any, size: int) -> None:
+    """ValueError where an index does not point at one of `size` rows."""
+    if indices.ndim != 1:
+        raise ValueError(f"indices must have one dimension, got shape {list(indices.shape)}")
+    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= size):
+        wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
+        raise ValueError(f"index {wrong} is not within the {size} rows of the data")
+
+
+def check_weights(weights: Any, size: int) -> None:
+    """ValueError unless there is one weight for each of `size` rows."""
+    if weights.ndim != 1 or weights.shape[0] != size:
+        raise ValueError(f"there must be one weight for each of {size} rows, got shape {list(weights.shape)}")
+
+
+def take_rows(xp: Any, data: Any, indices: Any) -> Any:
+    """The rows of (checked) indices."""
+    return xp.take(data, indices, axis=0)
+
+
+def _blocks(starts: Any, counts: Any, width: int) -> Iterator[tuple[int, int, int, int]]:
+    """(first segment, last, first row, last): blocks of whole segments that begin where the one before ends."""
+    n = counts.shape[0]
+    rows = max(1, _BLOCK // max(1, width))
+    ends = starts + counts
+    first = 0
+    while first < n:
+        begin = int(starts[first])
+        last = max(first + 1, int(np.searchsorted(ends, begin + rows, side="right")))
+        last = min(last, n)
+        yield first, last, begin, int(ends[last - 1])
+        first = last
+
+
+def reduce_rows(
+    xp: Any, join: Any, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
+) -> Any:
+    """result[k] = join of the rows of segment k (0 for one without), of data[indices] * weights where given.
+
+    `join` is a ufunc.  Segments follow each other without gaps from row 0 on.
+    """
+    if not result.size:
+        return result
+    width = result.size // result.shape[0]
+    flat, target = data.reshape(data.shape[0], width), result.reshape(result.shape[0], width)
+    for first, last, begin, end in _blocks(starts, counts, flat.shape[1]) if xp is np else _whole(starts, counts):
+        rows = flat[begin:end] if indices is None else take_rows(xp, flat, indices[begin:end])
+        if rows.dtype != result.dtype:
+            rows = rows.astype(result.dtype)
+        if weights is not None:
+            rows = (rows * weights[begin:end, None]).astype(result.dtype, copy=False)
+        _reduce_block(xp, join, rows, starts[first:last] - begin, counts[first:last], target[first:last])
+    return result
+
+
+def _whole(starts: Any, counts: Any) -> list[tuple[int, int, int, int]]:
+    return [(0, counts.shape[0], 0, int(counts.sum()))] if counts.shape[0] else []
+
+
+def _reduce_block(xp: Any, join: Any, rows: Any, starts: Any, counts: Any, target: Any) -> None:
+    each = int(counts[0])
+    if xp is np and join is np.add and each and rows.dtype.kind == "f" and bool((counts == each).all()):
+        # Segments of one length are a product with ones: BLAS adds rows much faster than reduceat.
+        np.matmul(np.ones((1, each), rows.dtype), rows.reshape(len(counts), each, -1), out=target[:, None])
+        return
+    full = counts > 0
+    if bool(full.all()):
+        join.reduceat(rows, starts, axis=0, out=target)
+        return
+    target[...] = 0
+    if bool(full.any()):
+        target[full] = join.reduceat(rows, starts[full], axis=0)
+
+
+def maximum_rows(xp: Any, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None) -> Any:
+    """The maximum of each segment; NaN counts only where it comes first, as in Caffe2."""
+    reduce_rows(xp, xp.maximum, data, starts, counts, result, indices)
+    if bool(xp.isnan(result).any()):
+        rows = data if indices is None else data[indices]
+        reduce_rows(xp, xp.maximum, xp.where(xp.isnan(rows), -xp.inf, rows), starts, counts, result)
+        full = counts > 0
+        firsts = rows[starts[full]]
+        result[full] = xp.where(xp.isnan(firsts), firsts, result[full])
+    return result
+
+
+def spread(xp: Any, values: Any, counts: Any, out: Any, size: int) -> Any:
+    """Row i of the result is the value of the segment that row i is in; rows past the segments are 0."""
+    rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
+    made = out((size, *values.shape[1:]), values.dtype)
+    made[: rows.shape[0]] = values[rows]
+    made[rows.shape[0] :] = 0
+    return made
+
+
+def column(xp: Any, values: Any, like: Any) -> Any:
+    """A vector shaped to multiply the rows of `like`."""
+    return values.reshape(-1, *(1,) * (like.ndim - 1))

@@ -1,0 +1,1 @@
+"""Losses, distances, rankings and metrics."""

@@ -1,0 +1,271 @@
+"""Distances, similarities and products of rows, and criteria that compare pairs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+
+
+def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
+    """Both as matrices with the first dimension as rows; ValueError where they do not go together."""
+    if X.shape != Y.shape if same else (X.ndim != Y.ndim or X.shape[:1] != Y.shape[:1]):
+        raise ValueError(f"the two must have one shape, found {list(X.shape)} and {list(Y.shape)}")
+    n = X.shape[0] if X.ndim else 1
+    return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
+
+
+def _infer_rows(args: Any, inputs: Any) -> list[Spec | None]:
+    return [Spec(inputs[0].shape[:1] or (1,), inputs[0].dtype)]
+
+
+_TINY = 1e-12
+
+
+def _cosine_parts(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """(dot product, |x|, |y|) of each row."""
+    kind = x.dtype.type
+    norm = lambda v: xp.sqrt(xp.maximum((v * v).sum(axis=1), kind(_TINY)))
+    return (x * y).sum(axis=1), norm(x), norm(y)
+
+
+def _cosine(xp: Any, x: Any, y: Any) -> Any:
+    dot, nx, ny = _cosine_parts(xp, x, y)
+    return dot / (nx * ny)
+
+
+def _cosine_slope(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    dot, nx, ny = (v[:, None] for v in _cosine_parts(xp, x, y))
+    scale = d / (nx * ny)
+    return (y - x * (dot / (nx * nx))) * scale, (x - y * (dot / (ny * ny))) * scale
+
+
+def _l1_slope(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    away = x - y
+    sign = (away > _TINY).astype(x.dtype) - (away < -_TINY).astype(x.dtype)
+    return sign * d, -sign * d
+
+
+def _l2_slope(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
+    away = (x - y) * d
+    return away, -away
+
+
+def _measure(name: str, gradient: str, measure: Any, slope: Any, doc: str, empty_is_none: bool = False) -> None:
+    def kernel(xp, X, Y, *, out):
+        x, y = _rows(X, Y)
+        Z = out((len(x) if X.size or not empty_is_none else 0,), X.dtype)
+        if not Z.size:
+            return Z
+        Z[...] = measure(xp, x, y)
+        return Z
+
+    operator(
+        "Z",
+        name=name,
+        types={"X": "float32", "Y": "=X"},
+        infer=_infer_rows,
+        gradient=single(gradient, "I0 I1 GO0 -> GI0 GI1"),
+        doc=doc,
+    )(kernel)
+
+    def backward(xp, X, Y, dZ, *, out):
+        x, y = _rows(X, Y)
+        if dZ.shape != (len(x),):
+            raise ValueError(f"dZ must have one value for each of {len(x)} rows, found {list(dZ.shape)}")
+        dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
+        to_x, to_y = slope(xp, x, y, dZ.reshape(-1, 1))
+        dX.reshape(x.shape)[...] = to_x
+        dY.reshape(y.shape)[...] = to_y
+        return dX, dY
+
+    operator(
+        "dX dY",
+        name=gradient,
+        types={"X": "float32", "Y": "=X", "dZ": "=X"},
+        infer=like(0, 1),
+        doc=f"dX and dY of {name}.",
+    )(backward)
+
+
+for _name, _back, _compute, _slope, _doc in (
+    (
+        "L1Distance",
+        "L1DistanceGradient",
+        lambda xp, x, y: abs(x - y).sum(axis=1),
+        _l1_slope,
+        "Z[i] = sum of |X - Y| over row i.",
+    ),
+    (
+        "SquaredL2Distance",
+        "SquaredL2DistanceGradient",
+        lambda xp, x, y: xp.square(x - y).sum(axis=1) * x.dtype.type(0.5),
+        _l2_slope,
+        "Z[i] = half the sum of (X - Y)^2 over row i.",
+    ),
+    ("CosineSimilarity", "CosineSimilarityGradient", _cosine, _cosine_slope, "Z[i] = cosine of the angle of rows i."),
+    (
+        "DotProduct",
+        "DotProductGradient",
+        lambda xp, x, y: (x * y).sum(axis=1),
+        lambda xp, x, y, d: (y * d, x * d),
+        "Z[i] = dot product of rows i.",
+    ),
+):
+    _measure(_name, _back, _compute, _slope, _doc, empty_is_none=_name == "DotProduct")
+
+
+# ---- rows of different length ------------------------------------------------------------------------------------
+
+
+def _padding_gradient(g: Any) -> Any:
+    pad, replicate = float(g.arg("pad_value", 0.0)), g.arg("replicate", 0)
+    others = [a for a in g.op.arg if a.name not in ("pad_value", "replicate")]
+    g.copy_arguments = False
+    op = g.new(
+        "DotProductWithPaddingGradient",
+        [g.I(0), g.I(1), g.GO(0)],
+        [g.GI(0), g.GI(1)],
+        pad_value=pad,
+        replicate=replicate,
+    )
+    op.arg.extend(others)
+    return [op]
+
+
+def _pair(X: Any, Y: Any, replicate: bool) -> tuple[Any, Any, bool]:
+    """(longer rows, shorter rows, whether these are Y)."""
+    x, y = _rows(X, Y, same=False)
+    swapped = x.shape[1] < y.shape[1]
+    long, short = (y, x) if swapped else (x, y)
+    if replicate and (not short.shape[1] or long.shape[1] % short.shape[1]):
+        raise ValueError(f"with replicate the rows of {long.shape[1]} must be a multiple of those of {short.shape[1]}")
+    return long, short, swapped
+
+
+@operator("Z", types={"X": "float32", "Y": "=X"}, infer=_infer_rows, gradient=_padding_gradient)
+def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool = False, out):
+    """Z[i] = dot product of rows i, the shorter one filled up with `pad_value`, or repeated."""
+    long, short, _ = _pair(X, Y, replicate)
+    Z = out((len(long),), X.dtype)
+    n = short.shape[1]
+    if replicate:
+        Z[...] = (long.reshape(len(long), -1, n) * short[:, None, :]).sum(axis=(1, 2))
+    else:
+        Z[...] = (long[:, :n] * short).sum(axis=1) + long[:, n:].sum(axis=1) * X.dtype.type(pad_value)
+    return Z
+
+
+@operator("dX dY", types={"X": "float32", "Y": "=X", "dZ": "=X"}, infer=like(0, 1))
+def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, replicate: bool = False, out):
+    """dX and dY of DotProductWithPadding."""
+    long, short, swapped = _pair(X, Y, replicate)
+    d, n = dZ.reshape(-1, 1), short.shape[1]
+    dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
+    d_long, d_short = (dY, dX) if swapped else (dX, dY)
+    d_long, d_short = d_long.reshape(long.shape), d_short.reshape(short.shape)
+    if replicate:
+        d_long.reshape(len(long), -1, n)[...] = (short * d)[:, None, :]
+        d_short[...] = (long.reshape(len(long), -1, n)).sum(axis=1) * d
+    else:
+        d_long[:, :n] = short * d
+        d_long[:, n:] = d * X.dtype.type(pad_value)
+        d_short[...] = long[:, :n] * d
+    return dX, dY
+
+
+# ---- criteria ----------------------------------------------------------------------------------------------------
+
+
+def _check_sizes(*operands: Any) -> None:
+    if len({a.size for a in operands}) > 1:
+        raise ValueError(f"all inputs must have one size, found {[list(a.shape) for a in operands]}")
+
+
+@operator("loss", types={"S": "float32", "Y": "int32"}, infer=like(0),
+          gradient=single("CosineEmbeddingCriterionGradient", "I0 I1 GO0 -> GI0"))  # fmt: skip
+def CosineEmbeddingCriterion(xp, S, Y, *, margin: float = 0.0, out):
+    """loss = 1 - S where Y is 1, max(0, S - margin) elsewhere."""
+    _check_sizes(S, Y)
+    loss = out(S.shape, S.dtype)
+    loss[...] = xp.where(Y.reshape(S.shape) == 1, 1 - S, xp.maximum(S - S.dtype.type(margin), 0))
+    return loss
+
+
+@operator("dS", types={"S": "float32", "Y": "int32", "dloss": "float32"}, infer=like(0))
+def CosineEmbeddingCriterionGradient(xp, S, Y, dloss, *, margin: float = 0.0, out):
+    """dS = -dloss where Y is 1, dloss where S >= margin, else 0."""
+    _check_sizes(S, Y, dloss)
+    slope = xp.where(Y.reshape(S.shape) == 1, -1, S.dtype.type(margin) <= S)
+    return xp.multiply(dloss.reshape(S.shape), slope.astype(S.dtype), out(S.shape, S.dtype))
+
+
+@operator("loss", types={"X1": "float32", "X2": "float32", "Y": "int32"}, infer=like(0),
+          gradient=single("MarginRankingCriterionGradient", "I0 I1 I2 GO0 -> GI0 GI1"))  # fmt: skip
+def MarginRankingCriterion(xp, X1, X2, Y, *, margin: float = 1.0, out):
+    """loss = max(0, margin - Y * (X1 - X2)), where Y is 1 or -1."""
+    _check_sizes(X1, X2, Y)
+    loss = out(X1.shape, X1.dtype)
+    y = Y.reshape(X1.shape).astype(X1.dtype)
+    return xp.maximum(X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)), 0, out=loss)
+
+
+@operator("dX1 dX2", types={"X1": "float32", "X2": "float32", "Y": "int32", "dloss": "float32"}, infer=like(0, 1))
+def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0, out):
+    """dX1 = -Y * dloss and dX2 = Y * dloss where the loss is above 0 or just reaches it, else 0."""
+    _check_sizes(X1, X2, Y, dloss)
+    y = Y.reshape(X1.shape).astype(X1.dtype)
+    reached = X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)) >= 0
+    step = dloss.reshape(X1.shape) * y * reached
+    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step, 0, out[1](X2.shape, X2.dtype))
+
+
+def _entropy(xp: Any, p: Any) -> Any:
+    """The entropy of a coin."""
+    tiny = p.dtype.type(1e-20)
+    return -p * xp.log(xp.maximum(p, tiny)) - (1 - p) * xp.log(xp.maximum(1 - p, tiny))
+
+
+def _log_odds(xp: Any, p: Any) -> Any:
+    return xp.log(xp.maximum(p, p.dtype.type(1e-20))) - xp.log(1 - p)
+
+
+@operator("L", types={"X": "float32", "T": "=X"}, infer=like(0),
+          gradient=single("BernoulliJSDGradient", "GO0 I0 I1 -> GI0"))  # fmt: skip
+def BernoulliJSD(xp, X, T, *, out):
+    """L = Jensen-Shannon divergence of coins with the probabilities X and T."""
+    _check_sizes(X, T)
+    L = out(X.shape, X.dtype)
+    t = T.reshape(X.shape)
+    L[...] = _entropy(xp, (X + t) / 2) - (_entropy(xp, X) + _entropy(xp, t)) / 2
+    return L
+
+
+@operator("dX", types={"dL": "float32", "X": "=dL", "T": "=dL"}, infer=like(1))
+def BernoulliJSDGradient(xp, dL, X, T, *, out):
+    """dX of BernoulliJSD."""
+    _check_sizes(dL, X, T)
+    mean = (X + T.reshape(X.shape)) / 2
+    slope = (_log_odds(xp, X) - _log_odds(xp, mean)) / 2
+    return xp.multiply(dL.reshape(X.shape), slope, out(X.shape, X.dtype))
+
+
+@operator("Y", inplace={0: 0}, types={"X": "float32", "lambda1": "=X", "lambda2": "=X"}, infer=like(0),
+          gradient=NO_GRADIENT_YET)  # fmt: skip
+def BatchBoxCox(xp, X, lambda1, lambda2, *, out):
+    """Y = Box-Cox transform of each column: ((X + lambda2)^lambda1 - 1) / lambda1, or its logarithm for lambda1 = 0."""
+    if X.ndim < 1 or lambda1.shape != (math.prod(X.shape[1:]),) or lambda2.shape != lambda1.shape:
+        raise ValueError(
+            f"one lambda1 and lambda2 for each column of X {list(X.shape)} is needed, found {list(lambda1.shape)} and "
+            f"{list(lambda2.shape)}"
+        )
+    rows = X.reshape(X.shape[0], lambda1.size)
+    base = xp.maximum(rows + lambda2, X.dtype.type(1e-6))
+    flat = lambda1 == 0
+    power = (xp.power(base, lambda1) - 1) / xp.where(flat, 1, lambda1)
+    Y = out(X.shape, X.dtype)
+    Y.reshape(rows.shape)[...] = xp.where(flat, xp.log(base), power)
+    return Y

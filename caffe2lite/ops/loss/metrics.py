@@ -1,0 +1,66 @@
+"""Measures of how good predictions are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
+from caffe2lite.ops.kit.infer import Spec, scalar
+from caffe2lite.ops.kit.registry import operator
+
+
+def _check(X: Any, labels: Any) -> None:
+    if X.ndim != 2 or labels.shape != X.shape[:1]:
+        raise ValueError(
+            f"predictions must be rows of scores and labels one a row, found {list(X.shape)} and {list(labels.shape)}"
+        )
+
+
+@operator(
+    "accuracy",
+    types={"predictions": "float32", "labels": "int32"},
+    infer=scalar("float32"),
+    gradient=FORBID_GRADIENT,
+)
+def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
+    """The share of rows whose label is among the `top_k` best scores; of equal scores the earlier is better."""
+    _check(predictions, labels)
+    n, classes = predictions.shape
+    inside = (labels >= 0) & (labels < classes)
+    label = xp.where(inside, labels, 0)[:, None]
+    score = xp.take_along_axis(predictions, label, axis=1)
+    better = (predictions > score) | ((predictions == score) & (xp.arange(classes) < label))
+    right = inside & (better.sum(axis=1) < top_k)
+    Y = out((), "float32")
+    Y[...] = right.sum() / xp.float32(n)  # no rows: NaN
+    return Y
+
+
+@operator(
+    "accuracies amounts",
+    types={"predictions": "float32", "labels": "int32"},
+    infer=lambda args, inputs: [Spec(inputs[0].shape[1:], "float32"), Spec(inputs[0].shape[1:], "int32")],
+    gradient=FORBID_GRADIENT,
+)
+def MultiClassAccuracy(xp, predictions, labels, *, out):
+    """For each class the share of its rows that have their best score there, and how many rows it has."""
+    _check(predictions, labels)
+    classes = predictions.shape[1]
+    if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
+        raise ValueError(f"labels must be from 0 to {classes - 1}")
+    hits, amounts = out[0]((classes,), "float32"), out[1]((classes,), "int32")
+    amounts[...] = xp.bincount(labels, minlength=classes)
+    right = labels[predictions.argmax(axis=1) == labels] if labels.size else labels
+    hits[...] = xp.bincount(right, minlength=classes)
+    xp.divide(hits, xp.maximum(amounts, 1), out=hits)
+    return hits, amounts
+
+
+@operator("Y", types="float32", infer=scalar("float32"), gradient=FORBID_GRADIENT)
+def Perplexity(xp, X, *, out):
+    """Y = the geometric mean of 1 / X over the n probabilities of X."""
+    if X.ndim != 1:
+        raise ValueError(f"the probabilities must be a vector, found {list(X.shape)}")
+    Y = out((), X.dtype)
+    Y[...] = xp.power(X, X.dtype.type(-1 / max(X.size, 1))).prod()
+    return Y

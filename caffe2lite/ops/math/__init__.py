@@ -1,0 +1,1 @@
+"""Arithmetic, element by element or over whole tensors; sorting and searching."""

@@ -1,0 +1,77 @@
+"""Changes of type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit.dtypes import dtype_of, number_of
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.proto.caffe2_pb2 import Argument
+
+_CASTABLE = "float32 float64 int32 int64 int8 int16 uint8 uint16 bool"
+_HALF_MAX = 65504.0
+_VIA_INT32 = frozenset(("uint8", "int8", "int16", "uint16"))
+
+
+def _target(message: Any) -> str:
+    number = number_of(message.s.decode()) if message.HasField("s") else message.i
+    kind = dtype_of(number)
+    if kind == "float16":
+        raise ValueError("Cast does not make float16; FloatToHalf does")
+    return kind
+
+
+def _cast_gradient(g: Any) -> Any:
+    """Cast back, with `to` and `from_type` changed over."""
+    messages = {a.name: a for a in g.op.arg}
+    if "from_type" not in messages or "to" not in messages:
+        raise ValueError("the gradient of Cast needs the argument from_type, to cast back to it")
+    op = g.new("Cast", [g.GO(0)], [g.GI(0)])
+    for a in g.op.arg:
+        turned = {"to": "from_type", "from_type": "to"}.get(a.name, a.name)
+        made = op.arg.add()
+        made.CopyFrom(messages[turned])
+        made.name = a.name
+    g.copy_arguments = False
+    return [op]
+
+
+def _infer_cast(args: Any, inputs: Any) -> list[Spec | None]:
+    return [Spec(inputs[0].shape, _target(args["to"]))]
+
+
+@operator("Y", types=_CASTABLE, infer=_infer_cast, gradient=_cast_gradient)
+def Cast(xp, X, *, to: Argument, out):
+    """Y = X in the type `to`, a number or name of TensorProto.DataType; numbers become text for STRING."""
+    kind = _target(to)
+    Y = out(X.shape, kind)
+    if kind == "object":
+        show = (lambda v: b"%f" % v) if X.dtype.kind == "f" else lambda v: b"%d" % v
+        flat = Y.reshape(-1)
+        for i, v in enumerate(X.reshape(-1).tolist()):
+            flat[i] = show(v)
+        return Y
+    if X.dtype.kind == "f" and kind in _VIA_INT32:  # as the C conversion does: 300 becomes 44 in a uint8
+        X = X.astype("int32")
+    Y[...] = X
+    return Y
+
+
+@operator("Y", types="float32", infer=like(0, dtype="float16"), gradient=single("HalfToFloat", "GO0 -> GI0"))
+def FloatToHalf(xp, X, *, clip: bool = False, out):
+    """Y = X in half precision, limited to its range if `clip` is set."""
+    Y = out(X.shape, "float16")
+    if clip:
+        X = xp.where(X < _HALF_MAX, xp.where(X > -_HALF_MAX, X, -_HALF_MAX), _HALF_MAX)
+    Y[...] = X
+    return Y
+
+
+@operator("Y", types="float16", infer=like(0, dtype="float32"), gradient=single("FloatToHalf", "GO0 -> GI0"))
+def HalfToFloat(xp, X, *, out):
+    """Y = X in single precision."""
+    Y = out(X.shape, "float32")
+    Y[...] = X
+    return Y

@@ -1,0 +1,154 @@
+"""Scaling, clipping, dropout."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from caffe2lite.ops.kit.filling import draw
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
+from caffe2lite.ops.kit.infer import each_like, like
+from caffe2lite.ops.kit.registry import MANY, operator
+
+
+@operator(
+    "Y",
+    inplace={0: 0},
+    types="float32 float64",
+    cuda_types="float32 float64 float16",
+    infer=like(0),
+    gradient=single("Scale", "GO0 -> GI0"),
+)
+def Scale(xp, X, *, scale: float = 1.0, out):
+    """Y = scale * X."""
+    return xp.multiply(X, X.dtype.type(scale), out(X.shape, X.dtype))
+
+
+@Scale.bind
+def _scale_again(xp, inputs, outputs, args):
+    (X,), (Y,) = inputs, outputs
+    return functools.partial(xp.multiply, X, xp.asarray(args.get("scale", 1.0), dtype=X.dtype), Y)
+
+
+@operator(
+    "Ys*", inplace=[(-1, -1)], types="float32 float64", num_inputs=(1, MANY), num_outputs=(1, MANY), infer=each_like
+)
+def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
+    """Each output = scale * the input of its position."""
+    if len(out) != len(Xs):
+        raise ValueError(f"as many outputs as inputs are needed: {len(Xs)} inputs, {len(out)} outputs")
+    return tuple(xp.multiply(X, X.dtype.type(scale), o(X.shape, X.dtype)) for X, o in zip(Xs, out))
+
+
+_FLT_MAX = 3.4028234663852886e38
+
+
+@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ClipGradient", "O0 GO0 -> GI0"))
+def Clip(xp, X, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
+    """Y = X limited to [min, max]."""
+    Y = xp.maximum(X, X.dtype.type(min), out=out(X.shape, X.dtype))
+    return xp.minimum(Y, Y.dtype.type(max), out=Y)
+
+
+@operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, alike="Y dY", infer=like(0))
+def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
+    """dX = dY where min < Y < max, else 0."""
+    return xp.multiply(dY, (Y.dtype.type(min) < Y) & (Y.dtype.type(max) > Y), out(Y.shape, Y.dtype))
+
+
+@operator(
+    "Y", inplace={0: 0}, types={"X": "float32", "val": "=X", "additional_threshold": "=X"}, infer=like(0),
+    gradient=FORBID_GRADIENT, limits="threshold > 0",
+)
+def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: float, out):
+    """Y = X * threshold / val where val (X's norm, say) is above the threshold, else X."""
+    for what, operand in (("val", val), ("additional_threshold", additional_threshold)):
+        if operand is not None and operand.size != 1:
+            raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
+    limit = X.dtype.type(threshold)
+    if additional_threshold is not None:
+        limit = additional_threshold.reshape(()) * limit
+    value = val.reshape(())
+    return xp.multiply(X, xp.where(value > limit, limit / value, X.dtype.type(1)), out(X.shape, X.dtype))
+
+
+def _dropout_gradient(g: Any) -> Any:
+    inputs = [g.GO(0)] if g.arg("is_test", 0) else [g.GO(0), g.O(1)]
+    return g.single("DropoutGrad", inputs, [g.GI(0)])
+
+
+@operator(
+    "Y mask?",
+    stateful=True,
+    inplace={0: 0},
+    types="float32",
+    cuda_types="float32 float16",
+    infer=lambda args, inputs: [inputs[0], inputs[0]._replace(dtype="bool")],
+    gradient=_dropout_gradient,
+    limits="ratio >= 0, ratio < 1",
+)
+def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
+    """Y = X * mask / (1 - ratio), where the mask drops each element with probability `ratio`; a test copies X."""
+    xp = ctx.xp
+    scale = 1 / (1 - ratio)
+    if is_test:
+        in_place = out[0].replaces(X)
+        Y = out[0](X.shape, X.dtype)
+        if not in_place:
+            xp.copyto(Y, X)
+        return Y
+    if len(out) < 2:
+        raise ValueError("training needs the second output, the mask, for the gradient")
+    mask = out[1](X.shape, "bool")
+    drawn = xp.empty(X.shape, xp.float32)
+    draw(ctx.rng.random, drawn)
+    xp.greater_equal(drawn, xp.float32(ratio), out=mask)
+    Y = xp.multiply(X, X.dtype.type(scale), out[0](X.shape, X.dtype))
+    return xp.multiply(Y, mask, Y), mask
+
+
+@operator(
+    "dX", inplace={0: 0}, types={"dY": "float32", "mask": "bool"}, cuda_types={"dY": "float32 float16"}, infer=like(0),
+    limits="ratio >= 0, ratio < 1",
+)
+def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False, out):
+    """dX = dY * mask / (1 - ratio); for a test dX = dY."""
+    scale = 1 / (1 - ratio)
+    if not is_test and mask is None:
+        raise ValueError("the second input, the mask, is missing: without it there is no gradient but for a test")
+    if is_test:
+        in_place = out.replaces(dY)
+        dX = out(dY.shape, dY.dtype)
+        if not in_place:
+            xp.copyto(dX, dY)
+        return dX
+    if mask.size != dY.size:
+        raise ValueError(f"the mask has the shape {list(mask.shape)}, and dY {list(dY.shape)}")
+    dX = xp.multiply(dY, dY.dtype.type(scale), out(dY.shape, dY.dtype))
+    return xp.multiply(dX, mask.reshape(dX.shape), dX)
+
+
+def _bounds(min: float, max: float) -> tuple[float, float]:
+    if min > max:
+        raise ValueError(f"min must be at most max, found [{min}, {max}]")
+    return min, max
+
+
+@operator("Y", inplace={0: 0}, types={"param": "float32", "indices": "int32 int64"}, gradient=FORBID_GRADIENT)
+def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
+    """The parameter limited to [min, max]; with indices (and a sparse gradient) only in these rows, in place."""
+    low, high = _bounds(min, max)
+    if indices is None:
+        return xp.minimum(
+            xp.maximum(param, param.dtype.type(low)), param.dtype.type(high), out=out(param.shape, param.dtype)
+        )
+    if not out.replaces(param):
+        raise ValueError("the rows are clipped in place: the output must be the parameter itself")
+    if grad is None:
+        raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
+    Y = out(param.shape, param.dtype)
+    rows = indices.reshape(-1)
+    if rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < param.shape[0]):
+        raise ValueError(f"an index is outside of the {param.shape[0]} rows of the parameter")
+    Y[rows] = xp.minimum(xp.maximum(Y[rows], Y.dtype.type(low)), Y.dtype.type(high))
+    return Y

@@ -1,0 +1,97 @@
+"""Maximum, minimum and mean over inputs of one shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.math.sums import check_alike
+
+
+def _gradient(kind: str) -> Any:
+    def make(g: Any) -> Any:
+        inputs = [g.O(0), g.GO(0), *g.op.input]
+        return g.single(kind, inputs, [g.GI(i) for i in range(g.num_inputs)])
+
+    return make
+
+
+def _extreme(name: str, better: str, doc: str, gradient: Any, types: str) -> None:
+    """NaN stays only where the first operand has it, since it compares as no better."""
+
+    def kernel(xp, *Xs, out):
+        check_alike(Xs, name)
+        Y = out(Xs[0].shape, Xs[0].dtype)
+        if Y is not Xs[0]:
+            xp.copyto(Y, Xs[0])
+        for X in Xs[1:]:
+            Y[...] = xp.where(getattr(xp, better)(X, Y), X, Y)
+        return Y
+
+    operator("Y", name=name, inplace={0: 0}, types=types, num_inputs=(1, MANY), infer=like(0), gradient=gradient,
+             doc=doc)(kernel)  # fmt: skip
+
+
+_extreme("Max", "greater", "Y = the largest of the inputs.", _gradient("MaxGradient"), "float32")
+_extreme("Min", "less", "Y = the smallest of the inputs.", _gradient("MinGradient"), "float32")
+
+
+def _select(xp, Y, dY, *Xs, out):
+    if len(out) != len(Xs):
+        raise ValueError(f"{len(Xs)} outputs are expected, one for each input of the forward operator")
+    check_alike((Y, dY, *Xs), "the gradient")
+    return tuple(xp.multiply(dY, (X == Y).astype(X.dtype), out=o(X.shape, X.dtype)) for X, o in zip(Xs, out))
+
+
+for _name in ("MaxGradient", "MinGradient"):
+    operator(
+        "dX*",
+        name=_name,
+        types="float32",
+        num_inputs=(3, MANY),
+        num_outputs=(1, MANY),
+        infer=lambda args, inputs: inputs[2:],
+        doc="dX = dY where the input is the result; all inputs that tie get it.",
+    )(_select)
+
+
+def _mean_gradient(g: Any) -> Any:
+    return g.single("MeanGradient", [g.GO(0)], [g.GI(i) for i in range(g.num_inputs)])
+
+
+@operator("Y", inplace={0: 0}, types="float32 float64", num_inputs=(1, MANY), infer=like(0), gradient=_mean_gradient)
+def Mean(xp, *Xs, out):
+    """Y = mean of the inputs."""
+    check_alike(Xs, "Mean")
+    Y = out(Xs[0].shape, Xs[0].dtype)
+    if Y is not Xs[0]:
+        xp.copyto(Y, Xs[0])
+    for X in Xs[1:]:
+        xp.add(Y, X, Y)
+    return xp.multiply(Y, Y.dtype.type(1 / len(Xs)), Y)
+
+
+@operator("dX*", inplace={0: 0}, types="float32 float64", num_outputs=(1, MANY))
+def MeanGradient(xp, dY, *, out):
+    """dX = dY / n for each of the n outputs."""
+    share = dY * dY.dtype.type(1 / len(out))
+    results = []
+    for o in out:
+        dX = o(dY.shape, dY.dtype)
+        xp.copyto(dX, share)
+        results.append(dX)
+    return tuple(results)
+
+
+@operator("Y", inplace={0: 0}, types="float32 float64", num_inputs=(1, MANY), infer=like(0))
+def SumRelu(xp, *Xs, out):
+    """Y = max(X0 + X1 + ..., 0)."""
+    check_alike(Xs, "SumRelu")
+    Y = out(Xs[0].shape, Xs[0].dtype)
+    if Y is not Xs[0]:
+        xp.copyto(Y, Xs[0])
+    for X in Xs[1:]:
+        xp.add(Y, X, Y)
+    Y[...] = xp.where(Y > 0, Y, 0)
+    return Y

@@ -1,0 +1,296 @@
+"""Sorting, searching, counting distinct values, buckets, one-hot vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import end_axis
+
+_INDICES = "int32 int64"
+
+
+# ---- the best ----------------------------------------------------------------------------------------------------
+
+
+def _best(xp: Any, rows: Any, k: int) -> Any:
+    """Indices of the k largest of each row, the best first, of equal ones the earlier first."""
+    return xp.argsort(-rows, axis=1, kind="stable")[:, :k]
+
+
+def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
+    X = inputs[0]
+    if len(inputs) > 1 or args["k"] < 1:
+        return [None, None, None]
+    at = end_axis(args["axis"], len(X.shape))
+    shape = (*X.shape[:at], args["k"], *X.shape[at + 1 :])
+    # Caffe2 says int32, though the indices are int64.
+    return [Spec(shape, X.dtype), Spec(shape, "int32"), Spec((math.prod(shape),), "int32")]
+
+
+@operator(
+    "values indices flat?",
+    types={"X": "float32", "k_in": _INDICES},
+    host="k_in",
+    infer=_infer_top_k,
+    gradient=single("TopKGradient", "GO0 O1 I0 -> GI0"),
+)
+def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
+    """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1."""
+    at = end_axis(axis, X.ndim)
+    if k_in is not None:
+        if k_in.size != 1:
+            raise ValueError(f"k must be one value, found the shape {list(k_in.shape)}")
+        k = int(k_in.reshape(-1)[0])
+    if k < 1:
+        raise ValueError(f"k must be 1 or more, found {k}")
+    outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
+    shape = (*X.shape[:at], k, *X.shape[at + 1 :])
+    values, indices = out[0](shape, X.dtype), out[1](shape, "int64")
+    values[...] = 0
+    indices[...] = -1
+    flat = out[2]((math.prod(shape),), "int64") if len(out) > 2 else None
+    if flat is not None:
+        flat[...] = -1
+    if X.size:
+        rows = xp.moveaxis(X.reshape(outer, n, inner), 1, 2).reshape(outer * inner, n)
+        found = _best(xp, rows, k)
+        count = found.shape[1]
+        target = lambda T: T.reshape(outer, k, inner)[:, :count]
+        arranged = lambda T: xp.moveaxis(T.reshape(outer, inner, count), 2, 1)
+        target(values)[...] = arranged(xp.take_along_axis(rows, found, axis=1))
+        target(indices)[...] = arranged(found)
+        if flat is not None:
+            place = target(indices) * inner + xp.arange(inner)
+            target(flat)[...] = place + (xp.arange(outer) * (n * inner))[:, None, None]
+    return (values, indices) if flat is None else (values, indices, flat)
+
+
+@operator("dX", types={"dvalues": "float32", "indices": "int64", "X": "float32"}, infer=like(2))
+def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
+    """dX = dvalues in the places of the best, 0 elsewhere."""
+    at = end_axis(axis, X.ndim)
+    others = [a.shape[:at] + a.shape[at + 1 :] for a in (X, dvalues, indices) if a.ndim == X.ndim]
+    if len(others) != 3 or len(set(others)) > 1 or dvalues.shape != indices.shape:
+        raise ValueError(
+            f"dvalues and indices must have X's shape {list(X.shape)} but for axis {at}, found {list(dvalues.shape)} and "
+            f"{list(indices.shape)}"
+        )
+    outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
+    dX = out(X.shape, X.dtype)
+    dX[...] = 0
+    if X.size and dvalues.size:
+        k = dvalues.shape[at]
+        rows, columns = xp.arange(outer)[:, None, None], xp.arange(inner)
+        ids = indices.reshape(outer, k, inner)
+        inside = ids >= 0
+        wide = lambda T: xp.broadcast_to(T, ids.shape)[inside]
+        dX.reshape(outer, n, inner)[wide(rows), ids[inside], wide(columns)] = dvalues.reshape(ids.shape)[inside]
+    return dX
+
+
+def _ks(X: Any, K: Any) -> tuple[Any, list[int]]:
+    if X.ndim < 1:
+        raise ValueError("rows are needed, found a scalar")
+    rows = X.reshape(-1, X.shape[-1]) if X.size else X.reshape(math.prod(X.shape[:-1]), X.shape[-1])
+    ks = K.reshape(-1).tolist()
+    if len(ks) != len(rows):
+        raise ValueError(f"one k for each of {len(rows)} rows is needed, found {list(K.shape)}")
+    for i, k in enumerate(ks):
+        if not 0 < k <= rows.shape[1]:
+            raise ValueError(f"k[{i}]={k} must be from 1 to {rows.shape[1]}, the size of a row")
+    return rows, ks
+
+
+@operator("values indices", types={"X": "float32", "K": "int64"}, host="K",
+          gradient=single("FlexibleTopKGradient", "I0 I1 GO0 O1 -> GI0"))  # fmt: skip
+def FlexibleTopK(xp, X, K, *, out):
+    """The K[i] largest of each row i, one row behind the other, and where they are in their row."""
+    rows, ks = _ks(X, K)
+    values, indices = out[0]((sum(ks),), X.dtype), out[1]((sum(ks),), "int64")
+    if ks:
+        found = _best(xp, rows, max(ks))
+        wanted = xp.arange(found.shape[1]) < xp.asarray(ks)[:, None]
+        values[...] = xp.take_along_axis(rows, found, axis=1)[wanted]
+        indices[...] = found[wanted]
+    return values, indices
+
+
+@operator("dX", types={"X": "float32", "K": "int64", "dvalues": "float32", "indices": "int64"}, host="K", infer=like(0))
+def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
+    """dX = dvalues in the places of the best, 0 elsewhere."""
+    rows, ks = _ks(X, K)
+    dX = out(X.shape, X.dtype)
+    dX[...] = 0
+    if ks:
+        dX.reshape(rows.shape)[xp.repeat(xp.arange(len(ks)), ks), indices] = dvalues
+    return dX
+
+
+# ---- distinct values, search -------------------------------------------------------------------------------------
+
+
+@operator(
+    "unique remapping?",
+    types=_INDICES,
+    gradient=FORBID_GRADIENT,
+    infer=lambda args, inputs: [inputs[0] if inputs[0].shape[0] < 2 else None, Spec(inputs[0].shape, "int32")],
+)
+def Unique(xp, X, *, out):
+    """The distinct values of X, sorted, and for each element of X which of them it is, int32."""
+    if X.ndim != 1:
+        raise ValueError(f"a vector is needed, found the shape {list(X.shape)}")
+    values, inverse = xp.unique(X, return_inverse=True)
+    U = out[0](values.shape, X.dtype)
+    U[...] = values
+    if len(out) < 2:
+        return U
+    R = out[1](X.shape, "int32")
+    R[...] = inverse.reshape(-1)
+    return U, R
+
+
+@operator("indices", types="int32 int64 float32 float64 string", gradient=FORBID_GRADIENT)
+def FindDuplicateElements(xp, X, *, out):
+    """Where an element comes that has come before, int64."""
+    if X.ndim != 1:
+        raise ValueError(f"a vector is needed, found the shape {list(X.shape)}")
+    if X.dtype == object:
+        seen: set[bytes] = set()
+        places = [i for i, v in enumerate(X.tolist()) if v in seen or seen.add(v)]
+    else:
+        _, first = xp.unique(X, return_index=True)
+        again = xp.ones(X.size, bool)
+        again[first] = False
+        places = xp.nonzero(again)[0]
+    Y = out((len(places),), "int64")
+    Y[...] = xp.asarray(places, dtype="int64")
+    return Y
+
+
+@operator("Y", types={"index": _INDICES, "query": "=index"}, infer=like(1))
+def Find(xp, index, query, *, missing_value: int = -1, out):
+    """Y = where each queried value is in `index` (the last place of several), or missing_value."""
+    Y = out(query.shape, query.dtype)
+    Y[...] = missing_value
+    if index.size:
+        flat = index.reshape(-1)
+        order = xp.argsort(flat, kind="stable")
+        place = xp.searchsorted(flat[order], query.reshape(-1), side="right") - 1
+        found = order[xp.maximum(place, 0)]
+        hit = (place >= 0) & (flat[found] == query.reshape(-1))
+        Y.reshape(-1)[hit] = found[hit]
+    return Y
+
+
+# ---- buckets and one-hot vectors ---------------------------------------------------------------------------------
+
+
+@operator("Y", types="float32", infer=like(0, dtype="int32"))
+def Bucketize(xp, X, *, boundaries: list[float], out):
+    """Y = how many boundaries are below each element, int32."""
+    if not X.ndim:
+        raise ValueError("the input must have a dimension at least, found a scalar")
+    _ascending(xp.asarray(boundaries, dtype="float32"))
+    Y = out(X.shape, "int32")
+    counts = xp.searchsorted(xp.asarray(boundaries, dtype=X.dtype), X.reshape(-1), side="left").reshape(X.shape)
+    Y[...] = xp.where(xp.isnan(X), 0, counts)
+    return Y
+
+
+def _ascending(boundaries: Any) -> None:
+    if not boundaries.size or (boundaries[1:] < boundaries[:-1]).any():
+        raise ValueError("boundaries must be ascending, and at least one")
+
+
+@operator("Y", types={"indices": "int64", "size": "int64"}, host="size", gradient=NO_GRADIENT)
+def OneHot(xp, indices, size, *, out):
+    """Y[i, indices[i]] = 1, 0 elsewhere, float32, with as many columns as the second input says."""
+    if indices.ndim != 1 or size.size != 1:
+        raise ValueError(
+            f"a vector of indices and one size are needed, found {list(indices.shape)} and {list(size.shape)}"
+        )
+    width = int(size.reshape(-1)[0])
+    if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < width):
+        raise ValueError(f"an index is not from 0 to {width - 1}")
+    Y = out((indices.size, width), "float32")
+    Y[...] = xp.arange(width) == indices[:, None]
+    return Y
+
+
+def _sections(lengths: Any, columns: int, values: Any) -> list[int]:
+    """The lengths as a list, one a column, that cover the values."""
+    counts = lengths.tolist()
+    if lengths.ndim != 1 or len(counts) != columns:
+        raise ValueError(f"one length for each of {columns} columns is needed, found {list(lengths.shape)}")
+    if sum(counts) != values.size or min(counts, default=0) < 0:
+        raise ValueError(f"the lengths add up to {sum(counts)}, and there are {values.size} values")
+    return counts
+
+
+@operator(
+    "Y",
+    types={"X": "int32 int64 bool", "lengths": "int32", "values": "=X"},
+    host="lengths",
+    gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [Spec((inputs[0].shape[0], inputs[2].shape[0]), inputs[0].dtype)],
+)
+def BatchOneHot(xp, X, lengths, values, *, out):
+    """Each column j of X becomes lengths[j] columns that tell which of its values it has."""
+    if X.ndim != 2:
+        raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
+    counts = _sections(lengths, X.shape[1], values)
+    Y = out((X.shape[0], values.size), X.dtype)
+    Y[...] = xp.repeat(X, counts, axis=1) == values
+    return Y
+
+
+def _infer_buckets(args: Any, inputs: Any) -> list[Spec | None]:
+    X, lengths, boundaries = inputs
+    return [Spec((X.shape[0], math.prod(lengths.shape) + math.prod(boundaries.shape)), "float32")]
+
+
+@operator(
+    "Y", types={"X": "float32", "lengths": "int32", "boundaries": "float32"}, host="lengths", infer=_infer_buckets
+)
+def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
+    """Each column j of X becomes lengths[j] + 1 columns that tell which bucket it is in."""
+    if X.ndim != 2:
+        raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
+    counts = _sections(lengths, X.shape[1], boundaries)
+    Y = out((X.shape[0], sum(counts) + len(counts)), "float32")
+    start = column = 0
+    for j, n in enumerate(counts):
+        edges = boundaries[start : start + n]
+        low, high = (xp.searchsorted(edges, X[:, j], side=side) for side in ("left", "right"))
+        bucket = (low + high) // 2  # in the middle of equal boundaries
+        Y[:, column : column + n + 1] = xp.arange(n + 1) == bucket[:, None]
+        start, column = start + n, column + n + 1
+    return Y
+
+
+@operator(
+    "Y",
+    types={"X": "float32", "indices": "int32", "boundaries": "float32", "lengths": "int32"},
+    host="indices lengths",
+    gradient=NO_GRADIENT,
+)
+def BatchBucketize(xp, X, indices, boundaries, lengths, *, out):
+    """Y[:, j] = how many of the j-th boundaries are below column indices[j] of X, int32."""
+    if X.ndim != 2 or indices.ndim != 1:
+        raise ValueError(f"a matrix and a vector of columns are needed, found {list(X.shape)}, {list(indices.shape)}")
+    counts = _sections(lengths, indices.size, boundaries)
+    columns = indices.tolist()
+    if columns and not (min(columns) >= 0 and max(columns) < X.shape[1]):
+        raise ValueError(f"a column is not from 0 to {X.shape[1] - 1}")
+    Y = out((X.shape[0], len(columns)), "int32")
+    start = 0
+    for j, (column, n) in enumerate(zip(columns, counts)):
+        edges = boundaries[start : start + n]
+        _ascending(edges)
+        Y[:, j] = xp.searchsorted(edges, X[:, column], side="left")
+        start += n
+    return Y

@@ -1,0 +1,135 @@
+"""Sums over inputs of one shape."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from caffe2lite.ops.kit.infer import like, pointwise_cost
+from caffe2lite.ops.kit.registry import MANY, operator
+
+
+def check_alike(Xs: Any, title: str) -> None:
+    """ValueError where the inputs differ in shape or type."""
+    shape, dtype = Xs[0].shape, Xs[0].dtype
+    for i, X in enumerate(Xs):
+        if X.shape != shape or X.dtype != dtype:
+            raise ValueError(
+                f"all inputs of {title} must have one shape and type: input 0 is {dtype}{list(shape)}, "
+                f"input {i} {X.dtype}{list(X.shape)}"
+            )
+
+
+def _to_all_inputs(g: Any) -> Any:
+    for i in range(g.num_inputs):
+        g.set_dense(i, g.GO(0))
+    return []
+
+
+@operator(
+    "Y",
+    inplace={0: 0},
+    peer=True,
+    types="float32 float64 int32 int64",
+    cuda_types="float32 float64 int32 int64 float16",
+    num_inputs=(1, MANY),
+    infer=like(0),
+    cost=pointwise_cost,
+    gradient=_to_all_inputs,
+)
+def Sum(xp, *Xs, out):
+    """Y = X0 + X1 + ..., all of one shape."""
+    first = Xs[0]
+    check_alike(Xs, "Sum")
+    Y = out(first.shape, first.dtype)
+    if len(Xs) == 1:
+        if Y is not first:
+            xp.copyto(Y, first)
+        return Y
+    xp.add(first, Xs[1], Y)
+    for X in Xs[2:]:
+        xp.add(Y, X, Y)
+    return Y
+
+
+@Sum.bind
+def _sum_again(xp, inputs, outputs, args):
+    if len(inputs) != 2:
+        return None
+    return functools.partial(xp.add, *inputs, *outputs)
+
+
+operator(
+    "Y",
+    name="SumInt",
+    inplace={0: 0},
+    types="float32 float64 int32 int64",
+    num_inputs=(1, MANY),
+    infer=like(0),
+    doc="The older name of Sum for integers.",
+)(Sum.kernels["", None])
+
+
+def _weighted_gradient(g: Any) -> Any:
+    pairs = range(0, g.num_inputs, 2)
+    outputs = [g.GI(i) for i in pairs]
+    if g.arg("grad_on_w", 0):
+        outputs += [g.GI(i + 1) for i in pairs]
+    return g.single("WeightedSumGradient", [g.GO(0), *g.op.input], outputs)
+
+
+def _weights(operands: Any) -> tuple[Any, Any]:
+    Xs, ws = operands[::2], operands[1::2]
+    if len(Xs) != len(ws):
+        raise ValueError(f"inputs come in pairs, tensor and weight; there are {len(operands)}")
+    for i, w in enumerate(ws):
+        if w.size != 1:
+            raise ValueError(f"weight {i} must be one value, found the shape {list(w.shape)}")
+    return Xs, ws
+
+
+@operator(
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    cuda_types="float32 float16",
+    num_inputs=(2, MANY),
+    infer=like(0),
+    gradient=_weighted_gradient,
+)
+def WeightedSum(xp, *operands, out):
+    """Y = X0 * w0 + X1 * w1 + ..., from the inputs X0, w0, X1, w1, ...; each w is one value."""
+    Xs, ws = _weights(operands)
+    check_alike(Xs, "WeightedSum")
+    Y = out(Xs[0].shape, Xs[0].dtype)
+    ws = [w.reshape(()).astype(Y.dtype, copy=False) for w in ws]
+    total = Xs[0] * ws[0]  # Y may be one of the inputs
+    for X, w in zip(Xs[1:], ws[1:]):
+        total += X * w
+    Y[...] = total
+    return Y
+
+
+@operator(
+    "dX*",
+    num_inputs=(3, MANY),
+    num_outputs=(1, MANY),
+    types={"dY": "float32", "operands": "float32"},
+    cuda_types="float32 float16",
+    infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],
+)
+def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
+    """dXi = dY * wi, then, if asked for, dwi = sum(dY * Xi)."""
+    Xs, ws = _weights(operands)
+    n = len(Xs)
+    wanted = 2 * n if grad_on_w else n
+    if len(out) != wanted:
+        raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
+    results = []
+    for w, place in zip(ws, out):
+        results.append(xp.multiply(dY, w.reshape(()), out=place(dY.shape, dY.dtype)))
+    for X, w, place in zip(Xs, ws, out[n:]):
+        dw = place((1,), w.dtype)
+        dw[...] = xp.vdot(dY, X)
+        results.append(dw)
+    return tuple(results)

@@ -1,0 +1,402 @@
+"""Normalization over batches, channel by channel, and statistics of channels.
+
+Images are seen as rows: a row is one channel of one image (NCHW), or one pixel of all channels (NHWC).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+
+
+class Channels:
+    """How the channels lie in a tensor."""
+
+    def __init__(self, X: Any, order: str) -> None:
+        if X.ndim < 2:
+            raise ValueError(f"a batch with channels is needed, found the shape {list(X.shape)}")
+        if order not in ("NCHW", "NHWC"):
+            raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
+        self.first = order == "NCHW" and X.ndim > 2
+        self.n = X.shape[0]
+        self.count = X.shape[1] if order == "NCHW" else X.shape[-1]
+        self.pixels = math.prod(X.shape[2:]) if order == "NCHW" else math.prod(X.shape[1:-1])
+
+    def rows(self, X: Any) -> Any:
+        """X as rows: (N C, pixels), or (N pixels, C)."""
+        return (
+            X.reshape(self.n * self.count, self.pixels) if self.first else X.reshape(self.n * self.pixels, self.count)
+        )
+
+    def check(self, **vectors: Any) -> None:
+        """ValueError where a vector has not one value a channel."""
+        for what, v in vectors.items():
+            if v.shape != (self.count,):
+                raise ValueError(f"{what} must have one value for each of {self.count} channels, found {list(v.shape)}")
+
+    def sums(self, xp: Any, X: Any, Y: Any = None) -> Any:
+        """Per channel the sum of X, or of X * Y."""
+        rows = self.rows(X)
+        if not X.size:
+            return xp.zeros(self.count, X.dtype)
+        if self.first:
+            each = rows.sum(axis=1) if Y is None else xp.einsum("ij,ij->i", rows, self.rows(Y))
+            return each.reshape(self.n, self.count).sum(axis=0)
+        return rows.sum(axis=0) if Y is None else xp.einsum("ij,ij->j", rows, self.rows(Y))
+
+    def moments(self, xp: Any, X: Any, Y: Any = None) -> tuple[Any, Any]:
+        """Per channel the sum of X, and that of X * Y (X * X)."""
+        return self.sums(xp, X), self.sums(xp, X, X if Y is None else Y)
+
+    def per_row(self, xp: Any, vector: Any) -> Any:
+        """The channels' values, to broadcast against rows."""
+        return xp.tile(vector, self.n)[:, None] if self.first else vector
+
+    def affine(self, xp: Any, X: Any, scale: Any, shift: Any, Y: Any) -> None:
+        """Y = X * scale + shift, channel by channel."""
+        rows, goal = self.rows(X), self.rows(Y)
+        if not X.size:
+            return
+        xp.multiply(rows, self.per_row(xp, scale), goal)
+        xp.add(goal, self.per_row(xp, shift), goal)
+
+    def combine(self, xp: Any, X: Any, a: Any, Y: Any, b: Any, c: Any, Z: Any) -> None:
+        """Z = X * a + Y * b + c, channel by channel."""
+        x, y, z = self.rows(X), self.rows(Y), self.rows(Z)
+        a, b, c = (self.per_row(xp, v) for v in (a, b, c))
+        other = y * b
+        other += c
+        xp.multiply(x, a, z)
+        xp.add(z, other, z)
+
+
+class CompiledChannels(Channels):
+    """Sums and results of all images NCHW, each in one pass."""
+
+    def moments(self, xp: Any, X: Any, Y: Any = None) -> tuple[Any, Any]:
+        if not self.first or not X.size:
+            return super().moments(xp, X, Y)
+        sums = np.empty((2, self.count), np.float32)
+        _moments(X.reshape(-1), (X if Y is None else Y).reshape(-1), sums, self.n, self.count, self.pixels)
+        return sums[0], sums[1]
+
+    def affine(self, xp: Any, X: Any, scale: Any, shift: Any, Y: Any) -> None:
+        if not self.first or not X.size:
+            return super().affine(xp, X, scale, shift, Y)
+        _affine(X.reshape(-1), scale, shift, Y.reshape(-1), self.pixels)
+
+    def combine(self, xp: Any, X: Any, a: Any, Y: Any, b: Any, c: Any, Z: Any) -> None:
+        if not self.first:
+            return super().combine(xp, X, a, Y, b, c, Z)
+        _combine(X.reshape(-1), a, Y.reshape(-1), b, c, Z.reshape(-1), self.pixels)
+
+
+@loop(reorder=True)
+def _moments(X, Y, sums, n, channels, pixels):
+    for c in range(channels):
+        total, product = 0.0, 0.0
+        for i in range(n):
+            at = (i * channels + c) * pixels
+            x, y = X[at : at + pixels], Y[at : at + pixels]
+            s, q = np.float32(0), np.float32(0)
+            for j in range(pixels):
+                s += x[j]
+                q += x[j] * y[j]
+            total += s
+            product += q
+        sums[0, c] = total
+        sums[1, c] = product
+
+
+@loop
+def _affine(X, scale, shift, Y, pixels):
+    for row in range(X.size // pixels):
+        a, b = scale[row % scale.size], shift[row % scale.size]
+        x, y = X[row * pixels : (row + 1) * pixels], Y[row * pixels : (row + 1) * pixels]
+        for j in range(pixels):
+            y[j] = x[j] * a + b
+
+
+@loop
+def _combine(X, A, Y, B, C, Z, pixels):
+    for row in range(X.size // pixels):
+        a, b, c = A[row % A.size], B[row % A.size], C[row % A.size]
+        at = slice(row * pixels, (row + 1) * pixels)
+        x, y, z = X[at], Y[at], Z[at]
+        for j in range(pixels):
+            z[j] = x[j] * a + (y[j] * b + c)
+
+
+def _statistics(xp: Any, layout: Channels, X: Any, sums: Any, sumsq: Any, num_batches: int) -> tuple[Any, Any, int]:
+    """(mean, variance, elements a channel)."""
+    count = layout.n * layout.pixels
+    if sums is None:
+        sums, sumsq = layout.moments(xp, X)
+    else:
+        count *= num_batches
+    share = X.dtype.type(1 / max(count, 1))
+    mean = sums * share
+    return mean, sumsq * share - mean * mean, count
+
+
+def _bn_gradient(g: Any) -> Any:
+    """A test normalizes with the running statistics, training with those of the batch."""
+    saved = [g.I(3), g.I(4)] if g.arg("is_test", 0) else [g.O(3), g.O(4)]
+    if g.num_inputs == 7 and g.num_outputs == 5 and g.arg("num_batches", 1) > 1:
+        saved += [g.GI(1), g.GI(2)]
+    return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
+
+
+def _infer_bn(args: Any, inputs: Any) -> list[Spec | None]:
+    channel = inputs[1]
+    return [inputs[0], channel, channel, channel, channel]
+
+
+@operator(
+    "Y mean_out? var_out? saved_mean? saved_inv_std?",
+    inplace=[(0, 0), (5, 3), (6, 4)],
+    mutates=[(3, 1), (4, 2)],
+    num_inputs={5, 7},
+    num_outputs={1, 5},
+    types={"X": "float32", "scale": "float32", "bias": "float32", "mean": "float32", "var": "float32"},
+    cuda_types={"X": "float32 float16", "scale": "float32", "bias": "float32", "mean": "float32", "var": "float32"},
+    infer=_infer_bn,
+    gradient=_bn_gradient,
+    limits="epsilon > 0, momentum >= 0, momentum <= 1",
+)
+def SpatialBN(
+    xp,
+    X,
+    scale,
+    bias,
+    mean,
+    var,
+    sums=None,
+    sumsq=None,
+    *,
+    is_test: bool,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    order: str = "NCHW",
+    num_batches: int = 1,
+    out,
+):
+    """Y = (X - mean) / sqrt(var + epsilon) * scale + bias, by the batch's statistics, in a test by the running ones."""
+    return normalize(
+        xp, Channels(X, order), X, scale, bias, mean, var, sums, sumsq,
+        is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
+    )  # fmt: skip
+
+
+@compiled(SpatialBN)
+def _spatial_bn_compiled(
+    xp, X, scale, bias, mean, var, sums=None, sumsq=None,
+    *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, order: str = "NCHW", num_batches: int = 1, out,
+):  # fmt: skip
+    return normalize(
+        xp, CompiledChannels(X, order), X, scale, bias, mean, var, sums, sumsq,
+        is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
+    )  # fmt: skip
+
+
+
+def normalize(
+    xp: Any, layout: Channels, X: Any, scale: Any, bias: Any, mean: Any, var: Any, sums: Any = None, sumsq: Any = None,
+    *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, num_batches: int = 1, out: Any,
+) -> Any:  # fmt: skip
+    """SpatialBN of images that lie as `layout` says."""
+    if len(out) != (1 if is_test else 5):
+        raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
+    layout.check(scale=scale, bias=bias, mean=mean, var=var)
+    kind = scale.dtype.type
+    if is_test:
+        inv = scale / xp.sqrt(var + kind(epsilon))
+        Y = out[0](X.shape, X.dtype)
+        layout.affine(xp, X, inv, bias - mean * inv, Y)
+        return Y
+    if sums is not None:
+        layout.check(sums=sums, sumsq=sumsq)
+    centre, spread, count = _statistics(xp, layout, X, sums, sumsq, num_batches)
+    saved_mean, saved_inv = (out[k]((layout.count,), scale.dtype) for k in (3, 4))
+    saved_mean[...] = centre
+    xp.maximum(spread, 0, out=saved_inv)
+    xp.add(saved_inv, kind(epsilon), saved_inv)
+    xp.sqrt(saved_inv, saved_inv)
+    xp.reciprocal(saved_inv, saved_inv)
+    if not X.size:
+        saved_mean[...] = saved_inv[...] = 0
+    else:
+        mean *= kind(momentum)
+        mean += centre * kind(1 - momentum)
+        var *= kind(momentum)
+        var += spread * kind((1 - momentum) * (count / (count - 1) if count > 1 else 1))
+    a = scale * saved_inv
+    Y = out[0](X.shape, X.dtype)
+    layout.affine(xp, X, a, bias - centre * a, Y)
+    return Y, mean, var, saved_mean, saved_inv
+
+
+@operator(
+    "dX dscale dbias",
+    inplace=[(5, 1), (6, 2)],
+    num_inputs={5, 7},
+    alike="X dY",
+    types={"X": "float32", "scale": "float32", "dY": "=X", "mean": "float32", "inv_std": "float32"},
+    cuda_types={"X": "float32 float16", "scale": "float32", "dY": "=X", "mean": "float32", "inv_std": "float32"},
+    infer=lambda args, inputs: [inputs[0], inputs[1], inputs[1]],
+)
+def SpatialBNGradient(
+    xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
+):
+    """dX, dscale and dbias; the last two inputs are the sums over all batches, where several were normalized as one."""
+    sums = all_dscale, all_dbias
+    return normalize_gradient(xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+
+
+@compiled(SpatialBNGradient)
+def _spatial_bn_gradient_compiled(
+    xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
+):
+    layout = CompiledChannels(X, order)
+    sums = all_dscale, all_dbias
+    return normalize_gradient(xp, layout, X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+
+
+
+def normalize_gradient(
+    xp: Any, layout: Channels, X: Any, scale: Any, dY: Any, mean: Any, inv_std: Any, all_dscale: Any = None,
+    all_dbias: Any = None, *, num_batches: int = 1, out: Any,
+) -> Any:  # fmt: skip
+    """SpatialBNGradient of images that lie as `layout` says."""
+    if num_batches > 1 and all_dbias is None:
+        raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
+    layout.check(scale=scale, mean=mean, inv_std=inv_std)
+    count = layout.n * layout.pixels
+    if all_dscale is None:
+        dbias_sum, along = layout.moments(xp, dY, X)
+        dscale_sum = (along - mean * dbias_sum) * inv_std
+        share = 1
+    else:
+        layout.check(dscale=all_dscale, dbias=all_dbias)
+        dscale_sum, dbias_sum, share = all_dscale.copy(), all_dbias.copy(), num_batches
+        count *= num_batches
+    dscale, dbias = (out[k]((layout.count,), scale.dtype) for k in (1, 2))
+    xp.multiply(dscale_sum, scale.dtype.type(1 / share), dscale)
+    xp.multiply(dbias_sum, scale.dtype.type(1 / share), dbias)
+    dX = out[0](X.shape, X.dtype)
+    if not X.size:
+        dscale[...] = dbias[...] = 0
+        return dX, dscale, dbias
+    n = scale.dtype.type(count)
+    by_dy = scale * inv_std  # dX = by_dy * dY + by_x * X + rest
+    by_x = -by_dy * inv_std * dscale_sum / n
+    rest = -by_dy * dbias_sum / n - by_x * mean
+    layout.combine(xp, dY, by_dy, X, by_x, rest, dX)
+    return dX, dscale, dbias
+
+
+@operator(
+    "sums sumsq",
+    types="float32",
+    infer=lambda args, inputs: [Spec(inputs[0].shape[1:2], inputs[0].dtype)] * 2,
+    gradient=FORBID_GRADIENT,
+)
+def ChannelStats(xp, X, *, order: str = "NCHW", out):
+    """Sum and sum of squares of each channel."""
+    layout = Channels(X, order)
+    sums, squares = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
+    sums[...] = layout.sums(xp, X)
+    squares[...] = layout.sums(xp, X, X)
+    return sums, squares
+
+
+@operator("dscale dbias", types={"X": "float32", "mean": "=X", "inv_std": "=X", "dY": "=X"}, gradient=FORBID_GRADIENT)
+def ChannelBackpropStats(xp, X, mean, inv_std, dY, *, order: str = "NCHW", out):
+    """What SpatialBNGradient needs from each batch: dscale = sum of dY * normalized X, dbias = sum of dY."""
+    layout = Channels(X, order)
+    layout.check(mean=mean, inv_std=inv_std)
+    dscale, dbias = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
+    dbias[...] = layout.sums(xp, dY)
+    dscale[...] = (layout.sums(xp, dY, X) - mean * dbias) * inv_std
+    return dscale, dbias
+
+
+@operator("mean square", types="float32", gradient=single("BatchMomentsGradient", "GO0 GO1 I0 -> GI0"))
+def BatchMoments(xp, X, *, order: str = "NCHW", out):
+    """Mean and mean square of each channel."""
+    layout = Channels(X, order)
+    share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
+    mean, square = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
+    mean[...] = layout.sums(xp, X) * share
+    square[...] = layout.sums(xp, X, X) * share
+    return mean, square
+
+
+@operator("dX", types={"dmean": "float32", "dsquare": "=dmean", "X": "=dmean"}, infer=like(2))
+def BatchMomentsGradient(xp, dmean, dsquare, X, *, order: str = "NCHW", out):
+    """dX = (dmean + 2 X dsquare) / n."""
+    layout = Channels(X, order)
+    layout.check(dmean=dmean, dsquare=dsquare)
+    share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
+    dX = out(X.shape, X.dtype)
+    layout.affine(xp, X, 2 * share * dsquare, dmean * share, dX)
+    return dX
+
+
+def _affine_gradient(g: Any) -> Any:
+    if g.arg("is_learnable", 0):
+        return g.single("AffineChannelGradient", [g.GO(0), g.I(0), g.I(1)], [g.GI(0), g.GI(1), g.GI(2)])
+    return g.single("AffineChannelGradient", [g.GO(0), g.I(1)], [g.GI(0)])
+
+
+@operator(
+    "Y",
+    inplace={0: 0},
+    types={"X": "float32", "scale": "=X", "bias": "=X"},
+    infer=lambda args, inputs: inputs[:1],
+    gradient=_affine_gradient,
+)
+def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool = False, out):
+    """Y = X * scale + bias, channel by channel."""
+    layout = Channels(X, order)
+    layout.check(scale=scale, bias=bias)
+    if is_learnable and out.replaces(X):
+        raise ValueError("with is_learnable the gradient needs X, so that it must not be overwritten in place")
+    Y = out(X.shape, X.dtype)
+    layout.affine(xp, X, scale, bias, Y)
+    return Y
+
+
+@operator(
+    "dX dscale? dbias?",
+    inplace={0: 0},
+    num_inputs={2, 3},
+    num_outputs={1, 3},
+    types={"dY": "float32", "X": "=dY", "scale": "=dY"},
+    infer=like(0, 2, 2),
+)
+def AffineChannelGradient(xp, dY, X, scale=None, *, order: str = "NCHW", is_learnable: bool = False, out):
+    """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without is_learnable the inputs are dY and scale."""
+    if is_learnable and (scale is None or len(out) < 3):
+        raise ValueError("with is_learnable the inputs are dY, X, scale, and the outputs dX, dscale, dbias")
+    if not is_learnable:
+        scale = X  # the second input
+    layout = Channels(dY, order)
+    layout.check(scale=scale)
+    results: list[Any] = []
+    if is_learnable:
+        dscale, dbias = (out[k]((layout.count,), dY.dtype) for k in (1, 2))
+        dscale[...] = layout.sums(xp, dY, X)
+        dbias[...] = layout.sums(xp, dY)
+        results = [dscale, dbias]
+    dX = out[0](dY.shape, dY.dtype)
+    rows = layout.rows(dY)
+    xp.multiply(rows, layout.per_row(xp, scale), layout.rows(dX))
+    return (dX, *results)

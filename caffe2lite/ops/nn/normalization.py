@@ -1,0 +1,397 @@
+"""Normalization of each sample: by image, group, layer, norm, or neighbouring channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import axis_of, matrix
+from caffe2lite.ops.nn.batch_norm import Channels
+
+# ---- groups of channels of one image -----------------------------------------------------------------------------
+
+
+class _Groups:
+    """X as (N, groups, channels a group, pixels), whatever the order of its axes."""
+
+    def __init__(self, X: Any, order: str, groups: int) -> None:
+        layout = Channels(X, order)
+        if groups <= 0 or layout.count % groups:
+            raise ValueError(f"{layout.count} channels cannot be put into {groups} groups")
+        self.shape = X.shape
+        self.n, self.groups, self.channels = layout.n, groups, layout.count
+        self.pixels = layout.pixels
+        self.last = order == "NHWC"
+        self.elements = layout.count // groups * layout.pixels
+
+    def view(self, X: Any) -> Any:
+        each = self.channels // self.groups
+        if self.last:
+            return X.reshape(self.n, self.pixels, self.groups, each).transpose(0, 2, 3, 1)
+        return X.reshape(self.n, self.groups, each, self.pixels)
+
+    def vector(self, v: Any, what: str) -> Any:
+        if v.shape != (self.channels,):
+            raise ValueError(f"{what} must have one value for each of {self.channels} channels, found {list(v.shape)}")
+        return v.reshape(1, self.groups, -1, 1)
+
+
+def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon: float, Y: Any) -> tuple[Any, Any]:
+    """Write Y; (mean, 1 / standard deviation) of each group."""
+    x = groups.view(X)
+    if not X.size:
+        empty = xp.zeros((groups.n, groups.groups), X.dtype)
+        return empty, empty
+    mean = x.mean(axis=(2, 3), keepdims=True)
+    variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
+    inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))
+    a = groups.vector(scale, "scale") * inv
+    groups.view(Y)[...] = x * a + (groups.vector(bias, "bias") - mean * a)
+    return mean.reshape(groups.n, -1), inv.reshape(groups.n, -1)
+
+
+def _group_norm_gradient(
+    xp: Any, groups: _Groups, X: Any, dY: Any, scale: Any, mean: Any, inv: Any, out: Any
+) -> tuple[Any, Any, Any]:
+    x, dy, gamma = groups.view(X), groups.view(dY), groups.vector(scale, "scale")
+    shape = (groups.n, groups.groups, 1, 1)
+    normal = (x - mean.reshape(shape)) * inv.reshape(shape)
+    dX = out[0](X.shape, X.dtype)
+    dscale, dbias = out[1](scale.shape, scale.dtype), out[2](scale.shape, scale.dtype)
+    dscale[...] = (dy * normal).sum(axis=(0, 3)).reshape(-1)
+    dbias[...] = dy.sum(axis=(0, 3)).reshape(-1)
+    slope = dy * gamma
+    share = X.dtype.type(1 / max(groups.elements, 1))
+    along = (slope * normal).sum(axis=(2, 3), keepdims=True) * share
+    level = slope.sum(axis=(2, 3), keepdims=True) * share
+    groups.view(dX)[...] = inv.reshape(shape) * (slope - level - normal * along)
+    return dX, dscale, dbias
+
+
+def _instance_gradient(g: Any) -> Any:
+    inputs = [g.I(0), g.I(1), g.I(2), g.GO(0)]
+    if g.num_outputs >= 2:
+        inputs.append(g.O(1))
+    if g.num_outputs >= 3:
+        inputs.append(g.O(2))
+    return g.single("InstanceNormGradient", inputs, [g.GI(0), g.GI(1), g.GI(2)])
+
+
+@operator(
+    "Y mean? inv_std?",
+    inplace={0: 0},
+    types={"X": "float32", "scale": "=X", "bias": "=X"},
+    infer=lambda args, inputs: [inputs[0], None, None],
+    gradient=_instance_gradient,
+    limits="epsilon >= 0",
+)
+def InstanceNorm(xp, X, scale, bias, *, epsilon: float = 1e-5, order: str = "NCHW", out):
+    """Y = each channel of each image, normalized over its pixels, * scale + bias."""
+    groups = _Groups(X, order, Channels(X, order).count)
+    Y = out[0](X.shape, X.dtype)
+    return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, scale, bias, epsilon, Y))))
+
+
+def _into(out: Any, value: Any) -> Any:
+    target = out(value.shape, value.dtype)
+    target[...] = value
+    return target
+
+
+@operator(
+    "dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"}, infer=like(0, 1, 1), limits="epsilon >= 0"
+)
+def InstanceNormGradient(
+    xp, X, scale, bias, dY, mean=None, inv_std=None, *, epsilon: float = 1e-5, order: str = "NCHW", out
+):
+    """Gradients of InstanceNorm; statistics that are not given are found again."""
+    groups = _Groups(X, order, Channels(X, order).count)
+    x = groups.view(X)
+    if mean is None:
+        mean = x.mean(axis=(2, 3)) if X.size else xp.zeros((groups.n, groups.groups), X.dtype)
+    if inv_std is None:
+        away = x - mean.reshape(groups.n, groups.groups, 1, 1)
+        inv_std = 1 / xp.sqrt(xp.square(away).mean(axis=(2, 3)) + X.dtype.type(epsilon)) if X.size else mean
+    return _group_norm_gradient(xp, groups, X, dY, scale, mean, inv_std, out)
+
+
+@operator(
+    "Y mean? inv_std?",
+    num_outputs={1, 3},
+    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    infer=lambda args, inputs: [inputs[0], None, None],
+    gradient=single("GroupNormGradient", "GO0 I0 I1 I2 O1 O2 -> GI0 GI1 GI2"),
+)
+def GroupNorm(
+    xp, X, gamma, beta, *, group: int = 32, epsilon: float = 1e-5, order: str = "NCHW", is_test: bool = False, out
+):
+    """Y = each group of channels of each image, normalized, * gamma + beta."""
+    groups = _Groups(X, order, group)
+    Y = out[0](X.shape, X.dtype)
+    return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, gamma, beta, epsilon, Y))))
+
+
+@operator("dX dgamma dbeta", types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY"}, infer=like(1, 2, 2))
+def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32, order: str = "NCHW", out):
+    """Gradients of GroupNorm."""
+    return _group_norm_gradient(xp, _Groups(X, order, group), X, dY, gamma, mean, inv_std, out)
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def _affine_pair(rows: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
+    for what, v in (("gamma", gamma), ("beta", beta)):
+        if v is not None and v.size != rows.shape[1]:
+            raise ValueError(f"{what} must have one value for each of {rows.shape[1]} columns, found {list(v.shape)}")
+    return gamma.reshape(-1), None if beta is None else beta.reshape(-1)
+
+
+def _layer_gradient(g: Any) -> Any:
+    inputs = [g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)]
+    if g.num_inputs > 1 and g.arg("elementwise_affine", 0):
+        return g.single("LayerNormGradient", [*inputs, g.I(1)], [g.GI(0), g.GI(1), g.GI(2)])
+    return g.single("LayerNormGradient", inputs, [g.GI(0)])
+
+
+def _infer_layer(args: Any, inputs: Any) -> list[Spec | None]:
+    shape = inputs[0].shape
+    axis = args.get("axis", 1)
+    row = Spec((*shape[: axis + len(shape) if axis < 0 else axis], 1), inputs[0].dtype)
+    return [inputs[0], row, row]
+
+
+@operator(
+    "Y mean std",
+    num_inputs={1, 3},
+    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    infer=_infer_layer,
+    gradient=_layer_gradient,
+)
+def LayerNorm(
+    xp, X, gamma=None, beta=None, *, axis: int = 1, epsilon: float = 1e-5, elementwise_affine: bool = False, out
+):
+    """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for."""
+    rows, at = matrix(X, axis), axis_of(axis, X.ndim)
+    shape = (*X.shape[:at], 1)
+    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
+    if elementwise_affine:
+        if gamma is None:
+            raise ValueError("elementwise_affine needs the inputs gamma and beta")
+        gamma, beta = _affine_pair(rows, gamma, beta)
+    if not X.size:
+        mean[...] = 0
+        std[...] = 0
+        return Y, mean, std
+    m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
+    eps = X.dtype.type(epsilon)
+    y = Y.reshape(rows.shape)
+    rows.mean(axis=1, keepdims=True, out=m)
+    xp.subtract(rows, m, y)
+    xp.square(y).mean(axis=1, keepdims=True, out=s)
+    xp.add(s, eps, s)
+    xp.sqrt(s, s)
+    xp.divide(y, s, y)
+    if elementwise_affine:
+        xp.multiply(y, gamma, y)
+        xp.add(y, beta, y)
+    return Y, mean, std
+
+
+operator(
+    "Y mean std",
+    name="C10LayerNorm_DontUseThisOpYet",
+    num_inputs={1, 3},
+    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    infer=_infer_layer,
+    doc="LayerNorm under a name of its own.",
+)(LayerNorm.kernels["", None])
+
+
+@operator(
+    "dX dgamma? dbeta?",
+    num_inputs={5, 6},
+    num_outputs={1, 3},
+    types={"dY": "float32", "Y": "=dY", "mean": "=dY", "std": "=dY", "X": "=dY", "gamma": "=dY"},
+    infer=lambda args, inputs: [inputs[0], *inputs[5:6], *inputs[5:6]],
+)
+def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, elementwise_affine: bool = False, out):
+    """Gradients of LayerNorm."""
+    x = matrix(X, axis)
+    dy = dY.reshape(x.shape)
+    m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
+    dX = out[0](X.shape, X.dtype)
+    if not x.shape[1]:
+        return dX
+    normal = (x - m) / s
+    slope, affine = dy, []
+    if elementwise_affine:
+        if gamma is None or len(out) < 3:
+            raise ValueError("elementwise_affine needs gamma as sixth input, and 3 outputs")
+        weights, _ = _affine_pair(x, gamma, None)
+        slope = dy * weights
+        affine = [_into(out[1], (dy * normal).sum(axis=0).reshape(gamma.shape)),
+                  _into(out[2], dy.sum(axis=0).reshape(gamma.shape))]  # fmt: skip
+    level = slope.mean(axis=1, keepdims=True)
+    along = (slope * normal).mean(axis=1, keepdims=True)
+    dX.reshape(x.shape)[...] = (slope - level - normal * along) / s
+    return (dX, *affine)
+
+
+@operator(
+    "Y rrms",
+    types={"X": "float32 float64", "gamma": "=X", "beta": "=X"},
+    infer=lambda args, inputs: [inputs[0], Spec(inputs[0].shape[: args["axis"]], inputs[0].dtype)],
+    gradient=single("RMSNormGradient", "GO0 I0 I1 O1 -> GI0 GI1 GI2"),
+)
+def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
+    """Y = each row of X over its root mean square, * gamma + beta; rrms = 1 / root mean square."""
+    rows, at = matrix(X, axis), axis_of(axis, X.ndim)
+    gamma, beta = _affine_pair(rows, gamma, beta)
+    Y, rrms = out[0](X.shape, X.dtype), out[1](X.shape[:at], X.dtype)
+    if not X.size:
+        rrms[...] = 0
+        return Y, rrms
+    scale = 1 / xp.sqrt(xp.square(rows).mean(axis=1) + X.dtype.type(eps))
+    rrms[...] = scale.reshape(rrms.shape)
+    Y.reshape(rows.shape)[...] = rows * scale[:, None] * gamma + beta
+    return Y, rrms
+
+
+@operator(
+    "dX dgamma dbeta", types={"dY": "float32 float64", "X": "=dY", "gamma": "=dY", "rrms": "=dY"}, infer=like(0, 2, 2)
+)
+def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
+    """Gradients of RMSNorm."""
+    rows = matrix(X, axis)
+    weights, _ = _affine_pair(rows, gamma, None)
+    dy, r = dY.reshape(rows.shape), rrms.reshape(-1, 1)
+    dX = out[0](X.shape, X.dtype)
+    slope = dy * weights
+    along = (slope * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
+    dX.reshape(rows.shape)[...] = slope * r - rows * along * r * r * r
+    dgamma = _into(out[1], (dy * rows * r).sum(axis=0).reshape(gamma.shape))
+    return dX, dgamma, _into(out[2], dy.sum(axis=0).reshape(gamma.shape))
+
+
+# ---- norms along one axis ----------------------------------------------------------------------------------------
+
+_TINY = 1e-12  # norms below it count as this much
+
+
+def _norm(xp: Any, X: Any, axis: int) -> Any:
+    return xp.maximum(xp.sqrt((X * X).sum(axis=axis, keepdims=True)), X.dtype.type(_TINY))
+
+
+@operator("Y", types="float32", infer=like(0), gradient=single("NormalizeGradient", "I0 GO0 -> GI0"))
+def Normalize(xp, X, *, axis: int = -1, out):
+    """Y = X over its Euclidean norm along the axis."""
+    return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
+
+
+@operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(0))
+def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
+    """dX = dY / norm - X * sum of X * dY / norm^3."""
+    at = axis_of(axis, X.ndim)
+    norm = _norm(xp, X, at)
+    along = (X * dY).sum(axis=at, keepdims=True) / (norm * norm * norm)
+    return xp.subtract(dY / norm, X * along, out(X.shape, X.dtype))
+
+
+@operator("Y", types="float32", infer=like(0))
+def NormalizeL1(xp, X, *, axis: int = -1, out):
+    """Y = X over the sum of its absolute values along the axis; 0 where that is 0."""
+    norm = abs(X).sum(axis=axis_of(axis, X.ndim), keepdims=True)
+    return xp.divide(X, xp.where(norm == 0, 1, norm), out(X.shape, X.dtype))
+
+
+# ---- neighbouring channels ---------------------------------------------------------------------------------------
+
+
+def _neighbours(xp: Any, V: Any, axis: int, before: int, behind: int, out: Any) -> Any:
+    """The sum of each channel, `before` channels below and `behind` above it; beyond the first and last there is 0."""
+    count = V.shape[axis]
+    xp.copyto(out, V)
+    for away in range(1, min(max(before, behind), count - 1) + 1):
+        low = (slice(None),) * axis + (slice(None, -away),)
+        high = (slice(None),) * axis + (slice(away, None),)
+        if away <= behind:
+            xp.add(out[low], V[high], out[low])
+        if away <= before:
+            xp.add(out[high], V[low], out[high])
+    return out
+
+
+def _lrn_axis(X: Any, order: str) -> int:
+    if X.ndim != 4:
+        raise ValueError(f"images with 4 dimensions are needed, found the shape {list(X.shape)}")
+    return 1 if order == "NCHW" else 3
+
+
+def _window(size: int) -> tuple[int, int]:
+    """How many channels below and above count."""
+    if size <= 0:
+        raise ValueError(f"size must be above 0, found {size}")
+    return (size - 1) // 2, size // 2
+
+
+def _power(xp: Any, S: Any, beta: float, out: Any) -> Any:
+    """S to the power of -beta."""
+    if beta == 0.75:  # two square roots are several times faster than a power
+        root = xp.sqrt(S, out)
+        xp.multiply(root, xp.sqrt(root), out)
+        return xp.reciprocal(out, out)
+    return xp.power(S, S.dtype.type(-beta), out)
+
+
+@operator(
+    "Y scale?",
+    types="float32",
+    infer=lambda args, inputs: [inputs[0], inputs[0]],
+    gradient=single("LRNGradient", "I0 O0 GO0 -> GI0"),
+)
+def LRN(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out):
+    """Y = X * scale^-beta, where scale = bias + alpha / size * the sum of X^2 over neighbouring channels."""
+    axis = _lrn_axis(X, order)
+    Y = out[0](X.shape, X.dtype)
+    S = out[1](X.shape, X.dtype) if len(out) > 1 else None
+    for n in range(len(X)):
+        x, y = X[n : n + 1], Y[n : n + 1]
+        s = _scale(xp, x, axis, size, alpha, bias, S[n : n + 1] if S is not None else None)
+        _power(xp, s, beta, y)
+        xp.multiply(x, y, y)
+    return Y if S is None else (Y, S)
+
+
+def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out: Any = None) -> Any:
+    if out is None:
+        out = xp.empty(X.shape, X.dtype)
+    _neighbours(xp, X * X, axis, *_window(size), out)
+    xp.multiply(out, X.dtype.type(alpha / size), out)
+    return xp.add(out, X.dtype.type(bias), out)
+
+
+@operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
+def LRNGradient(
+    xp, X, Y, dY, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out
+):
+    """dX = dY * scale^-beta - 2 alpha beta / size * X * the sum of dY * Y / scale over neighbouring channels."""
+    axis = _lrn_axis(X, order)
+    before, behind = _window(size)
+    if order == "NCHW":  # for channels last Caffe2 takes the window of the forward pass, which tells for an even size
+        before, behind = behind, before
+    dX = out(X.shape, X.dtype)
+    for n in range(len(X)):
+        x, y, dy, dx = (A[n : n + 1] for A in (X, Y, dY, dX))
+        s = _scale(xp, x, axis, size, alpha, bias)
+        ratio = dy * y
+        ratio /= s
+        around = _neighbours(xp, ratio, axis, before, behind, xp.empty(x.shape, x.dtype))
+        xp.multiply(around, x, around)
+        xp.multiply(around, x.dtype.type(2 * alpha * beta / size), around)
+        _power(xp, s, beta, dx)
+        xp.multiply(dx, dy, dx)
+        xp.subtract(dx, around, dx)
+    return dX

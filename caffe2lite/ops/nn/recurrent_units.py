@@ -1,0 +1,176 @@
+"""The arithmetic of one time step: LSTMUnit and GRUUnit, with their gradients.
+
+Hochreiter and Schmidhuber, Long Short-Term Memory, 1997; Cho et al., Learning Phrase Representations using RNN
+Encoder-Decoder, 2014.  Sequences of a batch have lengths of their own: past its end a sequence keeps its state, or
+loses it with `drop_states`.
+"""
+
+from __future__ import annotations
+
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+
+
+def sigmoid(xp, x):
+    return 1 / (1 + xp.exp(-x))
+
+
+def _split(rest, sequence_lengths, count):
+    """(lengths or None, the other inputs): lengths are left out where sequence_lengths is 0."""
+    have = len(rest)
+    if have != count + bool(sequence_lengths):
+        raise ValueError(
+            f"with sequence_lengths={int(bool(sequence_lengths))} there must be "
+            f"{count + bool(sequence_lengths)} inputs after the gates, got {have}"
+        )
+    lengths, others = (rest[0], rest[1:]) if sequence_lengths else (None, rest)
+    for what, operand in (("lengths", lengths), ("the timestep", others[0])):
+        if operand is not None and operand.dtype != "int32":
+            raise TypeError(f"{what} must be int32, found {operand.dtype}")
+    for operand in others[1:]:
+        if operand.dtype != "float32":
+            raise TypeError(f"results and gradients must be float32, found {operand.dtype}")
+    return lengths, others
+
+
+def _valid(xp, lengths, timestep, N):
+    """Which sequences are not at their end, as a column; None where all are."""
+    if lengths is None:
+        return None
+    if lengths.size != N:
+        raise ValueError(f"one length for each of {N} sequences is needed, found {list(lengths.shape)}")
+    now = int(timestep.reshape(-1)[0])
+    valid = lengths > now
+    return None if bool(valid.all()) else valid.reshape(1, -1, 1)
+
+
+def _check(H_prev, X, gates):
+    if H_prev.ndim != 3 or X.ndim != 3 or X.shape[2] != gates * H_prev.shape[2] or X.shape[1] != H_prev.shape[1]:
+        raise ValueError(
+            f"the state has the shape {list(H_prev.shape)} and the gates {list(X.shape)}; expected [1, N, D] and "
+            f"[1, N, {gates} * D]"
+        )
+
+
+def _lstm_gates(xp, X, D, forget_bias):
+    i, f, o = (
+        sigmoid(xp, X[..., k * D : (k + 1) * D] + b) for k, b in ((0, 0), (1, X.dtype.type(forget_bias)), (2, 0))
+    )
+    return i, f, o, xp.tanh(X[..., 3 * D :])
+
+
+def _lstm_gradient(g):
+    shared = list(g.op.input)
+    return g.single("LSTMUnitGradient", [*shared, g.O(0), g.O(1), g.GO(0), g.GO(1)], [g.GI(0), g.GI(1), g.GI(2)])
+
+
+@operator(
+    "H C",
+    num_inputs=(4, 5),
+    types={"H_prev": "float32", "C_prev": "=H_prev", "X": "=H_prev"},
+    anywhere="lengths_and_timestep",  # the timestep is on the CPU
+    infer=lambda args, inputs: [Spec(inputs[0].shape), Spec(inputs[1].shape)],
+    gradient=_lstm_gradient,
+)
+def LSTMUnit(
+    xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
+    drop_states: bool = False, out,
+):  # fmt: skip
+    """C = f * C_prev + i * g, H = o * tanh(C), for X (1, N, 4D) = gates i, f, o, g and states (1, N, D)."""
+    lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
+    _check(H_prev, X, 4)
+    i, f, o, g = _lstm_gates(xp, X, H_prev.shape[2], forget_bias)
+    H, C = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype)
+    c = f * C_prev
+    c += i * g
+    h = xp.tanh(c)
+    h *= o
+    valid = _valid(xp, lengths, timestep, X.shape[1])
+    if valid is not None:
+        h = xp.where(valid, h, 0 if drop_states else H_prev)
+        c = xp.where(valid, c, 0 if drop_states else C_prev)
+    H[...], C[...] = h, c
+    return H, C
+
+
+@operator(
+    "dH_prev dC_prev dX",
+    num_inputs=(8, 9),
+    types={"H_prev": "float32", "X": "=H_prev"},
+    anywhere="rest",
+    infer=like(0, 1, 2),
+)
+def LSTMUnitGradient(
+    xp,
+    H_prev,
+    C_prev,
+    X,
+    *rest,
+    forget_bias: float = 0.0,
+    sequence_lengths: bool = True,
+    drop_states: bool = False,
+    out,
+):
+    """Gradients by the previous states and the gates."""
+    lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
+    _check(H_prev, X, 4)
+    D = H_prev.shape[2]
+    i, f, o, g = _lstm_gates(xp, X, D, forget_bias)
+    dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)
+    t = xp.tanh(C)
+    c = dC + dH * o * (1 - t * t)
+    parts = (c * g * i * (1 - i), c * C_prev * f * (1 - f), dH * t * o * (1 - o), c * i * (1 - g * g))
+    valid = _valid(xp, lengths, timestep, X.shape[1])
+    for k, part in enumerate(parts):
+        dX[..., k * D : (k + 1) * D] = part if valid is None else xp.where(valid, part, 0)
+    before = c * f
+    if valid is None:
+        dH_prev[...], dC_prev[...] = 0, before
+    else:
+        dH_prev[...] = xp.where(valid, 0, 0 * dH if drop_states else dH)
+        dC_prev[...] = xp.where(valid, before, 0 * dC if drop_states else dC)
+    return dH_prev, dC_prev, dX
+
+
+def _gru_gradient(g):
+    return g.single("GRUUnitGradient", [*g.op.input, g.O(0), g.GO(0)], [g.GI(0), g.GI(1)])
+
+
+@operator(
+    "H",
+    num_inputs=(3, 4),
+    types={"H_prev": "float32", "X": "=H_prev"},
+    anywhere="lengths_and_timestep",
+    infer=lambda args, inputs: [Spec(inputs[0].shape)],
+    gradient=_gru_gradient,
+)
+def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True, drop_states: bool = False, out):
+    """H = u * H_prev + (1 - u) * tanh(o), for X (1, N, 3D) = gates reset, u, o and the state (1, N, D)."""
+    lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
+    _check(H_prev, X, 3)
+    D = H_prev.shape[2]
+    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    H = out(H_prev.shape, X.dtype)
+    h = o + u * (H_prev - o)
+    valid = _valid(xp, lengths, timestep, X.shape[1])
+    H[...] = h if valid is None else xp.where(valid, h, 0 if drop_states else H_prev)
+    return H
+
+
+@operator(
+    "dH_prev dX", num_inputs=(5, 6), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest", infer=like(0, 1)
+)
+def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_states: bool = False, out):
+    """Gradients by the previous state and the gates (none by the reset gate, which acts before)."""
+    lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)
+    _check(H_prev, X, 3)
+    D = H_prev.shape[2]
+    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    dH_prev, dX = out[0](H_prev.shape, X.dtype), out[1](X.shape, X.dtype)
+    valid = _valid(xp, lengths, timestep, X.shape[1])
+    by_u, by_o = dH * (H_prev - o) * u * (1 - u), dH * (1 - u) * (1 - o * o)
+    dX[..., :D] = 0
+    dX[..., D : 2 * D] = by_u if valid is None else xp.where(valid, by_u, 0)
+    dX[..., 2 * D :] = by_o if valid is None else xp.where(valid, by_o, 0)
+    dH_prev[...] = dH * u if valid is None else xp.where(valid, dH * u, 0 * dH if drop_states else dH)
+    return dH_prev, dX

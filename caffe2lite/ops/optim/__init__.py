@@ -1,0 +1,1 @@
+"""Optimizers, learning rates, and what else changes parameters."""

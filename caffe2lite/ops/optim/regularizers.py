@@ -1,0 +1,60 @@
+"""Rows of a parameter, in place: normalized, shrunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.rows import check_indices, sweeps
+
+
+def _rows(param: Any, indices: Any) -> tuple[Any, Any]:
+    if not param.ndim:
+        raise ValueError("the parameter must have rows, found a scalar")
+    return param.reshape(param.shape[0], -1), check_indices(indices, param.shape[0])
+
+
+def _sparse_normalize(xp, param, indices, grad=None, *, use_max_norm: bool = True, norm: float = 1.0):
+    rows, ids = _rows(param, indices)
+    for at in sweeps(xp, ids):
+        values = rows[ids[at]].astype("float32")
+        length = xp.sqrt((values * values).sum(axis=1, keepdims=True))
+        scale = norm / (length + 1e-12)
+        if use_max_norm:
+            scale = xp.where(length > norm, scale, 1)
+        rows[ids[at]] = values * scale
+    return param
+
+
+for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", "float16")):
+    operator(
+        "param_out",
+        name=_name,
+        mutates={0: 0},
+        types={"param": _type, "indices": "int32 int64"},
+        limits="norm >= 0",
+        gradient=FORBID_GRADIENT,
+        doc="Scale the rows in `indices` to the length `norm`, or with use_max_norm only those that are longer.",
+    )(_sparse_normalize)
+
+
+@operator(
+    "param_out",
+    mutates={0: 0},
+    types={"param": "float32 float16", "indices": "int32 int64"},
+    limits="reg_lambda > 0, reg_lambda < 1",
+)
+def SparseLpRegularizer(xp, param, indices, grad=None, *, p: float, reg_lambda: float):
+    """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2."""
+    if p not in (1.0, 2.0):
+        raise ValueError(f"p must be 1.0 or 2.0, found {p}")
+    rows, ids = _rows(param, indices)
+    for at in sweeps(xp, ids):
+        values = rows[ids[at]].astype("float32")
+        if p == 2.0:
+            values *= 1 - reg_lambda
+        else:
+            values = xp.sign(values) * xp.maximum(abs(values) - reg_lambda, 0)
+        rows[ids[at]] = values
+    return param

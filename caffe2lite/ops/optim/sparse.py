@@ -1,0 +1,488 @@
+"""Optimizers of the rows of a parameter that a sparse gradient names, all in place.
+
+A row that comes several times is stepped several times, in order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop, prefetch
+from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
+from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.rows import check_indices, gradient_rows, sweeps
+from caffe2lite.ops.optim.adaptive import storm_rates
+from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step, one
+
+_INDICES = "int32 int64"
+_F = np.float32  # of the compiled loops
+_AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
+
+
+def _rows(param: Any, indices: Any, grad: Any, *moments: Any) -> tuple[Any, ...]:
+    """(indices, gradient rows, parameter rows, moment rows ...), views of the same memory."""
+    ids = check_indices(indices, param.shape[0] if param.ndim else 0)
+    g = gradient_rows(param, indices, grad)
+    for m in moments:
+        if m.size != param.size:
+            raise ValueError(
+                f"a moment {list(m.shape)} must have as many elements as the parameter {list(param.shape)}"
+            )
+    width = g.shape[1]
+    return (ids, g, *(a.reshape(-1, width) if a.size else a.reshape(param.shape[0], width) for a in (param, *moments)))
+
+
+def _row_moment(moment: Any, param: Any) -> Any:
+    if moment.size != param.shape[0]:
+        raise ValueError(
+            f"the moment {list(moment.shape)} must have one value a row of the parameter {list(param.shape)}"
+        )
+    return moment.reshape(-1)
+
+
+def _rate(lr: Any) -> Any:
+    return one(lr, "lr")[()]
+
+
+@operator(
+    "grad_out moment_out param_out",
+    inplace=[(0, 0)],
+    mutates=[(1, 1), (3, 2)],
+    types={"grad": "float32", "moment": "=grad", "lr": "float32", "param": "=grad", "indices": _INDICES},
+    gradient=FORBID_GRADIENT,
+    infer=like(0, 1, 3),
+)
+def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+    """MomentumSGDUpdate of the rows in `indices`."""
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    mu, rate = grad.dtype.type(momentum), one(lr, "lr")
+    steps = out[0](grad.shape, grad.dtype)
+    s = steps.reshape(g.shape)
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        old = m[rows] * mu
+        new = old + g[at] * rate
+        step = new * (1 + mu) - old if nesterov else new
+        m[rows] = new
+        p[rows] -= step
+        s[at] = step
+    return steps, moment, param
+
+
+@compiled(SparseMomentumSGDUpdate)
+def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    steps = out[0](grad.shape, grad.dtype)
+    _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
+    return steps, moment, param
+
+
+@loop
+def _sparse_momentum_loop(ids, G, P, M, steps, lr, mu, nesterov):
+    ahead = _F(1) + mu
+    for k in range(ids.size):
+        p, m, g, step = P[ids[k]], M[ids[k]], G[k], steps[k]
+        for j in range(g.size):
+            old = m[j] * mu
+            new = old + g[j] * lr
+            m[j] = new
+            step[j] = new * ahead - old if nesterov else new
+            p[j] -= step[j]
+
+
+
+_ADAM_TYPES = {
+    "param": "float32",
+    "moment1": "=param",
+    "moment2": "=param",
+    "indices": _INDICES,
+    "grad": "=param",
+    "lr": "float32",
+    "iter": "int64",
+}
+
+
+@operator(
+    "param_out moment1_out moment2_out grad_out?",
+    mutates=[(0, 0), (1, 1), (2, 2)],
+    types=_ADAM_TYPES,
+    host="iter",
+    gradient=FORBID_GRADIENT,
+)
+def SparseAdam(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    """Adam of the rows in `indices`; the fourth output are the steps without lr."""
+    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    correction, adapt = adam_correction(iter, beta1, beta2), True
+    if enableRAdam:
+        correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
+    kind = grad.dtype.type
+    c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
+    steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
+        v[rows] = v[rows] * kind(beta2) + g[at] * g[at] * kind(1 - beta2)
+        step = c * m[rows] / (xp.sqrt(v[rows]) + eps) if adapt else c * m[rows]
+        p[rows] += rate * step
+        if steps is not None:
+            steps.reshape(g.shape)[at] = step
+    return param, moment1, moment2, steps
+
+
+def _radam(t: int, beta1: float, beta2: float) -> tuple[float, bool]:
+    """Rectified Adam: (factor of the step, whether the second moment adapts it)."""
+    longest = 2 / (1 - beta2) - 1
+    length = longest - 2 * t * beta2**t / (1 - beta2**t)
+    if length < 5:
+        return 1 / (1 - beta1**t), False
+    rectify = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+    return rectify * math.sqrt(1 - beta2**t) / (1 - beta1**t), True
+
+
+@compiled(SparseAdam)
+def _sparse_adam_compiled(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    if enableRAdam or len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
+        return SparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _sparse_adam_loop(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    return param, moment1, moment2
+
+
+@loop
+def _sparse_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
+    for k in range(ids.size):
+        g, p, m, v = G[k], P[ids[k]], M[ids[k]], V[ids[k]]
+        for j in range(g.size):
+            m[j] = m[j] * b1 + g[j] * c1
+            v[j] = v[j] * b2 + g[j] * g[j] * c2
+            p[j] += lr * (correction * m[j] / (np.sqrt(v[j]) + epsilon))
+
+
+@operator(
+    "param_out moment1_out moment2_out grad_out?",
+    mutates=[(0, 0), (1, 1), (2, 2)],
+    types=_ADAM_TYPES,
+    host="iter",
+    gradient=FORBID_GRADIENT,
+)
+def RowWiseSparseAdam(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    """SparseAdam with one second moment a row, of the mean square of its gradient; enableRAdam changes nothing."""
+    ids, g, p, m = _rows(param, indices, grad, moment1)
+    v = _row_moment(moment2, param)[:, None]
+    kind = grad.dtype.type
+    c, rate, eps = kind(adam_correction(iter, beta1, beta2)), one(lr, "lr"), kind(epsilon)
+    steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
+        v[rows] = v[rows] * kind(beta2) + (g[at] * g[at]).mean(axis=1, keepdims=True) * kind(1 - beta2)
+        step = c * m[rows] / (xp.sqrt(v[rows]) + eps)
+        p[rows] += rate * step
+        if steps is not None:
+            steps.reshape(g.shape)[at] = step
+    return param, moment1, moment2, steps
+
+
+@compiled(RowWiseSparseAdam)
+def _row_wise_sparse_adam_compiled(
+    xp, param, moment1, moment2, indices, grad, lr, iter,
+    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
+):  # fmt: skip
+    if enableRAdam or len(out) > 3:
+        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
+        return RowWiseSparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    ids, g, p, m = _rows(param, indices, grad, moment1)
+    v = _row_moment(moment2, param)
+    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    _row_wise_adam_loop(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    return param, moment1, moment2
+
+
+@loop(reorder=True)
+def _row_wise_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
+    for k in range(ids.size):
+        g, p, m = G[k], P[ids[k]], M[ids[k]]
+        total = _F(0)
+        for j in range(g.size):
+            total += g[j] * g[j]
+        V[ids[k]] = V[ids[k]] * b2 + total / _F(g.size) * c2
+        scale = correction / (np.sqrt(V[ids[k]]) + epsilon)
+        for j in range(g.size):
+            m[j] = m[j] * b1 + g[j] * c1
+            p[j] += lr * (scale * m[j])
+
+
+@operator(
+    "param_out moment1_out moment2_out last_seen_out",
+    mutates=[(0, 0), (1, 1), (2, 2), (3, 3)],
+    types={"param": "float32", "moment1": "=param", "moment2": "=param", "last_seen": "int64", "indices": _INDICES,
+           "grad": "=param", "lr": "float32", "iter": "int64"},
+    host="iter",
+)  # fmt: skip
+def SmartDecaySparseAdam(
+    xp,
+    param,
+    moment1,
+    moment2,
+    last_seen,
+    indices,
+    grad,
+    lr,
+    iter,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-5,
+):
+    """SparseAdam that makes up for the iterations in which a row was not seen, as if its gradient had been 0."""
+    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    seen = _row_moment(last_seen, param)
+    kind = grad.dtype.type
+    now, rate, b1, b2 = int(one(iter, "iter")) + 1, one(lr, "lr"), kind(beta1), kind(beta2)
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        missed = (now - seen[rows]).astype(grad.dtype)[:, None]
+        # The sum of the moments of the steps that were missed; a row that is given twice has missed none.
+        caught_up = m[rows] * (b1 - xp.power(b1, xp.maximum(missed, 1))) / (1 - b1)
+        m[rows] = m[rows] * xp.power(b1, missed) + g[at] * (1 - b1)
+        v[rows] = v[rows] * xp.power(b2, missed) + g[at] * g[at] * (1 - b2)
+        seen[rows] = now
+        p[rows] += rate * (m[rows] + caught_up) / (xp.sqrt(v[rows]) + kind(epsilon))
+    return param, moment1, moment2, last_seen
+
+
+@operator(
+    "param_out moment_out",
+    mutates=[(0, 0), (1, 1)],
+    types={
+        "param": "float32 float16",
+        "moment": "float32 float16",
+        "indices": _INDICES,
+        "grad": "float32",
+        "lr": "float32",
+    },
+    gradient=FORBID_GRADIENT,
+)
+def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
+    """Adagrad of the rows in `indices`."""
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    rate, kind = one(lr, "lr"), grad.dtype.type
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        slope = g[at] + kind(weight_decay) * p[rows]
+        m[rows] += slope * slope
+        p[rows] += rate * slope / (xp.sqrt(m[rows]) + kind(epsilon))
+    return param, moment
+
+
+@compiled(SparseAdagrad)
+def _sparse_adagrad_compiled(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    _sparse_adagrad_loop(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    return param, moment
+
+
+@loop
+def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
+    width = G.shape[1]
+    flat, moments = P.reshape(-1), M.reshape(-1)
+    for k in range(ids.size):
+        soon = ids[min(k + _AHEAD, ids.size - 1)] * width
+        for j in range(soon, soon + width, _LINE):
+            prefetch(flat, j)
+            prefetch(moments, j)
+        begin = ids[k] * width
+        g, p, m = G[k], flat[begin : begin + width], moments[begin : begin + width]
+        for j in range(width):
+            slope = g[j] + weight_decay * p[j]
+            m[j] += slope * slope
+            p[j] += lr * slope / (np.sqrt(m[j]) + epsilon)
+
+
+
+@operator(
+    "param_out moment_out",
+    mutates=[(0, 0), (1, 1)],
+    types={"param": "float32 float16", "moment": "float32", "indices": _INDICES, "grad": "float32", "lr": "float32"},
+    gradient=FORBID_GRADIENT,
+)
+def RowWiseSparseAdagrad(
+    xp,
+    param,
+    moment,
+    indices,
+    grad,
+    lr,
+    counter=None,
+    *,
+    epsilon: float = 1e-5,
+    weight_decay: float = 0.0,
+    counter_halflife: int = -1,
+):
+    """SparseAdagrad with one moment a row, of the mean square of its gradient; a counter of rows scales the decay."""
+    ids, g, p = _rows(param, indices, grad)
+    m = _row_moment(moment, param)
+    if counter_halflife > 0 and counter is None:
+        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
+    rate, kind = one(lr, "lr"), grad.dtype.type
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        decay = kind(weight_decay)
+        if counter is not None and counter_halflife > 0:
+            count = counter.reshape(-1)[rows]
+            decay = decay * xp.where(count > 0, counter_halflife / count, 1)[:, None].astype(grad.dtype)
+        slope = g[at] + decay * p[rows]
+        m[rows] += (slope * slope).mean(axis=1)
+        p[rows] += (rate / (xp.sqrt(m[rows]) + kind(epsilon)))[:, None] * slope
+    return param, moment
+
+
+@compiled(RowWiseSparseAdagrad)
+def _row_wise_sparse_adagrad_compiled(
+    xp, param, moment, indices, grad, lr, counter=None,
+    *, epsilon: float = 1e-5, weight_decay: float = 0.0, counter_halflife: int = -1,
+):  # fmt: skip
+    ids, g, p = _rows(param, indices, grad)
+    m = _row_moment(moment, param)
+    if counter is not None and counter_halflife > 0:
+        options = {"epsilon": epsilon, "weight_decay": weight_decay, "counter_halflife": counter_halflife}
+        return RowWiseSparseAdagrad(xp, param, moment, indices, grad, lr, counter, **options)
+    _row_wise_adagrad_loop(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    return param, moment
+
+
+@loop(reorder=True)
+def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
+    width = G.shape[1]
+    flat = P.reshape(-1)
+    for k in range(ids.size):
+        soon = ids[min(k + _AHEAD, ids.size - 1)]
+        prefetch(M, soon)
+        for j in range(0, width, _LINE):
+            prefetch(flat, soon * width + j)
+        row = ids[k]
+        g, p = G[k], flat[row * width : (row + 1) * width]
+        total = _F(0)
+        for j in range(width):
+            slope = g[j] + weight_decay * p[j]
+            total += slope * slope
+        moment = M[row] + total / _F(width)
+        M[row] = moment
+        step = lr / (np.sqrt(moment) + epsilon)
+        for j in range(width):
+            p[j] += step * (g[j] + weight_decay * p[j])
+
+
+
+@operator(
+    "param_out moment_out delta_out",
+    mutates=[(0, 0), (1, 1), (2, 2)],
+    types={
+        "param": "float32",
+        "moment": "=param",
+        "delta": "=param",
+        "indices": _INDICES,
+        "grad": "=param",
+        "lr": "float32",
+    },
+    gradient=FORBID_GRADIENT,
+    limits="epsilon >= 0, decay > 0, decay < 1",
+)
+def SparseAdadelta(xp, param, moment, delta, indices, grad, lr, *, epsilon: float = 1e-5, decay: float = 0.95):
+    """Adadelta of the rows in `indices`."""
+    ids, g, p, m, d = _rows(param, indices, grad, moment, delta)
+    rate = one(lr, "lr")
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        m[rows], d[rows], step = adadelta_step(xp, m[rows], d[rows], g[at], epsilon, decay)
+        p[rows] += rate * step
+    return param, moment, delta
+
+
+@operator(
+    "param_out n_z_out",
+    mutates=[(0, 0), (1, 1)],
+    types={"param": "float32", "n_z": "=param", "indices": _INDICES, "grad": "=param", "alpha_in": "float32"},
+    gradient=FORBID_GRADIENT,
+)
+def SparseFtrl(
+    xp,
+    param,
+    n_z,
+    indices,
+    grad,
+    alpha_in=None,
+    *,
+    alpha: float | None = None,
+    beta: float = 1.0,
+    lambda1: float = 0.001,
+    lambda2: float = 0.001,
+):
+    """FTRL of the rows in `indices`."""
+    if n_z.size != 2 * param.size:
+        raise ValueError(f"n_z {list(n_z.shape)} must hold two values for each of the parameter {list(param.shape)}")
+    ids, g, p = _rows(param, indices, grad)
+    nz = n_z.reshape(*p.shape, 2)
+    a = ftrl_alpha(param, alpha, alpha_in)
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        p[rows], nz[rows] = ftrl_step(xp, p[rows], nz[rows], g[at], a, beta, lambda1, lambda2)
+    return param, n_z
+
+
+@operator(
+    "param_out moment_out grad_sq_sum_out",
+    mutates=[(0, 0), (1, 1), (2, 2)],
+    types={
+        "param": "float32",
+        "moment": "=param",
+        "grad_sq_sum": "=param",
+        "grad": "=param",
+        "indices": _INDICES,
+        "lr": "float32",
+    },
+    gradient=FORBID_GRADIENT,
+)
+def SparseStorm(xp, param, moment, grad_sq_sum, grad, indices, lr, *, momentum: float = 10.0, beta: float = 0.1):
+    """STORM of the rows in `indices`."""
+    ids, g, p, m = _rows(param, indices, grad, moment)
+    total, rate, keep = storm_rates(xp, one(grad_sq_sum, "grad_sq_sum"), grad, one(lr, "lr"), momentum, beta)
+    for at in sweeps(xp, ids):
+        rows = ids[at]
+        m[rows] = g[at] + keep * (m[rows] - g[at])
+        p[rows] += rate * m[rows]
+    grad_sq_sum[...] = total
+    return param, moment, grad_sq_sum
+
+
+@operator(
+    "param_out seq_b_out",
+    mutates=[(0, 0), (1, 1)],
+    types={"param": "float32", "seq_b": "=param", "indices": _INDICES, "grad": "=param", "lr": "float32"},
+    gradient=FORBID_GRADIENT,
+)
+def SparseWngrad(xp, param, seq_b, indices, grad, lr, *, epsilon: float = 1e-5):
+    """WNGrad of the rows in `indices`."""
+    ids, g, p = _rows(param, indices, grad)
+    b, kind = one(seq_b, "seq_b"), param.dtype.type
+    rate = one(lr, "lr") / (b + kind(epsilon))
+    growth = xp.vdot(grad, grad) / b
+    for at in sweeps(xp, ids):
+        p[ids[at]] += rate * g[at]
+    seq_b += growth
+    return param, seq_b

@@ -1,0 +1,1 @@
+"""Tensors of 8, 4 and 2 bits."""

@@ -1,0 +1,225 @@
+"""Operators on Int8 tensors, element by element or by shape; layers are in int8_layers.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
+from caffe2lite.ops.shape.layout import slice_bounds, slice_window, transpose_order
+from caffe2lite.ops.shape.reshape import wanted_shape
+
+# ---- making them, and back -----------------------------------------------------------------------------------------
+
+
+def _filled(values, shape, Y_scale, Y_zero_point):
+    if values.size != math.prod(shape):
+        raise ValueError(f"{values.size} values are given for the shape {list(shape)}")
+    return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")])
+def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """A tensor of the bytes `values`."""
+    return _filled(np.frombuffer(values, np.uint8).copy(), shape, Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "int32")])
+def Int8GivenIntTensorFill(
+    xp, *, values: list[int] = (), shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0
+):
+    """A tensor of the int32 numbers `values`, as biases are."""
+    return _filled(np.array(values, np.int64).astype(np.int32), shape, Y_scale, Y_zero_point)
+
+
+@operator("Y", types="float32", infer=like(0, dtype="uint8"))
+def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """The byte nearest to X / Y_scale + Y_zero_point, 0 or 255 where that is beyond; 0 for what no int32 can hold."""
+    steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
+    whole = np.where(abs(steps) < 2**31, steps, -(2**31)).astype(np.int64)
+    return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=like(0, dtype="float32"))
+def Int8Dequantize(xp, X):
+    """The numbers that the bytes stand for, float32."""
+    need(X)
+    return X.real()
+
+
+# ---- elementwise ---------------------------------------------------------------------------------------------------
+
+
+def _sum_op(name, num_inputs, relu):
+    def kernel(xp, *Xs, Y_scale: float = 1.0, Y_zero_point: int = 0):
+        need(*Xs)
+        if len(Xs) != 2:
+            raise ValueError(f"it adds two tensors, got {len(Xs)}")
+        A, B = Xs
+        if A.shape != B.shape:
+            raise ValueError(f"both inputs must have one shape, got {list(A.shape)} and {list(B.shape)}")
+        ratios = [ratio(X, Y_scale, least=-14) for X in Xs]
+        bits = 21 - (int(np.frexp(max(ratios))[1]) - 1)
+        total = np.zeros(A.shape, np.int64)
+        for X, r in zip(Xs, ratios):
+            total += (X.data.astype(np.int64) - X.zero_point) * int(np.rint(r * np.float32(2.0**bits)))
+        return Int8Tensor(saturate(shift_right(total, bits), Y_zero_point, relu), Y_scale, Y_zero_point)
+
+    doc = "C = A + B of one shape, each with its own scale" + (", and none below 0." if relu else ".")
+    operator("C", name=name, num_inputs=num_inputs, inplace={0: 0, 1: 0}, infer=like(0), doc=doc)(kernel)
+
+
+_sum_op("Int8Add", (2, 2), relu=False)
+_sum_op("Int8AddRelu", (2, 2), relu=True)
+_sum_op("Int8Sum", (1, MANY), relu=False)
+_sum_op("Int8SumRelu", (1, MANY), relu=True)
+
+
+@operator("Y", inplace={0: 0}, infer=like(0))
+def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """Y = max(X, 0); scale and zero point must be those of X."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    return Int8Tensor(np.maximum(X.data, np.uint8(X.zero_point)), Y_scale, Y_zero_point)
+
+
+@operator("Y", inplace={0: 0}, infer=like(0), limits="alpha > 0, alpha < 1")
+def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """Y = X where X >= 0, alpha * X elsewhere."""
+    need(X)
+    steps = ratio(X, Y_scale) * (np.arange(256) - X.zero_point).astype(np.float32)
+    steps = np.where(steps < 0, steps * np.float32(alpha), steps)
+    table = saturate(np.rint(steps).astype(np.int64), Y_zero_point)
+    return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
+
+
+def _unit_scale(Y_scale, Y_zero_point):
+    if np.float32(Y_scale) != np.float32(1 / 256) or Y_zero_point != 0:
+        raise ValueError(f"Y_scale must be 1/256 and Y_zero_point 0, got {Y_scale:.6g} and {Y_zero_point}")
+
+
+@operator("Y", infer=like(0))
+def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """Y = 1 / (1 + exp(-X)), in steps of 1/256."""
+    need(X)
+    _unit_scale(Y_scale, Y_zero_point)
+    steps = np.float32(X.scale) * (np.arange(256) - X.zero_point).astype(np.float32)
+    table = np.rint(np.minimum(np.float32(256) / (1 + np.exp(-steps)), 255)).astype(np.uint8)
+    return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=like(0))
+def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """Softmax over all dimensions but the first, in steps of 1/256; as in Caffe2 `axis` has no effect."""
+    need(X)
+    _unit_scale(Y_scale, Y_zero_point)
+    if not X.data.size:
+        return Int8Tensor(X.data.copy(), Y_scale, Y_zero_point)
+    rows = X.data.reshape(X.shape[0], -1)
+    largest = min((2**32 - 1) / rows.shape[1], 2**23 - 1)
+    table = np.rint(largest * np.exp((np.arange(256) - 255) * np.float64(X.scale))).astype(np.int64)
+    parts = table[rows.astype(np.int64) + 255 - rows.max(axis=1, keepdims=True)]
+    total = parts.sum(axis=1, keepdims=True)
+    Y = np.minimum((parts * 256 + total // 2) // total, 255).astype(np.uint8)
+    return Int8Tensor(Y.reshape(X.shape), Y_scale, Y_zero_point)
+
+
+# ---- shape: scale and zero point stay ------------------------------------------------------------------------------
+
+
+@operator("concat_result split_info?", num_inputs=(1, MANY), infer=bytes_as("Concat", order=None))
+def Int8Concat(xp, *Xs, axis: int = 0, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """The inputs behind each other along an axis; their bytes stay, and the scale must be the first one's."""
+    need(*Xs)
+    same_scale(Xs[0], Y_scale, Y_zero_point)
+    if axis < 0 or axis >= Xs[0].data.ndim:
+        raise ValueError(f"axis {axis} must be from 0 to {Xs[0].data.ndim - 1}")
+    return Int8Tensor(np.concatenate([X.data for X in Xs], axis=axis), Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=bytes_as("Flatten"))
+def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """X as a matrix: dimensions before `axis` are its rows, the others its columns."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    if not 0 <= axis <= X.data.ndim:
+        raise ValueError(f"axis {axis} must be from 0 to {X.data.ndim}, for X of shape {list(X.shape)}")
+    shape = math.prod(X.shape[:axis]), math.prod(X.shape[axis:])
+    return Int8Tensor(X.data.reshape(shape).copy(), Y_scale, Y_zero_point)
+
+
+@operator("Y old_shape", inplace={0: 0}, types={"new_shape": "int32 int64"}, infer=bytes_as("Reshape"))
+def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    wanted = wanted_shape(shape if new_shape is None else new_shape.tolist(), X.data)
+    old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
+    return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
+
+
+@operator("Y", types={"starts_in": "int32 int64", "ends_in": "=starts_in"})
+def Int8Slice(
+    xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: list[int] = (), dim: int | None = None,
+    start_idx: int = 0, end_idx: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
+):  # fmt: skip
+    """X[starts:ends] in each dimension, or of dimension `dim` only what is from start_idx to end_idx."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    if dim is not None:
+        dim = axis_of(dim, X.data.ndim)
+        starts, ends = [0] * X.data.ndim, [-1] * X.data.ndim
+        starts[dim], ends[dim] = start_idx, end_idx
+    part = X.data[slice_window(X.shape, *slice_bounds(starts_in, ends_in, starts, ends))]
+    return Int8Tensor(part.copy(), Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=bytes_as("Transpose"))
+def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
+    """X with its dimensions in the order `axes` (default: the last first)."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    return Int8Tensor(np.ascontiguousarray(X.data.transpose(transpose_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
+
+
+@operator("Y", infer=like(0))
+def Int8ChannelShuffle(
+    xp, X, *, group: int = 1, order: str = "NCHW", Y_scale: float = 1.0, Y_zero_point: int = 0
+):  # fmt: skip
+    """Channels (the last dimension) that lay group after group taken in turn from each of them."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    if order != "NHWC" or group < 2 or X.shape[-1] % group:
+        raise ValueError(
+            f"order must be NHWC and group at least 2 and a divisor of the {X.shape[-1]} channels; "
+            f"got {order} and {group}"
+        )
+    parts = X.data.reshape(*X.shape[:-1], group, X.shape[-1] // group)
+    return Int8Tensor(parts.swapaxes(-1, -2).reshape(X.shape), Y_scale, Y_zero_point)
+
+
+def _infer_resized(args: Any, inputs: Any) -> list[Spec | None]:
+    n, height, width, channels = inputs[0].shape
+    return [Spec((n, int(height * args["height_scale"]), int(width * args["width_scale"]), channels), "uint8")]
+
+
+@operator("Y", infer=_infer_resized, limits="width_scale > 0, height_scale > 0")
+def Int8ResizeNearest(
+    xp, X, *, width_scale: float = 1.0, height_scale: float = 1.0, Y_scale: float = 1.0, Y_zero_point: int = 0
+):
+    """The image (N, H, W, C) in another size, each pixel the nearest one."""
+    need(X)
+    same_scale(X, Y_scale, Y_zero_point)
+    if X.data.ndim != 4:
+        raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
+    chosen = []
+    for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
+        count = int(np.float32(size) * np.float32(scale))
+        nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
+        chosen.append(np.minimum(nearest, size - 1))
+    return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

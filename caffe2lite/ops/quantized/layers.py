@@ -1,0 +1,216 @@
+"""Layers on Int8 tensors: pools, convolutions, fully connected; images are (N, H, W, C)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from caffe2lite.ops.detection.roi import check_rois, image_of
+from caffe2lite.ops.kit import windows
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.windows import Window
+from caffe2lite.ops.nn.convolution_transpose import TransposedWindow, prepare
+from caffe2lite.ops.quantized.packed import PackedWeights, above_zero
+from caffe2lite.ops.quantized.tensors import (
+    Int8Tensor,
+    bytes_as,
+    need,
+    ratio,
+    requantize,
+    same_scale,
+    saturate,
+    shift_right,
+)
+
+
+def _placed(X, window):
+    """The window's place on the image."""
+    if not window.channels_last or X.data.ndim != 4:
+        raise ValueError(f"Int8 images are (N, H, W, C), order NHWC; got the shape {list(X.shape)}")
+    return windows.place(window, X.shape[1:3])
+
+
+def _views(data, place, padding):
+    """The pixels under each window: (N, OH, OW, C, KH, KW), what is beyond the image being `padding`."""
+    (top, left), (bottom, right) = place.heads, place.tails
+    n, h, w, channels = data.shape
+    padded = np.empty((n, top + h + bottom, left + w + right, channels), data.dtype)
+    padded[...] = padding
+    padded[:, top : top + h, left : left + w] = data
+    views = np.lib.stride_tricks.sliding_window_view(padded, place.reach, axis=(1, 2))
+    (sh, sw), (dh, dw) = place.stride, place.dilation
+    return views[:, ::sh, ::sw, :, ::dh, ::dw]
+
+
+def _average(X, window, Y_scale, Y_zero_point, relu):
+    place = _placed(X, window)
+    ratio(X, Y_scale)
+    area = math.prod(place.kernel)
+    total = _views(X.data, place, X.zero_point).sum(axis=(4, 5), dtype=np.int64) - area * X.zero_point
+    fraction, exponent = np.frexp(np.float32(X.scale) / (np.float32(Y_scale) * np.float32(area)))
+    return saturate(shift_right(total * int(fraction * 2**24), 24 - int(exponent)), Y_zero_point, relu)
+
+
+def _largest(X, window, Y_scale, Y_zero_point, relu):
+    place = _placed(X, window)
+    same_scale(X, Y_scale, Y_zero_point)
+    best = _views(X.data, place, 0).max(axis=(4, 5))
+    return np.maximum(best, np.uint8(Y_zero_point)) if relu else best
+
+
+def _pool_op(name, pool, relu, doc):
+    def kernel(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
+        need(X)
+        return Int8Tensor(pool(X, window, Y_scale, Y_zero_point, relu), Y_scale, Y_zero_point)
+
+    operator("Y", name=name, infer=bytes_as("MaxPool"), doc=doc)(kernel)
+
+
+_pool_op("Int8AveragePool", _average, False, "The mean under each window; what is beyond the image counts as 0.")
+_pool_op("Int8AveragePoolRelu", _average, True, "The mean under each window, and none below 0.")
+_pool_op("Int8MaxPool", _largest, False, "The largest value under each window; the scale must be that of X.")
+_pool_op("Int8MaxPoolRelu", _largest, True, "The largest value under each window, and none below 0.")
+
+
+def _centred(X):
+    """The bytes less the zero point as float64, in which the sums of their products are exact."""
+    return X.data.astype(np.float64) - X.zero_point
+
+
+def _weights(W, bias):
+    """(weights, bias, whether they were packed)."""
+    if isinstance(W, PackedWeights):
+        return W.weights, bias if bias is not None else W.bias, True
+    return W, bias, False
+
+
+def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
+    """The output of sums of products, whose scale is that of X times that of W."""
+    if bias.shape != (sums.shape[-1],):
+        raise ValueError(f"the bias must have {sums.shape[-1]} values, its shape is {list(bias.shape)}")
+    if packed and relu:
+        Y_scale, Y_zero_point = above_zero(Y_scale, Y_zero_point)
+    scale = np.float32(X.scale) * np.float32(W.scale) / np.float32(Y_scale)
+    if packed:
+        whole = np.rint((sums + bias.data).astype(np.float32) * scale).astype(np.int64)
+        return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
+    whole = requantize(sums.astype(np.int64) + bias.data, scale)
+    return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
+
+
+def _fc_op(name, relu):
+    def kernel(
+        xp, X, W, b, Qparam=None, *, axis: int = 1, axis_w: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0
+    ):  # fmt: skip
+        W, b, packed = _weights(W, b)
+        need(X, W, bias=b)
+        rows, inner = math.prod(X.shape[:axis]), math.prod(X.shape[axis:])
+        outputs, width = math.prod(W.shape[:axis_w]), math.prod(W.shape[axis_w:])
+        if inner != width:
+            raise ValueError(f"X {list(X.shape)} has rows of {inner} values, and W {list(W.shape)} takes {width}")
+        sums = _centred(X).reshape(rows, inner) @ _centred(W).reshape(outputs, width).T
+        return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu, packed)
+
+    doc = "Y = X W' + b, where X is seen as a matrix from `axis` on" + (", and none below 0." if relu else ".")
+    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(kernel)
+
+
+_fc_op("Int8FC", relu=False)
+_fc_op("Int8FCRelu", relu=True)
+
+
+def _conv_op(name, relu):
+    def kernel(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
+        filter, bias, packed = _weights(filter, bias)
+        if bias is None:
+            raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
+        need(X, filter, bias=bias)
+        place = _placed(X, window)
+        channels, made = X.shape[3] // window.group, filter.shape[0]
+        if filter.shape[1:] != (*place.kernel, channels) or made % window.group or X.shape[3] % window.group:
+            raise ValueError(
+                f"the filter is {list(filter.shape)}; for {X.shape[3]} channels in {window.group} groups it must be "
+                f"[M, {', '.join(map(str, place.kernel))}, {channels}]"
+            )
+        views = _views(_centred(X), place, 0).transpose(0, 1, 2, 4, 5, 3)  # channels last, as in the filter
+        w = _centred(filter).reshape(window.group, made // window.group, -1)
+        n, h, width = views.shape[:3]
+        sums = [
+            views[..., g * channels : (g + 1) * channels].reshape(n * h * width, w.shape[2]) @ w[g].T
+            for g in range(window.group)
+        ]
+        total = np.concatenate(sums, axis=1).reshape(n, h, width, made)
+        return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu, packed)
+
+    doc = "The convolution of X (N, H, W, C) with a filter (M, KH, KW, C / group), plus bias" + (
+        ", and none below 0." if relu else "."
+    )
+    operator("Y", name=name, infer=bytes_as("Conv"), doc=doc)(kernel)
+
+
+_conv_op("Int8Conv", relu=False)
+_conv_op("Int8ConvRelu", relu=True)
+
+
+@operator("Y", infer=bytes_as("ConvTranspose"))
+def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow):
+    """Y spreads each pixel of X (N, H, W, M) by the filter (M, KH, KW, C)."""
+    if bias is None:
+        raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
+    need(X, filter, bias=bias)
+    window, place, batch, made = prepare(X.shape, filter.shape, window)
+    if not window.channels_last or window.group != 1:
+        raise ValueError("Int8 images are (N, H, W, C), order NHWC, and there is one group")
+    (top, left), (bottom, right) = place.heads, place.tails
+    (sh, sw), (h, w) = place.stride, X.shape[1:3]
+    x = _centred(X)
+    weights = _centred(filter)
+    total = np.zeros((batch, place.size[0] + top + bottom, place.size[1] + left + right, made), np.float64)
+    for i in range(place.kernel[0]):
+        for j in range(place.kernel[1]):
+            total[:, i : i + sh * h : sh, j : j + sw * w : sw] += x @ weights[:, i, j]
+    total = total[:, top : top + place.size[0], left : left + place.size[1]]
+    return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu=False)
+
+
+def _samples(start, length, bins, size, sampling_ratio):
+    """Along one side of a roi: (samples a bin, the two pixels of each sample, their weights)."""
+    step = np.float32(length / bins)
+    grid = sampling_ratio if sampling_ratio > 0 else math.ceil(step)
+    k = np.arange(bins * grid)
+    at = (start + (k // max(grid, 1)) * step + (k % max(grid, 1) + np.float32(0.5)) * step / max(grid, 1)).astype("f")
+    inside = (at >= -1) & (at <= size)
+    at = np.clip(at, 0, size - 1)
+    low = at.astype(np.int64)
+    part = at - low
+    return grid, (low, np.minimum(low + 1, size - 1)), ((1 - part) * inside, part * inside)
+
+
+@operator("Y", types={"RoIs": "float32"}, infer=bytes_as("RoIAlign"))
+def Int8RoIAlign(
+    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
+    sampling_ratio: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
+):  # fmt: skip
+    """The mean of bilinear samples in each part of each roi, for images (N, H, W, C); weights are in steps of 1/255."""
+    need(X)
+    check_rois(X.data, RoIs, (4, 5), order)
+    if order != "NHWC":
+        raise ValueError(f"Int8 images have the order NHWC, got {order}")
+    sizes, channels = X.shape[1:3], X.shape[3]
+    Y = np.empty((RoIs.shape[0], pooled_h, pooled_w, channels), np.uint8)
+    for r, roi in enumerate(RoIs):
+        image, box = image_of(roi, 4, X.shape[0])
+        x1, y1, x2, y2 = box * np.float32(spatial_scale)
+        grid_h, rows, down = _samples(y1, max(y2 - y1, 1), pooled_h, sizes[0], sampling_ratio)
+        grid_w, columns, across = _samples(x1, max(x2 - x1, 1), pooled_w, sizes[1], sampling_ratio)
+        total = np.zeros((pooled_h * grid_h, pooled_w * grid_w, channels), np.int64)
+        for y, wy in zip(rows, down):
+            for x, wx in zip(columns, across):
+                weights = np.rint(wy[:, None] * wx * np.float32(255)).astype(np.int64)
+                total += weights[:, :, None] * X.data[image][np.ix_(y, x)]
+        sums = total.reshape(pooled_h, grid_h, pooled_w, grid_w, channels).sum(axis=(1, 3))
+        step = X.scale / (np.float64(np.float32(Y_scale)) * 255 * grid_h * grid_w)
+        shift = X.zero_point * X.scale / np.float64(np.float32(Y_scale))
+        Y[r] = saturate(np.floor(sums * step - shift + 0.5).astype(np.int64), Y_zero_point)
+    return Int8Tensor(Y, Y_scale, Y_zero_point)

@@ -1,0 +1,455 @@
+"""Row-wise quantised tables of embeddings: 8, 4 and 2 bits, scale and bias fused into each row."""
+
+from __future__ import annotations
+
+from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import NO_GRADIENT, operator
+from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
+from caffe2lite.ops.quantized import forms
+from caffe2lite.ops.quantized.forms import EIGHT, EIGHT_HALF, FOUR, FOUR_FAKE, TWO, TWO_FAKE
+
+_INT = "int32 int64"
+
+
+def _infer_packed(form):
+    def infer(args, inputs):
+        shape = inputs[0].shape
+        return [Spec((*shape[:-1], shape[-1] // form.per_byte + form.tail), "uint8")]
+
+    return infer
+
+
+def _infer_values(form, dtype):
+    def infer(args, inputs):
+        shape = inputs[0].shape
+        return [Spec((*shape[:-1], (shape[-1] - form.tail) * form.per_byte), dtype)]
+
+    return infer
+
+
+def _quantiser(form, search=False):
+    def kernel(xp, input, *, out):
+        if form in (FOUR_FAKE, TWO_FAKE) and input.ndim != 2:
+            raise ValueError(f"the input must be a matrix, found the shape {list(input.shape)}")
+        return forms.quantise(xp, input, form, out, search)
+
+    return kernel
+
+
+for _name, _type, _form, _doc in (
+    ("FloatToFused8BitRowwiseQuantized", "float32", EIGHT, "8 bits a value, then scale and bias as floats."),
+    ("HalfFloatToFused8BitRowwiseQuantized", "float16", EIGHT, "8 bits a value, then scale and bias as floats."),
+    ("FloatToFused8BitRowwiseQuantizedHalfScaleBias", "float32", EIGHT_HALF, "8 bits, scale and bias as half floats."),
+    (
+        "HalfFloatToFused8BitRowwiseQuantizedHalfScaleBias",
+        "float16",
+        EIGHT_HALF,
+        "8 bits, scale and bias as half floats.",
+    ),
+    ("FloatToFused4BitRowwiseQuantized", "float32", FOUR, "4 bits a value, then scale and bias as half floats."),
+    ("HalfToFused4BitRowwiseQuantized", "float16", FOUR, "4 bits a value, then scale and bias as half floats."),
+    ("FloatToFused2BitRowwiseQuantized", "float32", TWO, "2 bits a value, then scale and bias as half floats."),
+    ("HalfToFused2BitRowwiseQuantized", "float16", TWO, "2 bits a value, then scale and bias as half floats."),
+    ("FloatToFused4BitFakeRowwiseQuantized", "float32", FOUR_FAKE, "4 bits of a byte a value, then scale and bias."),
+    ("HalfToFused4BitFakeRowwiseQuantized", "float16", FOUR_FAKE, "4 bits of a byte a value, then scale and bias."),
+    ("FloatToFused2BitFakeRowwiseQuantized", "float32", TWO_FAKE, "2 bits of a byte a value, then scale and bias."),
+    ("HalfToFused2BitFakeRowwiseQuantized", "float16", TWO_FAKE, "2 bits of a byte a value, then scale and bias."),
+):
+    _record = operator(
+        "output",
+        name=_name,
+        types=_type,
+        infer=_infer_packed(_form),
+        gradient=NO_GRADIENT,
+        doc=f"Quantise rows: {_doc}",
+    )(_quantiser(_form))
+    if _form.bits < 8:
+        _record.engine("GREEDY")(_quantiser(_form, search=True))
+
+
+def _dequantiser(form, dtype):
+    def kernel(xp, input, *, out):
+        if input.ndim < 1:
+            raise ValueError("the input must have rows")
+        width = (input.shape[-1] - form.tail) * form.per_byte
+        if width < 0:
+            raise ValueError(f"rows have {input.shape[-1]} bytes, fewer than the {form.tail} of scale and bias")
+        Y = out((*input.shape[:-1], width), dtype)
+        if Y.size:
+            Y.reshape(-1, width)[...] = forms.dequantise(xp, input.reshape(-1, input.shape[-1]), form)
+        return Y
+
+    return kernel
+
+
+for _name, _type, _form in (
+    ("Fused8BitRowwiseQuantizedToFloat", "float32", EIGHT),
+    ("Fused8BitRowwiseQuantizedToHalfFloat", "float16", EIGHT),
+    ("Fused8BitRowwiseQuantizedHalfScaleBiasToFloat", "float32", EIGHT_HALF),
+    ("Fused8BitRowwiseQuantizedHalfScaleBiasToHalfFloat", "float32", EIGHT_HALF),  # as genuine has it
+    ("Fused4BitRowwiseQuantizedToFloat", "float32", FOUR),
+    ("Fused4BitRowwiseQuantizedToHalf", "float16", FOUR),
+    ("Fused2BitRowwiseQuantizedToFloat", "float32", TWO),
+    ("Fused2BitRowwiseQuantizedToHalf", "float16", TWO),
+):
+    operator(
+        "output",
+        name=_name,
+        types="uint8",
+        infer=_infer_values(_form, _type),
+        gradient=NO_GRADIENT,
+        doc="The values of quantised rows: value * scale + bias.",
+    )(_dequantiser(_form, _type))
+
+
+@operator(
+    "output",
+    types={"DATA": "uint8", "INDICES": _INT},
+    infer=lambda args, inputs: [Spec((inputs[1].shape[0], inputs[0].shape[1] - 8))],
+)
+def GatherFused8BitRowwise(xp, DATA, INDICES, *, out):
+    """The (dequantised) rows of the indices."""
+    if DATA.ndim != 2 or INDICES.ndim != 1:
+        raise ValueError(f"expected data [N, bytes] and indices [M], got {list(DATA.shape)} and {list(INDICES.shape)}")
+    check_indices(INDICES, DATA.shape[0])
+    Y = out((INDICES.shape[0], DATA.shape[1] - EIGHT.tail), "float32")
+    if Y.size:
+        Y[...] = forms.dequantise(xp, DATA[INDICES], EIGHT)
+    return Y
+
+
+# ---- sums of rows ----------------------------------------------------------------------------------------------------
+
+
+def _lookup(xp, decode, width, indices, lengths, out, weights=None, mean=False):
+    """Sum `decode(indices)` of each segment, block by block."""
+    starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
+    Y = out((lengths.shape[0], width), "float32")
+    if Y.size:
+        table = decode(indices) if indices.size else xp.zeros((0, width), "float32")
+        reduce_rows(xp, xp.add, table, starts, counts, Y, None, weights)
+        if mean:
+            xp.divide(Y, column(xp, xp.maximum(counts, 1).astype("float32"), Y), out=Y)
+    return Y
+
+
+def _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
+    if DATA.ndim != 2:
+        raise ValueError(f"the data must be quantised rows [N, bytes], got shape {list(DATA.shape)}")
+    check_indices(INDICES, DATA.shape[0])
+    _check_weights(WEIGHTS, INDICES)
+    width = (DATA.shape[1] - form.tail) * form.per_byte
+    decode = lambda rows: forms.dequantise(xp, DATA[rows], form)
+    return _lookup(xp, decode, width, INDICES, LENGTHS, out, WEIGHTS, mean)
+
+
+def _check_weights(weights, indices):
+    if weights is not None and weights.shape != indices.shape:
+        raise ValueError(f"there must be one weight for each of {indices.shape[0]} indices, got {list(weights.shape)}")
+
+
+def _fused_sum(form, mean):
+    return lambda xp, DATA, INDICES, LENGTHS, *, out: _fused(xp, DATA, None, INDICES, LENGTHS, out, form, mean)
+
+
+def _fused_weighted(form, mean):
+    return lambda xp, DATA, WEIGHTS, INDICES, LENGTHS, *, out: _fused(
+        xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean
+    )
+
+
+def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
+    """As `_fused`, where a mapping of indices (-1: pruned, a row of zeros) comes between."""
+    if MAPPING.size == 1 and int(MAPPING.reshape(-1)[0]) == 0:  # no pruning
+        return _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    check_indices(INDICES, MAPPING.shape[0])
+    _check_weights(WEIGHTS, INDICES)
+    rows = MAPPING[INDICES]
+    there = rows != -1
+    check_indices(rows[there], DATA.shape[0])
+    width = (DATA.shape[1] - form.tail) * form.per_byte
+
+    def decode(indices):
+        values = xp.zeros((rows.shape[0], width), "float32")
+        values[there] = forms.dequantise(xp, DATA[rows[there]], form)
+        return values
+
+    return _lookup(xp, decode, width, INDICES, LENGTHS, out, WEIGHTS, mean)
+
+
+def _pruned_sum(form, mean):
+    return lambda xp, DATA, INDICES, LENGTHS, MAPPING, *, out: _pruned(
+        xp, DATA, None, INDICES, LENGTHS, MAPPING, out, form, mean
+    )
+
+
+def _pruned_weighted(form, mean):
+    return lambda xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, *, out: _pruned(
+        xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean
+    )
+
+
+def _infer_lookup(form, lengths):
+    def infer(args, inputs):
+        return [Spec((inputs[lengths].shape[0], (inputs[0].shape[1] - form.tail) * form.per_byte))]
+
+    return infer
+
+
+for _name, _form, _kernel, _mean in (
+    ("SparseLengthsSumFused8BitRowwise", EIGHT, _fused_sum, False),
+    ("SparseLengthsMeanFused8BitRowwise", EIGHT, _fused_sum, True),
+    ("SparseLengthsWeightedSumFused8BitRowwise", EIGHT, _fused_weighted, False),
+    ("SparseLengthsSumFused4BitRowwise", FOUR, _fused_sum, False),
+    ("SparseLengthsMeanFused4BitRowwise", FOUR, _fused_sum, True),
+    ("SparseLengthsWeightedSumFused4BitRowwise", FOUR, _fused_weighted, False),
+    ("SparseLengthsSumFused2BitRowwise", TWO, _fused_sum, False),
+    ("SparseLengthsMeanFused2BitRowwise", TWO, _fused_sum, True),
+    ("SparseLengthsWeightedSumFused2BitRowwise", TWO, _fused_weighted, False),
+    ("SparseLengthsSum8BitRowwiseSparse", EIGHT, _pruned_sum, False),
+    ("SparseLengthsMean8BitRowwiseSparse", EIGHT, _pruned_sum, True),
+    ("SparseLengthsWeightedSum8BitRowwiseSparse", EIGHT, _pruned_weighted, False),
+    ("SparseLengthsSum4BitRowwiseSparse", FOUR, _pruned_sum, False),
+    ("SparseLengthsMean4BitRowwiseSparse", FOUR, _pruned_sum, True),
+    ("SparseLengthsWeightedSum4BitRowwiseSparse", FOUR, _pruned_weighted, False),
+    ("SparseLengthsSum2BitRowwiseSparse", TWO, _pruned_sum, False),
+    ("SparseLengthsMean2BitRowwiseSparse", TWO, _pruned_sum, True),
+    ("SparseLengthsWeightedSum2BitRowwiseSparse", TWO, _pruned_weighted, False),
+):
+    _weighted = _kernel in (_fused_weighted, _pruned_weighted)
+    _types = {"DATA": "uint8", "INDICES": _INT, "LENGTHS": "int32"}
+    if _weighted:
+        _types["WEIGHTS"] = "float32"
+    if _kernel in (_pruned_sum, _pruned_weighted):
+        _types["MAPPING"] = "int32"
+    operator(
+        "output",
+        name=_name,
+        types=_types,
+        infer=_infer_lookup(_form, 3 if _weighted else 2),
+        gradient=NO_GRADIENT,
+        doc="Sum (or mean) of the dequantised rows of the indices of each segment, each times its weight where given.",
+    )(_kernel(_form, _mean))
+
+
+@operator(
+    "output_indices output_lengths output_weights?",
+    types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
+    gradient=NO_GRADIENT,
+)
+def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *, out):
+    """Indices into a pruned table, without those that were pruned; lengths and weights to match."""
+    starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
+    check_indices(INDICES, MAPPING.shape[0])
+    rows = MAPPING[INDICES]
+    there = rows >= 0
+    kept = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(there)])
+    indices, lengths = out[0]((int(kept[-1]),), INDICES.dtype), out[1](LENGTHS.shape, "int32")
+    indices[...] = rows[there]
+    lengths[...] = kept[starts + counts] - kept[starts]
+    if WEIGHTS is None:
+        return indices, lengths
+    weights = out[2](indices.shape, "float32")
+    weights[...] = WEIGHTS[there]
+    return indices, lengths, weights
+
+
+# ---- scale and bias in a tensor of their own -------------------------------------------------------------------------
+
+
+@operator("quantized_input scale_bias", types="float32", gradient=NO_GRADIENT)
+def FloatToRowwiseQuantized8Bits(xp, input, *, out):
+    """Each row of (N, …) as uint8, and (N, 2) float32: its scale and its minimum."""
+    if input.ndim < 2 or not input.shape[0]:
+        raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    rows = input.reshape(input.shape[0], -1)
+    low = rows.min(axis=1, keepdims=True)
+    scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
+    scale = xp.where(scale < 1e-8, xp.float32(1), scale)
+    Y, pair = out[0](input.shape, "uint8"), out[1]((input.shape[0], 2), "float32")
+    Y.reshape(rows.shape)[...] = xp.rint((rows - low) / scale)
+    pair[:, :1], pair[:, 1:] = scale, low
+    return Y, pair
+
+
+@operator("output", types={"quantized_input": "uint8", "scale_bias": "float32"}, gradient=NO_GRADIENT)
+def Rowwise8BitQuantizedToFloat(xp, quantized_input, scale_bias, *, out):
+    """The values of FloatToRowwiseQuantized8Bits' rows."""
+    _check_pairs(quantized_input, scale_bias)
+    Y = out(quantized_input.shape, "float32")
+    rows = quantized_input.reshape(quantized_input.shape[0], -1)
+    Y.reshape(rows.shape)[...] = rows * scale_bias[:, :1] + scale_bias[:, 1:]
+    return Y
+
+
+def _check_pairs(data, pairs):
+    if data.ndim < 1 or pairs.shape != (data.shape[0], 2):
+        raise ValueError(f"there must be a scale and a bias for each row: {list(data.shape)} and {list(pairs.shape)}")
+
+
+def _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, mean):
+    _check_pairs(DATA, scale_bias)
+    check_indices(INDICES, DATA.shape[0])
+    _check_weights(SCALARS, INDICES)
+    flat = DATA.reshape(DATA.shape[0], -1) if DATA.size else DATA.reshape(DATA.shape[0], 0)
+    decode = lambda rows: flat[rows] * scale_bias[rows][:, :1] + scale_bias[rows][:, 1:]
+    shaped = lambda shape, dtype: out((shape[0], *DATA.shape[1:]), dtype)
+    starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
+    Y = shaped((LENGTHS.shape[0],), "float32")
+    if Y.size:
+        reduce_rows(xp, xp.add, decode(INDICES), starts, counts, Y.reshape(Y.shape[0], -1), None, SCALARS)
+        if mean:
+            xp.divide(Y, column(xp, xp.maximum(counts, 1).astype("float32"), Y), out=Y)
+    return Y
+
+
+_PAIRS = {"DATA": "uint8", "INDICES": _INT, "LENGTHS": "int32", "scale_bias": "float32"}
+
+
+@operator("output", types=_PAIRS, gradient=NO_GRADIENT)
+def SparseLengthsSum8BitsRowwise(xp, DATA, INDICES, LENGTHS, scale_bias, *, out):
+    """Sum of the dequantised rows of the indices of each segment."""
+    return _pairs_lookup(xp, DATA, None, INDICES, LENGTHS, scale_bias, out, False)
+
+
+@operator("output", types=_PAIRS, gradient=NO_GRADIENT)
+def SparseLengthsMean8BitsRowwise(xp, DATA, INDICES, LENGTHS, scale_bias, *, out):
+    """Mean of the dequantised rows of the indices of each segment."""
+    return _pairs_lookup(xp, DATA, None, INDICES, LENGTHS, scale_bias, out, True)
+
+
+@operator("output", types={**_PAIRS, "SCALARS": "float32"}, gradient=NO_GRADIENT)
+def SparseLengthsWeightedSum8BitsRowwise(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, *, out):
+    """Sum of weight * dequantised row over the indices of each segment."""
+    return _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, False)
+
+
+@operator("output", types={**_PAIRS, "SCALARS": "float32"}, gradient=NO_GRADIENT)
+def SparseLengthsWeightedMean8BitsRowwise(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, *, out):
+    """Mean of weight * dequantised row over the indices of each segment."""
+    return _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, True)
+
+
+# ---- random rounding, code books -------------------------------------------------------------------------------------
+
+_RAND_HEAD = 10  # bits a value, unused places, minimum, maximum
+
+
+@operator(
+    "output",
+    types="float32",
+    stateful=True,
+    infer=lambda args, inputs: [
+        Spec((inputs[0].shape[0], _RAND_HEAD + -(-inputs[0].shape[1] * args["bitwidth"] // 8)), "uint8")
+    ],
+    gradient=NO_GRADIENT,
+)
+def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: bool = True, out):
+    """Rows of [bits, unused places, minimum, maximum, data]; values round up or down at random, right on average."""
+    xp = ctx.xp
+    if bitwidth not in (1, 2, 4, 8):
+        raise ValueError(f"bitwidth must be 1, 2, 4 or 8, got {bitwidth}")
+    if input.ndim != 2:
+        raise ValueError(f"the input must be a matrix, got shape {list(input.shape)}")
+    n, width = input.shape
+    per = 8 // bitwidth
+    size = -(-width // per)
+    Y = out((n, _RAND_HEAD + size), "uint8")
+    if not Y.size:
+        return Y
+    low, high = input.min(axis=1, keepdims=True), input.max(axis=1, keepdims=True)
+    gap = (high - low) / xp.float32((1 << bitwidth) - 1) + xp.float32(1e-8)
+    exact = (input - low) / gap
+    values = xp.floor(exact + (ctx.rng.random(input.shape) if random else 0.5)).astype("uint8")
+    places = xp.zeros((n, size * per), "uint8")
+    places[:, :width] = xp.minimum(values, (1 << bitwidth) - 1)
+    Y[:, 0], Y[:, 1] = bitwidth, size * per - width
+    Y[:, 2:_RAND_HEAD] = xp.ascontiguousarray(xp.concatenate([low, high], axis=1)).view("uint8")
+    data = Y[:, _RAND_HEAD:]
+    data[...] = 0
+    for k in range(per):  # the k-th part of the row is in the k-th bits of the bytes
+        data |= places[:, k * size : (k + 1) * size] << (k * bitwidth)
+    return Y
+
+
+@operator("output", types="uint8", gradient=NO_GRADIENT)
+def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
+    """The values of FloatToFusedRandRowwiseQuantized's rows."""
+    if input.ndim != 2 or (input.size and input.shape[1] < _RAND_HEAD):
+        raise ValueError(f"the input must be rows of at least {_RAND_HEAD} bytes, got shape {list(input.shape)}")
+    if not input.size:
+        return out((0, 0), "float32")
+    bits, tail = int(input[0, 0]), int(input[0, 1])
+    if bits not in (1, 2, 4, 8):
+        raise ValueError(f"the rows say {bits} bits a value; there are 1, 2, 4 and 8")
+    per, size = 8 // bits, input.shape[1] - _RAND_HEAD
+    width = size * per - tail
+    if width < 0:
+        raise ValueError(f"the rows say {tail} unused places and have {size * per}")
+    bounds = xp.ascontiguousarray(input[:, 2:_RAND_HEAD]).view("float32")
+    low, high = bounds[:, :1], bounds[:, 1:]
+    gap = (high - low) / xp.float32((1 << bits) - 1) + xp.float32(1e-8)
+    data = input[:, _RAND_HEAD:]
+    parts = xp.concatenate([(data >> (k * bits)) & ((1 << bits) - 1) for k in range(per)], axis=1)
+    Y = out((input.shape[0], width), "float32")
+    Y[...] = low + parts[:, :width] * gap
+    return Y
+
+
+@operator("output", types="uint8")
+def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int], out):
+    """min + byte * (max - min) / 255, in the given shape."""
+    Y = out(tuple(shape), "float32")
+    if Y.size != input.size:
+        raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input {input.size}")
+    Y.reshape(-1)[...] = input.reshape(-1) * xp.float32((max - min) / 255) + xp.float32(min)
+    return Y
+
+
+def _decode_gradient(g):
+    gradients = [g.GO(i) for i in range(g.num_outputs)]
+    return g.single("QuantDecodeGradient", [*g.op.input, *gradients], [g.GI(0)])
+
+
+_CODES = "uint8 uint16 int32"
+
+
+@operator(
+    "decoded*",
+    num_inputs=(2, 2**31 - 1),
+    num_outputs=(1, 2**31 - 1),
+    types={"codebook": "float32", "codes": _CODES},
+    gradient=_decode_gradient,
+)
+def QuantDecode(xp, codebook, *codes, out):
+    """For each tensor of codes the values of the code book."""
+    if len(out) != len(codes) or codebook.ndim != 1:
+        raise ValueError(
+            f"{len(codes)} tensors of codes are given for {len(out)} outputs and a code book of {list(codebook.shape)}"
+        )
+    made = []
+    for code, target in zip(codes, out):
+        check_indices(code.reshape(-1), codebook.shape[0])
+        Y = target(code.shape, codebook.dtype)
+        Y[...] = codebook[code]
+        made.append(Y)
+    return tuple(made)
+
+
+@operator("dcodebook", num_inputs=(3, 2**31 - 1), types={"codebook": "float32"}, infer=like(0))
+def QuantDecodeGradient(xp, codebook, *rest, out):
+    """The gradient by each value of the code book: the sum over its uses."""
+    if len(rest) % 2:
+        raise ValueError("there must be as many gradients as tensors of codes")
+    total = out(codebook.shape, codebook.dtype)
+    total[...] = 0
+    half = len(rest) // 2
+    for code, gradient in zip(rest[:half], rest[half:]):
+        if code.size != gradient.size:
+            raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
+        segments.check_indices(code.reshape(-1), codebook.shape[0])
+        total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype(
+            "float32"
+        )
+    return total

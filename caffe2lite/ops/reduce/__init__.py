@@ -1,0 +1,1 @@
+"""Reductions: over dimensions, over runs of rows, and into distributions."""

@@ -1,0 +1,439 @@
+"""Reductions of runs of rows that are told apart by their lengths, dense and by index, with their gradients."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from caffe2lite.ops.kit import registry, segments
+from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, together
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
+
+_INT = "int32 int64"
+_DENSE = {"data": "float32", "lengths": "int32"}
+_SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
+_NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
+_SHARED = 1 << 20  # elements to be read from which on several threads pay
+_U = np.uint64
+_AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
+
+
+def _infer(args, inputs):
+    data, lengths = inputs[0], inputs[-1]
+    return [Spec((lengths.shape[0], *data.shape[1:]), "float32")]
+
+
+def _result(out, lengths, data):
+    return out((lengths.shape[0], *data.shape[1:]), np.float32)
+
+
+def _divide(xp, result, counts):
+    many = xp.maximum(counts, 1).astype(result.dtype)
+    return xp.divide(result, column(xp, many, result), out=result)
+
+
+def _sum(xp, data, indices, lengths, out, weights=None):
+    if data.ndim < 1:
+        raise ValueError("the data must have at least one dimension")
+    size = data.shape[0] if indices is None else indices.shape[0]
+    if indices is not None:
+        check_lookup(data, indices, lengths)
+    starts, counts = lengths_to_starts(xp, lengths, size, exact=True)
+    return reduce_rows(xp, xp.add, data, starts, counts, _result(out, lengths, data), indices, weights), counts
+
+
+def check_lookup(data, indices, lengths):
+    """An error where an index is outside of the data, or lengths are not int32 (without indices Caffe2 does not look)."""
+    if indices.size and lengths.dtype != np.int32:
+        raise TypeError(f"lengths must be int32, got {lengths.dtype}")
+    segments.check_indices(indices, data.shape[0])
+
+
+@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
+def LengthsSum(xp, data, lengths, *, out):
+    """Y[k] = sum of the rows of segment k of the data."""
+    return _sum(xp, data, None, lengths, out)[0]
+
+
+@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
+def LengthsMean(xp, data, lengths, *, out):
+    """Y[k] = mean of the rows of segment k; 0 for one without rows."""
+    result, counts = _sum(xp, data, None, lengths, out)
+    return _divide(xp, result, counts)
+
+
+@operator(
+    "Y",
+    types=_DENSE,
+    infer=_infer,
+    gradient=single("LengthsMaxWithMainInputAndForwardOutputGradient", "O0 GO0 I1 I0 -> GI0"),
+)
+def LengthsMax(xp, data, lengths, *, out):
+    """Y[k] = maximum of the rows of segment k; 0 for one without rows."""
+    starts, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
+    return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
+
+
+@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"}, infer=like(3))
+def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
+    """The gradient goes to every row that is the maximum of its segment."""
+    _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
+    if Y.shape[0] != counts.shape[0]:
+        raise ValueError(f"there are {counts.shape[0]} segments, and {Y.shape[0]} maxima")
+    dX = spread(xp, dY, counts, out, data.shape[0])
+    rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
+    return xp.multiply(dX, data == Y[rows], out=dX)
+
+
+@operator(
+    "Y",
+    types={"data": "float32", "weights": "float32", "lengths": "int32"},
+    infer=_infer,
+    gradient=lambda g: _weighted(g, "LengthsWeightedSumGradient", "LengthsWeightedSumWithMainInputGradient"),
+)
+def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
+    """Y[k] = sum of the rows of segment k, each times its weight."""
+    check_weights(weights, data.shape[0])
+    return _sum(xp, data, None, lengths, out, weights)[0]
+
+
+def _weighted(g, plain, by_weights):
+    """Gradient of a dense weighted sum; by the weights as well where asked."""
+    if g.arg("grad_on_weights", 0):
+        return g.single(by_weights, [g.I(1), g.GO(0), g.I(2), g.I(0)], [g.GI(0), g.GI(1)])
+    return g.single(plain, [g.I(1), g.GO(0), g.I(2)], [g.GI(0)])
+
+
+def _sparse_weighted(g):
+    values = [g.I(1), g.GO(0), g.I(3)]
+    g.set_sparse(0, g.I(2), g.I(0) + "_grad_values")
+    made = g.g_input[0][1]
+    if g.arg("grad_on_weights", 0):
+        return g.single(
+            "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient",
+            [*values, g.I(0), g.I(2)],
+            [made, g.GI(1)],
+        )
+    return g.single("SparseLengthsIndicesInGradientWeightedSumGradient", [*values, g.I(2)], [made])
+
+
+def _sparse(kind):
+    """The gradient by the data is sparse: the indices of the operator, and values that `kind` makes."""
+
+    def make(g):
+        g.set_sparse(0, g.I(1), g.I(0) + "_grad_values")
+        return g.single(kind, [g.GO(0), g.I(2), g.I(1)], [g.g_input[0][1]])
+
+    return make
+
+
+def _counts(lengths: Any, size: int) -> None:
+    """ValueError where the lengths do not cover `size` rows."""
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length is negative: {int(lengths.min())}")
+    total = int(lengths.sum(dtype=np.int64))
+    if total != size:
+        raise ValueError(f"the lengths sum to {total}, and there are {size} rows")
+
+
+def _parts(lengths: Any, work: int) -> list[tuple[int, int, int, int]]:
+    """(first segment, last, first index, last) of the part of each thread."""
+    count = min(cores(), lengths.size) if work >= _SHARED else 1
+    cuts = [lengths.size * k // count for k in range(count + 1)]
+    places = [int(lengths[:cut].sum(dtype=np.int64)) for cut in cuts]
+    return list(zip(cuts, cuts[1:], places, places[1:]))
+
+
+def _sum_compiled(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False) -> Any:
+    if data.ndim < 1:
+        raise ValueError("the data must have at least one dimension")
+    check_lookup(data, indices, lengths)
+    _counts(lengths, indices.shape[0])
+    Y = _result(out, lengths, data)
+    if Y.size:
+        rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
+        together([
+            functools.partial(
+                _sum_rows, rows, weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
+                sums[first:last].reshape(-1), mean, positional,
+            )
+            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+        ])
+    return Y
+
+
+@loop
+def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
+    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end.
+
+    Four rows are added at a time, one after the other, so that a sum is read and written once for four of them.
+    """
+    width, last = _U(Y.size // lengths.size), _U(indices.size - 1)
+    begin = _U(0)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for j in range(width):
+            Y[y + j] = 0
+        end = begin + _U(lengths[k])
+        i = begin
+        while i < end:
+            some = min(end - i, _U(4))
+            for s in range(some):
+                soon = _U(indices[min(i + s + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            if some == _U(4) and not weights.size:
+                a, b = _U(indices[i]) * width, _U(indices[i + _U(1)]) * width
+                c, d = _U(indices[i + _U(2)]) * width, _U(indices[i + _U(3)]) * width
+                for j in range(width):
+                    total = Y[y + j] + data[a + j]
+                    total += data[b + j]
+                    total += data[c + j]
+                    total += data[d + j]
+                    Y[y + j] = total
+            else:
+                for s in range(i, i + some):
+                    row = _U(indices[s]) * width
+                    w = np.float32(1)
+                    if weights.size:
+                        w = weights[s - begin] if positional else weights[s]
+                    for j in range(width):
+                        Y[y + j] += w * data[row + j]
+            i += some
+        if mean and end > begin:
+            share = np.float32(1) / np.float32(lengths[k])
+            for j in range(width):
+                Y[y + j] *= share
+        begin = end
+
+
+@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
+def SparseLengthsSum(xp, data, indices, lengths, *, out):
+    """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings."""
+    return _sum(xp, data, indices, lengths, out)[0]
+
+
+@compiled(SparseLengthsSum)
+def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, indices, lengths, out)
+
+
+
+@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
+def SparseLengthsMean(xp, data, indices, lengths, *, out):
+    """Y[k] = mean of data[i] over the indices of segment k."""
+    result, counts = _sum(xp, data, indices, lengths, out)
+    return _divide(xp, result, counts)
+
+
+@compiled(SparseLengthsMean)
+def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
+
+
+
+@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, infer=_infer)
+def SparseLengthsMax(xp, data, indices, lengths, *, out):
+    """Y[k] = maximum of data[i] over the indices of segment k."""
+    segments.check_indices(indices, data.shape[0])
+    starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
+    return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
+
+
+@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer, gradient=_sparse_weighted)
+def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
+    """Y[k] = sum of weight * data[i] over the indices of segment k."""
+    check_weights(weights, indices.shape[0])
+    return _sum(xp, data, indices, lengths, out, weights)[0]
+
+
+@compiled(SparseLengthsWeightedSum)
+def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
+    check_weights(weights, indices.shape[0])
+    return _sum_compiled(data, weights, indices, lengths, out)
+
+
+
+@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer)
+def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
+    """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k."""
+    starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
+    if counts.size and int(counts.max()) > weights.shape[0]:
+        raise ValueError(f"a segment has {int(counts.max())} indices, and there are {weights.shape[0]} weights")
+    repeats = counts.tolist() if xp is not np else counts
+    positions = xp.arange(indices.shape[0]) - xp.repeat(starts, repeats)
+    return _sum(xp, data, indices, lengths, out, weights[positions])[0]
+
+
+@compiled(SparseLengthsPositionalWeightedSum)
+def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices, lengths, *, out):
+    if lengths.size and int(lengths.max()) > weights.size:
+        raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
+    return _sum_compiled(data, weights, indices, lengths, out, positional=True)
+
+
+
+# ---- gradients -------------------------------------------------------------------------------------------------
+
+
+def _check_gradients(dY, lengths):
+    if lengths.ndim != 1 or dY.ndim < 1 or dY.shape[0] != lengths.shape[0]:
+        raise ValueError(
+            f"there must be one gradient for each segment, got {list(dY.shape)} and lengths of shape {list(lengths.shape)}"
+        )
+
+
+def _spread(xp, dY, lengths, out):
+    _check_gradients(dY, lengths)
+    counts = lengths.astype("int64")
+    return spread(xp, dY, counts, out, int(counts.sum())), counts
+
+
+def _sum_gradient(xp, dY, lengths, *, out):
+    return _spread(xp, dY, lengths, out)[0]
+
+
+def _mean_gradient(xp, dY, lengths, *, out):
+    counts = lengths.astype("int64")
+    _check_gradients(dY, lengths)
+    return _spread(xp, dY / column(xp, xp.maximum(counts, 1).astype(dY.dtype), dY), lengths, out)[0]
+
+
+def _sum_gradient_of(xp, dY, lengths, indices, *, out):
+    return _sum_gradient(xp, dY, lengths, out=out)
+
+
+def _mean_gradient_of(xp, dY, lengths, indices, *, out):
+    return _mean_gradient(xp, dY, lengths, out=out)
+
+
+def _weighted_gradient(xp, weights, dY, lengths, *, out):
+    made, _counts = _spread(xp, dY, lengths, out)
+    check_weights(weights, made.shape[0])
+    return xp.multiply(made, column(xp, weights, made), out=made)
+
+
+def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
+    return _weighted_gradient(xp, weights, dY, lengths, out=out)
+
+
+def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
+    made, _counts = _spread(xp, dY, lengths, out[0])
+    check_weights(weights, made.shape[0])
+    rows = data if indices is None else segments.take_rows(xp, data, indices)
+    by_weights = out[1](weights.shape, weights.dtype)
+    if made.size:
+        xp.sum((made * rows).reshape(made.shape[0], -1), axis=1, out=by_weights)
+    else:
+        by_weights[...] = 0
+    return xp.multiply(made, column(xp, weights, made), out=made), by_weights
+
+
+def _dense_both(xp, weights, dY, lengths, data, *, out):
+    return _weighted_gradient_both(xp, weights, dY, lengths, data, None, out)
+
+
+def _sparse_both(xp, weights, dY, lengths, data, indices, *, out):
+    segments.check_indices(indices, data.shape[0])
+    return _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out)
+
+
+def _spread_compiled(dY: Any, weights: Any, lengths: Any, out: Any, mean: bool) -> Any:
+    _check_gradients(dY, lengths)
+    size = int(lengths.sum(dtype=np.int64))
+    _counts(lengths, size)
+    made = out((size, *dY.shape[1:]), dY.dtype)
+    if made.size:
+        _spread_rows(dY.reshape(dY.shape[0], -1), weights, lengths, made.reshape(size, -1), mean)
+    return made
+
+
+@loop
+def _spread_rows(dY, weights, lengths, made, mean):
+    at = 0
+    for k in range(lengths.size):
+        dy = dY[k]
+        share = np.float32(1) / np.float32(lengths[k]) if mean else np.float32(1)
+        for i in range(at, at + lengths[k]):
+            goal = made[i]
+            w = weights[i] if weights.size else share
+            for j in range(dy.size):
+                goal[j] = dy[j] * w
+        at += lengths[k]
+
+
+def _infer_rows(args, inputs):
+    return [Spec((inputs[2].shape[0], *inputs[0].shape[1:]))]
+
+
+_PLAIN = {"dY": "float32", "lengths": "int32"}
+_GRADIENT_SHAPES = {
+    "LengthsIndicesInGradientSumGradient": _infer_rows,
+    "LengthsIndicesInGradientMeanGradient": _infer_rows,
+    "LengthsWeightedSumWithMainInputGradient": like(3, 0),
+    "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient": like(None, 0),
+}
+_WEIGHTED = {"weights": "float32", "dY": "float32", "lengths": "int32"}
+
+for _name, _outputs, _kernel, _types, _doc in (
+    ("LengthsSumGradient", "dX", _sum_gradient, _PLAIN, "Each row gets its segment's gradient."),
+    ("LengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "Each row gets its share of its segment's gradient."),
+    ("SparseLengthsSumGradient", "dX", _sum_gradient, _PLAIN, "Each lookup gets its segment's gradient."),
+    ("SparseLengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "Each lookup gets its share of its segment's gradient."),
+    ("LengthsIndicesInGradientSumGradient", "dX", _sum_gradient_of, _PLAIN, "As LengthsSumGradient."),
+    ("LengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As LengthsMeanGradient."),
+    ("SparseLengthsIndicesInGradientSumGradient", "dX", _sum_gradient_of, _PLAIN, "As SparseLengthsSumGradient."),
+    ("SparseLengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As SparseLengthsMeanGradient."),
+    ("LengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "Each row gets its weight times its segment's gradient."),
+    ("SparseLengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "As LengthsWeightedSumGradient."),
+    ("SparseLengthsIndicesInGradientWeightedSumGradient", "dX", _weighted_gradient_of, _WEIGHTED, "As LengthsWeightedSumGradient."),
+    ("LengthsWeightedSumWithMainInputGradient", "dX dweights", _dense_both, _WEIGHTED, "Gradients by the rows and by the weights."),
+    ("SparseLengthsWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED, "Gradients by lookups and by weights."),
+    (
+        "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED,
+        "Gradients by the lookups and by the weights.",
+    ),
+):  # fmt: skip
+    operator(_outputs, name=_name, types=_types, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)
+
+
+@compiled(*(registry.find(n) for n in ("LengthsSumGradient", "SparseLengthsSumGradient")))
+def _sum_gradient_compiled(xp, dY, lengths, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=False)
+
+
+@compiled(
+    *(registry.find(n) for n in ("LengthsIndicesInGradientSumGradient", "SparseLengthsIndicesInGradientSumGradient"))
+)
+def _sum_gradient_of_compiled(xp, dY, lengths, indices, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=False)
+
+
+@compiled(*(registry.find(n) for n in ("LengthsMeanGradient", "SparseLengthsMeanGradient")))
+def _mean_gradient_compiled(xp, dY, lengths, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=True)
+
+
+@compiled(
+    *(registry.find(n) for n in ("LengthsIndicesInGradientMeanGradient", "SparseLengthsIndicesInGradientMeanGradient"))
+)
+def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
+    return _spread_compiled(dY, _NOTHING, lengths, out, mean=True)
+
+
+@compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
+def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
+    check_weights(weights, int(lengths.sum(dtype=np.int64)))
+    return _spread_compiled(dY, weights, lengths, out, mean=False)
+
+
+@compiled(registry.find("SparseLengthsIndicesInGradientWeightedSumGradient"))
+def _weighted_gradient_of_compiled(xp, weights, dY, lengths, indices, *, out):
+    return _weighted_gradient_compiled(xp, weights, dY, lengths, out=out)

@@ -1,0 +1,364 @@
+"""Reductions of runs of rows that are told apart by segment ids, sorted or not, dense and by index."""
+
+from __future__ import annotations
+
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.segments import (
+    check_ids,
+    check_indices,
+    check_weights,
+    column,
+    maximum_rows,
+    reduce_rows,
+    sorted_ids_to_starts,
+    take_rows,
+)
+
+_INT = "int32 int64"
+_FLOAT = "float32"
+
+
+def _result(out, count, data):
+    return out((count, *data.shape[1:]), data.dtype)
+
+
+def _mean(xp, result, counts):
+    return xp.divide(result, column(xp, xp.maximum(counts, 1).astype(result.dtype), result), out=result)
+
+
+def _check_data(data):
+    if data.ndim < 1:
+        raise ValueError("the data must have at least one dimension")
+
+
+# ---- sorted ids --------------------------------------------------------------------------------------------------
+
+
+def _sorted(xp, data, indices, ids, out, weights=None, mean=False):
+    _check_data(data)
+    size = data.shape[0] if indices is None else indices.shape[0]
+    if indices is not None:
+        check_indices(indices, data.shape[0])
+    if weights is not None:
+        check_weights(weights, size)
+    starts, counts = sorted_ids_to_starts(xp, ids, size)
+    result = reduce_rows(xp, xp.add, data, starts, counts, _result(out, counts.shape[0], data), indices, weights)
+    return _mean(xp, result, counts) if mean else result
+
+
+def _sorted_sum(xp, data, segment_ids, *, out):
+    return _sorted(xp, data, None, segment_ids, out)
+
+
+def _sorted_mean(xp, data, segment_ids, *, out):
+    return _sorted(xp, data, None, segment_ids, out, mean=True)
+
+
+def _sorted_weighted(xp, data, weights, segment_ids, *, out):
+    return _sorted(xp, data, None, segment_ids, out, weights)
+
+
+def _sparse_sorted_sum(xp, data, indices, segment_ids, *, out):
+    return _sorted(xp, data, indices, segment_ids, out)
+
+
+def _sparse_sorted_mean(xp, data, indices, segment_ids, *, out):
+    return _sorted(xp, data, indices, segment_ids, out, mean=True)
+
+
+def _sparse_sorted_weighted(xp, data, weights, indices, segment_ids, *, out):
+    return _sorted(xp, data, indices, segment_ids, out, weights)
+
+
+# ---- unsorted ids ------------------------------------------------------------------------------------------------
+
+
+def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=False):
+    _check_data(data)
+    size = data.shape[0] if indices is None else indices.shape[0]
+    if indices is not None:
+        check_indices(indices, data.shape[0])
+    check_ids(ids, size)
+    if weights is not None:
+        check_weights(weights, size)
+    least = int(ids.min()) if size else 0
+    most = int(ids.max()) if size else -1
+    if least < 0:
+        raise ValueError(f"segment id {least} is negative")
+    if 0 <= num_segments <= most:
+        raise ValueError(f"segment id {most} is not within num_segments = {num_segments}")
+    if num_segments < -1:
+        raise ValueError(f"num_segments is -1 (as many as the ids need) or 0 and more, found {num_segments}")
+    count = num_segments if num_segments >= 0 else most + 1
+    order = xp.argsort(ids, kind="stable")
+    counts = xp.bincount(ids, minlength=count) if size else xp.zeros(count, "int64")
+    starts = xp.cumsum(counts) - counts
+    rows = order if indices is None else indices[order]
+    result = _result(out, count, data)
+    reduce_rows(xp, xp.add, data, starts, counts, result, rows, None if weights is None else weights[order])
+    return _mean(xp, result, counts) if mean else result
+
+
+def _unsorted_sum(xp, data, segment_ids, *, num_segments: int = -1, out):
+    return _unsorted(xp, data, None, segment_ids, num_segments, out)
+
+
+def _unsorted_mean(xp, data, segment_ids, *, num_segments: int = -1, out):
+    return _unsorted(xp, data, None, segment_ids, num_segments, out, mean=True)
+
+
+def _unsorted_weighted(xp, data, weights, segment_ids, *, num_segments: int = -1, out):
+    return _unsorted(xp, data, None, segment_ids, num_segments, out, weights)
+
+
+def _sparse_unsorted_sum(xp, data, indices, segment_ids, *, num_segments: int = -1, out):
+    return _unsorted(xp, data, indices, segment_ids, num_segments, out)
+
+
+def _sparse_unsorted_mean(xp, data, indices, segment_ids, *, num_segments: int = -1, out):
+    return _unsorted(xp, data, indices, segment_ids, num_segments, out, mean=True)
+
+
+def _sparse_unsorted_weighted(xp, data, weights, indices, segment_ids, *, num_segments: int = -1, out):
+    return _unsorted(xp, data, indices, segment_ids, num_segments, out, weights)
+
+
+# ---- gradients ---------------------------------------------------------------------------------------------------
+
+
+def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
+    """Each row gets the gradient of its segment."""
+    if ids.ndim != 1:
+        raise ValueError(f"segment ids must have one dimension, got shape {list(ids.shape)}")
+    size = ids.shape[0]
+    if weights is not None:
+        check_weights(weights, size)
+    made = out((size, *dY.shape[1:]), dY.dtype)
+    if not size:
+        return made
+    if ordered:
+        _, counts = sorted_ids_to_starts(xp, ids, size)
+        if counts.shape[0] != dY.shape[0]:
+            raise ValueError(f"there are {counts.shape[0]} segments and {dY.shape[0]} gradients")
+    else:
+        check_indices(ids, dY.shape[0])
+        counts = xp.bincount(ids, minlength=dY.shape[0])
+    source = dY / column(xp, xp.maximum(counts, 1).astype(dY.dtype), dY) if mean else dY
+    made[...] = take_rows(xp, source, ids)
+    if weights is not None:
+        xp.multiply(made, column(xp, weights, made), out=made)
+    return made
+
+
+def _sorted_sum_gradient(xp, dY, segment_ids, *, out):
+    return _gradient_rows(xp, dY, segment_ids, out, True)
+
+
+def _sorted_mean_gradient(xp, dY, segment_ids, *, out):
+    return _gradient_rows(xp, dY, segment_ids, out, True, mean=True)
+
+
+def _sorted_weighted_gradient(xp, weights, dY, segment_ids, *, out):
+    return _gradient_rows(xp, dY, segment_ids, out, True, weights=weights)
+
+
+def _unsorted_sum_gradient(xp, dY, segment_ids, *, out):
+    return _gradient_rows(xp, dY, segment_ids, out, False)
+
+
+def _unsorted_mean_gradient(xp, dY, segment_ids, *, out):
+    return _gradient_rows(xp, dY, segment_ids, out, False, mean=True)
+
+
+def _unsorted_weighted_gradient(xp, weights, dY, segment_ids, *, out):
+    return _gradient_rows(xp, dY, segment_ids, out, False, weights=weights)
+
+
+def _by_index(kind, weighted):
+    """The gradient by the data is sparse: the operator's indices, and values that `kind` makes."""
+
+    def make(g):
+        index, ids = (2, 3) if weighted else (1, 2)
+        g.set_sparse(0, g.I(index), g.I(0) + "_grad_values")
+        given = [g.I(1), g.GO(0), g.I(ids)] if weighted else [g.GO(0), g.I(ids)]
+        return g.single(kind, given, [g.g_input[0][1]])
+
+    return make
+
+
+def _infer_unsorted(args, inputs):
+    count = args["num_segments"]
+    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else None]
+
+
+_DENSE = {"data": _FLOAT, "segment_ids": "int32"}
+_WEIGHTED = {"data": _FLOAT, "weights": "=data", "segment_ids": "int32"}
+_SPARSE = {"data": _FLOAT, "indices": _INT, "segment_ids": "int32"}
+_SPARSE_WEIGHTED = {**_SPARSE, "weights": "=data"}
+
+for _name, _kernel, _types, _maker, _infer, _doc in (
+    (
+        "SortedSegmentSum", _sorted_sum, _DENSE, single("SortedSegmentSumGradient", "GO0 I1 -> GI0"), None,
+        "Y[k] = sum of the rows with id k; ids are sorted, from 0 on, without gaps.",
+    ),
+    (
+        "SortedSegmentMean", _sorted_mean, _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
+        "Mean of rows of id k.",
+    ),
+    (
+        "SortedSegmentWeightedSum", _sorted_weighted, _WEIGHTED,
+        single("SortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), None,
+        "Y[k] = sum of the rows with id k, each times its weight.",
+    ),
+    (
+        "SparseSortedSegmentSum", _sparse_sorted_sum, _SPARSE, _by_index("SortedSegmentSumGradient", False), None,
+        "Y[k] = sum of data[i] over the indices with id k.",
+    ),
+    (
+        "SparseSortedSegmentMean", _sparse_sorted_mean, _SPARSE, _by_index("SortedSegmentMeanGradient", False), None,
+        "Y[k] = mean of data[i] over the indices with id k.",
+    ),
+    (
+        "SparseSortedSegmentWeightedSum", _sparse_sorted_weighted, _SPARSE_WEIGHTED,
+        _by_index("SortedSegmentWeightedSumGradient", True), None,
+        "Y[k] = sum of weight * data[i] over the indices with id k.",
+    ),
+    (
+        "UnsortedSegmentSum", _unsorted_sum, _DENSE, single("UnsortedSegmentSumGradient", "GO0 I1 -> GI0"),
+        _infer_unsorted, "Y[k] = sum of the rows with id k, 0 where there is none.",
+    ),
+    (
+        "UnsortedSegmentMean", _unsorted_mean, _DENSE, single("UnsortedSegmentMeanGradient", "GO0 I1 -> GI0"),
+        _infer_unsorted, "Y[k] = mean of the rows with id k, 0 where there is none.",
+    ),
+    (
+        "UnsortedSegmentWeightedSum", _unsorted_weighted, _WEIGHTED,
+        single("UnsortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), _infer_unsorted,
+        "Y[k] = sum of the rows with id k, each times its weight.",
+    ),
+    (
+        "SparseUnsortedSegmentSum", _sparse_unsorted_sum, _SPARSE, _by_index("UnsortedSegmentSumGradient", False),
+        _infer_unsorted, "Y[k] = sum of data[i] over the indices with id k.",
+    ),
+    (
+        "SparseUnsortedSegmentMean", _sparse_unsorted_mean, _SPARSE, _by_index("UnsortedSegmentMeanGradient", False),
+        _infer_unsorted, "Y[k] = mean of data[i] over the indices with id k.",
+    ),
+    (
+        "SparseUnsortedSegmentWeightedSum", _sparse_unsorted_weighted, _SPARSE_WEIGHTED,
+        _by_index("UnsortedSegmentWeightedSumGradient", True), _infer_unsorted,
+        "Y[k] = sum of weight * data[i] over the indices with id k.",
+    ),
+):  # fmt: skip
+    operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=_doc)(_kernel)
+
+_PLAIN = {"dY": _FLOAT, "segment_ids": "int32"}
+_BY_WEIGHT = {"weights": _FLOAT, "dY": "=weights", "segment_ids": "int32"}
+
+for _name, _kernel, _types in (
+    ("SortedSegmentSumGradient", _sorted_sum_gradient, _PLAIN),
+    ("SortedSegmentMeanGradient", _sorted_mean_gradient, _PLAIN),
+    ("SortedSegmentWeightedSumGradient", _sorted_weighted_gradient, _BY_WEIGHT),
+    ("SparseSortedSegmentSumGradient", _sorted_sum_gradient, _PLAIN),
+    ("SparseSortedSegmentMeanGradient", _sorted_mean_gradient, _PLAIN),
+    ("SparseSortedSegmentWeightedSumGradient", _sorted_weighted_gradient, _BY_WEIGHT),
+    ("UnsortedSegmentSumGradient", _unsorted_sum_gradient, _PLAIN),
+    ("UnsortedSegmentMeanGradient", _unsorted_mean_gradient, _PLAIN),
+    ("UnsortedSegmentWeightedSumGradient", _unsorted_weighted_gradient, _BY_WEIGHT),
+    ("SparseUnsortedSegmentSumGradient", _unsorted_sum_gradient, _PLAIN),
+    ("SparseUnsortedSegmentMeanGradient", _unsorted_mean_gradient, _PLAIN),
+    ("SparseUnsortedSegmentWeightedSumGradient", _unsorted_weighted_gradient, _BY_WEIGHT),
+):
+    operator("dX", name=_name, types=_types, doc="Each row gets its share of the gradient of its segment.")(_kernel)
+
+
+# ---- ranges: reductions that are not sums ------------------------------------------------------------------------
+
+
+def _range_starts(xp, data, ids):
+    _check_data(data)
+    starts, counts = sorted_ids_to_starts(xp, ids, data.shape[0])
+    return starts, counts
+
+
+def _range_sum(xp, data, segment_ids, *, out):
+    starts, counts = _range_starts(xp, data, segment_ids)
+    return reduce_rows(xp, xp.add, data, starts, counts, _result(out, counts.shape[0], data))
+
+
+def _range_mean(xp, data, segment_ids, *, out):
+    _, counts = _range_starts(xp, data, segment_ids)
+    return _mean(xp, _range_sum(xp, data, segment_ids, out=out), counts)
+
+
+def _range_max(xp, data, segment_ids, *, out):
+    starts, counts = _range_starts(xp, data, segment_ids)
+    return maximum_rows(xp, data, starts, counts, _result(out, counts.shape[0], data))
+
+
+def _log_exp(xp, data, ids, out, mean):
+    starts, counts = _range_starts(xp, data, ids)
+    result = _result(out, counts.shape[0], data)
+    if not result.size:
+        return result
+    reduce_rows(xp, xp.maximum, data, starts, counts, result)
+    top = result.copy()
+    reduce_rows(xp, xp.add, xp.exp(data - top[ids]), starts, counts, result)
+    if mean:
+        _mean(xp, result, counts)
+    xp.log(result, out=result)
+    return xp.add(result, top, out=result)
+
+
+def _range_log_sum_exp(xp, data, segment_ids, *, out):
+    return _log_exp(xp, data, segment_ids, out, False)
+
+
+def _range_log_mean_exp(xp, data, segment_ids, *, out):
+    return _log_exp(xp, data, segment_ids, out, True)
+
+
+def _range_gradient(factor):
+    """The kernel of a gradient: the segment's gradient times `factor(xp, data, result, counts)` of each row."""
+
+    def kernel(xp, data, Y, dY, segment_ids, *, out):
+        _, counts = _range_starts(xp, data, segment_ids)
+        dX = out(data.shape, data.dtype)
+        if dX.size:
+            rows = column(xp, counts[segment_ids].astype(data.dtype), data)
+            dY = dY.reshape(Y.shape)  # in the steps of a recurrent net it may have another dimension of 1
+            dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
+        return dX
+
+    return kernel
+
+
+for _name, _gradient, _kernel, _factor, _doc in (
+    ("SortedSegmentRangeSum", "SortedSegmentRangeSumGradient", _range_sum, lambda xp, x, y, n: 1, "Y[k] = sum of the rows with id k."),
+    ("SortedSegmentRangeMean", "SortedSegmentRangeMeanGradient", _range_mean, lambda xp, x, y, n: 1 / n, "Mean of rows."),
+    ("SortedSegmentRangeMax", "SortedSegmentRangeMaxGradient", _range_max, lambda xp, x, y, n: x == y, "Maximum of rows of id k."),
+    (
+        "SortedSegmentRangeLogSumExp", "SortedSegmentRangeLogSumExpGradient", _range_log_sum_exp,
+        lambda xp, x, y, n: xp.exp(x - y), "Y[k] = log of the sum of exp of the rows with id k.",
+    ),
+    (
+        "SortedSegmentRangeLogMeanExp", "SortedSegmentRangeLogMeanExpGradient", _range_log_mean_exp,
+        lambda xp, x, y, n: xp.exp(x - y) / n, "Y[k] = log of the mean of exp of the rows with id k.",
+    ),
+):  # fmt: skip
+    operator(
+        "Y",
+        name=_name,
+        types={"data": "float32", "segment_ids": "int32"},
+        gradient=single(_gradient, "I0 O0 GO0 I1 -> GI0"),
+        doc=_doc,
+    )(_kernel)
+    operator(
+        "dX",
+        name=_gradient,
+        types={"data": "float32", "Y": "=data", "dY": "=data", "segment_ids": "int32"},
+        infer=like(0),
+        doc="The gradient by each row.",
+    )(_range_gradient(_factor))

@@ -1,0 +1,398 @@
+"""Sequences of different lengths in one tensor: packed to a rectangle, unpacked, masked, padded, reversed."""
+
+from __future__ import annotations
+
+import math
+
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import axis_of
+
+_INT = "int32 int64"
+_PACKABLE = "float32 int32 int64 string"
+
+
+def _total(lengths) -> int:
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length is negative: {int(lengths.min())}")
+    return int(lengths.sum())
+
+
+def _fill(xp, Y, pad_minf):
+    """Padding: zeros (or -infinity), empty strings."""
+    if Y.dtype == object:
+        Y[...] = b""
+    elif pad_minf and Y.dtype.kind == "f":
+        Y[...] = -xp.inf
+    else:
+        Y[...] = 0
+
+
+def _within(xp, lengths, longest):
+    """(segments, longest) bool: which places hold a row."""
+    return xp.arange(longest).reshape(1, -1) < lengths.reshape(-1, 1)
+
+
+@operator(
+    "packed presence_mask?",
+    types={"lengths": _INT, "tensor": _PACKABLE},
+    gradient=single("UnpackSegments", "I0 GO0 -> GI1"),
+)
+def PackSegments(
+    xp, lengths, tensor, *, max_length: int = -1, pad_minf: bool = False, return_presence_mask: bool = False, out
+):
+    """Rows of each segment side by side: (segments, longest, …), padded at the end; rows past `max_length` are cut."""
+    if tensor.ndim < 1:
+        raise ValueError("the tensor must have at least one dimension")
+    total = _total(lengths)
+    if total != tensor.shape[0]:
+        raise ValueError(f"the lengths sum to {total}, and the tensor has {tensor.shape[0]} rows")
+    longest = max_length if max_length >= 0 else (int(lengths.max()) if lengths.size else 0)
+    Y = out[0]((lengths.shape[0], longest, *tensor.shape[1:]), tensor.dtype)
+    _fill(xp, Y, pad_minf)
+    mask = _within(xp, lengths, longest)
+    kept = _kept(xp, lengths, longest)
+    if Y.size:
+        Y[mask] = tensor[kept]
+    if not return_presence_mask:
+        return (Y,)
+    presence = out[1](mask.shape, bool)
+    presence[...] = mask
+    return Y, presence
+
+
+def _kept(xp, lengths, longest):
+    """Which rows are within `longest` of their segment's beginning."""
+    whole = int(lengths.max()) if lengths.size else 0
+    if whole <= longest:
+        return slice(None)
+    places = xp.broadcast_to(xp.arange(whole).reshape(1, -1), (lengths.shape[0], whole))
+    return places[_within(xp, lengths, whole)] < longest
+
+
+@operator(
+    "tensor",
+    types={"lengths": _INT, "packed": _PACKABLE},
+    gradient=single("PackSegments", "I0 GO0 -> GI1"),
+)
+def UnpackSegments(xp, lengths, packed, *, max_length: int = -1, out):
+    """The rows of (segments, longest, …) one after the other; a segment longer than `longest` gives what there is."""
+    if packed.ndim < 2:
+        raise ValueError(f"the packed tensor must have two dimensions at least, got shape {list(packed.shape)}")
+    _total(lengths)
+    if lengths.shape[0] != packed.shape[0]:
+        raise ValueError(f"there are {lengths.shape[0]} lengths and {packed.shape[0]} segments")
+    longest = packed.shape[1]
+    if max_length not in (-1, longest):
+        raise ValueError(f"max_length is {max_length}, and the segments have {longest} places")
+    if max_length == -1 and lengths.size and int(lengths.max()) > longest:
+        raise ValueError(f"a length is {int(lengths.max())}, and the segments have {longest} places")
+    mask = _within(xp, lengths, longest)
+    Y = out((int(mask.sum()), *packed.shape[2:]), packed.dtype)
+    if Y.size:
+        Y[...] = packed[mask]
+    return Y
+
+
+def _mask_gradient(g):
+    return g.single("SequenceMask", [g.GO(0), *([g.I(1)] if g.num_inputs > 1 else [])], [g.GI(0)], **_grad_flag(g))
+
+
+def _grad_flag(g):
+    return {} if g.has_arg("grad") else {"grad": 1}
+
+
+@operator("Y", types={"X": "float32", "lengths": "int32"}, infer=like(0), gradient=_mask_gradient)
+def SequenceMask(
+    xp, X, lengths=None, *, mode: str, axis: int = 1, radius: int = 10, grad: bool = False,
+    fill_val: float = -math.inf, batch: int = -1, repeat_from_axis: int = 0, out,
+):  # fmt: skip
+    """X with some places of each row set to -infinity (0 where `grad`): rows are the dimensions before `axis`.
+
+    mode        places that are masked, for row i and column j
+    sequence    j >= lengths[i]
+    window      abs(j - lengths[i]) > radius
+    upper, lower, upperdiag, lowerdiag    j > i, j < i, j >= i, j <= i
+    """
+    axis = axis_of(axis, X.ndim)
+    shape = X.shape
+    lead = 1
+    first = 0
+    if batch >= 0:
+        at = axis_of(batch, X.ndim)
+        if at >= axis:
+            raise ValueError(f"batch ({at}) must be before axis ({axis})")
+        first = at + 1
+        lead = math.prod(shape[:first])
+    rows = math.prod(shape[first:axis])
+    repeat = axis_of(repeat_from_axis, X.ndim) if repeat_from_axis else X.ndim
+    if repeat < axis:
+        raise ValueError(f"repeat_from_axis ({repeat}) must not be before axis ({axis})")
+    columns, inner = math.prod(shape[axis:repeat]), math.prod(shape[repeat:])
+    i, j = xp.arange(rows).reshape(-1, 1), xp.arange(columns).reshape(1, -1)
+    if mode in ("sequence", "window"):
+        if lengths is None or lengths.ndim != 1 or lengths.shape[0] < rows:
+            raise ValueError(f"mode {mode!r} needs a length for each of {rows} rows as second input")
+        at = lengths[:rows].reshape(-1, 1)
+        masked = j >= at if mode == "sequence" else abs(j - at) > radius
+    elif mode in _TRIANGLES:
+        masked = _TRIANGLES[mode](i, j)
+    else:
+        raise ValueError(f"there is no mode {mode!r}; there are sequence, window, {', '.join(_TRIANGLES)}")
+    Y = out(shape, X.dtype)
+    if X.size:
+        x = X.reshape(lead, rows, columns, inner)
+        Y.reshape(x.shape)[...] = xp.where(masked[None, :, :, None], X.dtype.type(0 if grad else fill_val), x)
+    return Y
+
+
+_TRIANGLES = {
+    "upper": lambda i, j: j > i,
+    "lower": lambda i, j: j < i,
+    "upperdiag": lambda i, j: j >= i,
+    "lowerdiag": lambda i, j: j <= i,
+}
+
+
+@operator(
+    "Y",
+    types={"data": "float32 float64 int32 int64 bool", "lengths": _INT},
+    infer=like(0),
+    gradient=single("ReversePackedSegs", "GO0 I1 -> GI0"),
+)
+def ReversePackedSegs(xp, data, lengths, *, out):
+    """(longest, segments, …) with each segment reversed; what is past its length stays where it is."""
+    if data.ndim != 3:
+        raise ValueError(f"the data must have three dimensions, got shape {list(data.shape)}")
+    if lengths.ndim != 1 or lengths.shape[0] != data.shape[1]:
+        raise ValueError(f"there must be one length for each of {data.shape[1]} segments")
+    if lengths.size and int(lengths.max()) > data.shape[0]:
+        raise ValueError(f"a length is {int(lengths.max())}, and there are {data.shape[0]} steps")
+    t = xp.arange(data.shape[0]).reshape(-1, 1)
+    n = lengths.reshape(1, -1)
+    source = xp.where(t < n, n - 1 - t, t)
+    Y = out(data.shape, data.dtype)
+    if Y.size:
+        Y[...] = data[source, xp.arange(data.shape[1]).reshape(1, -1)]
+    return Y
+
+
+@operator(
+    "Y",
+    types={"values": "float32 float64 int32 int64 bool string", "lengths": "int32"},
+    gradient=single("UnpackRNNSequence", "GO0 I1 -> GI0"),
+)
+def PackRNNSequence(xp, values, lengths, *, out):
+    """(longest, segments, …): step t of each segment side by side, zeros past its end."""
+    total = _total(lengths)
+    if values.ndim < 2:
+        raise ValueError(f"the values must have rows, of two dimensions at least, got shape {list(values.shape)}")
+    if total != values.shape[0]:
+        raise ValueError(f"the lengths sum to {total}, and there are {values.shape[0]} values")
+    longest = int(lengths.max()) if lengths.size else 0
+    Y = out((longest, lengths.shape[0], *values.shape[1:]), values.dtype)
+    _fill(xp, Y, False)
+    if Y.size:
+        Y.swapaxes(0, 1)[_within(xp, lengths, longest)] = values
+    return Y
+
+
+@operator(
+    "Y",
+    types={"values": "float32 float64 int32 int64 string", "lengths": "int32"},
+    gradient=single("PackRNNSequence", "GO0 I1 -> GI0"),
+)
+def UnpackRNNSequence(xp, values, lengths, *, out):
+    """The reverse of PackRNNSequence."""
+    total = _total(lengths)
+    if values.ndim < 2 or values.shape[1] != lengths.shape[0]:
+        raise ValueError(f"{lengths.shape[0]} lengths are given for values of shape {list(values.shape)}")
+    if lengths.size and int(lengths.max()) > values.shape[0]:
+        raise ValueError(f"a length is {int(lengths.max())}, and there are {values.shape[0]} steps")
+    Y = out((total, *values.shape[2:]), values.dtype)
+    if Y.size:
+        Y[...] = values.swapaxes(0, 1)[_within(xp, lengths, values.shape[0])]
+    return Y
+
+
+@operator("Y", types={"X": "float32", "lengths": "int32"}, inplace={0: 0}, infer=like(0))
+def VariableLengthSequencePadding(xp, X, lengths, *, out):
+    """X (steps, segments, …) with zeros past the end of each segment."""
+    if X.ndim != 3 or lengths.shape != (X.shape[1],):
+        raise ValueError(
+            f"expected [steps, segments, D] and a length a segment, got {list(X.shape)}, {list(lengths.shape)}"
+        )
+    Y = out(X.shape, X.dtype)
+    if Y is not X:
+        Y[...] = X
+    Y.swapaxes(0, 1)[~_within(xp, lengths, X.shape[0])] = 0
+    return Y
+
+
+# ---- padding around each range -------------------------------------------------------------------------------------
+
+
+def _widths(padding_width, end_padding_width):
+    end = padding_width if end_padding_width < 0 else end_padding_width
+    if padding_width < 0:
+        raise ValueError(f"padding_width must not be negative, got {padding_width}")
+    return padding_width, end
+
+
+def _ranges(xp, data, lengths, exact=True):
+    """Lengths as int64; without any, the data is one range."""
+    if data.ndim < 1:
+        raise ValueError("the data must have at least one dimension")
+    if lengths is None:
+        return xp.asarray([data.shape[0]], "int64")
+    total = _total(lengths)
+    if total > data.shape[0] or (exact and total != data.shape[0]):
+        raise ValueError(f"the lengths sum to {total}, and the data has {data.shape[0]} rows")
+    return lengths.astype("int64")
+
+
+def _padding_gradient(g):
+    if g.num_inputs == 1:
+        return g.single("RemovePadding", [g.GO(0)], [g.GI(0)])
+    if g.num_outputs < 2:
+        raise ValueError("the gradient of AddPadding with lengths needs its second output, lengths_out")
+    made = g.single("RemovePadding", [g.GO(0), g.O(1)], [g.GI(0)])
+    if g.num_inputs > 2:
+        paddings = [g.GI(i) for i in range(2, g.num_inputs)]
+        made += g.single("GatherPadding", [g.GO(0), g.O(1)], paddings)
+    return made
+
+
+_PADDABLE = "float32 float64 int32 int64 bool"
+
+
+def _infer_padding(args, inputs):
+    """Each range, one where there are no lengths, grows by both paddings."""
+    before, after = _widths(args["padding_width"], args["end_padding_width"])
+    data, ranges = inputs[0], inputs[1].shape[0] if len(inputs) > 1 else 1
+    return [Spec((data.shape[0] + ranges * (before + after), *data.shape[1:]), data.dtype), Spec((ranges,), "int32")]
+
+
+@operator(
+    "data_out lengths_out?",
+    types={"data": _PADDABLE, "lengths": "int32"},
+    infer=_infer_padding,
+    gradient=_padding_gradient,
+    limits="padding_width >= 0",
+)
+def AddPadding(
+    xp, data, lengths=None, start_padding=None, end_padding=None, *, padding_width: int = 1,
+    end_padding_width: int = -1, out,
+):  # fmt: skip
+    """Put `padding_width` rows of padding (zeros by default) before and after each range of rows."""
+    before, after = _widths(padding_width, end_padding_width)
+    counts = _ranges(xp, data, lengths)
+    for padding in (start_padding, end_padding):
+        if padding is not None and (padding.shape != data.shape[1:] or padding.dtype != data.dtype):
+            raise ValueError(
+                f"the padding is {padding.dtype}{list(padding.shape)}; a row is {data.dtype}{list(data.shape[1:])}"
+            )
+    longer = counts + (before + after)
+    Y = out[0]((int(longer.sum()), *data.shape[1:]), data.dtype)
+    _fill(xp, Y, False)
+    inside, at_start, at_end = _parts(xp, counts, before, after)
+    if start_padding is not None:
+        Y[at_start] = start_padding
+        Y[at_end] = start_padding if end_padding is None else end_padding
+    Y[inside] = data
+    result = out[1](counts.shape, "int32") if len(out) > 1 else None
+    if result is not None:
+        result[...] = longer
+    return (Y,) if result is None else (Y, result)
+
+
+def _parts(xp, counts, before, after):
+    """Three masks over the padded rows: the data, the padding before it, the padding after it."""
+    longer = counts + (before + after)
+    ends = xp.cumsum(longer)
+    total = int(ends[-1]) if counts.size else 0
+    owner = xp.searchsorted(ends, xp.arange(total), side="right")
+    place = xp.arange(total) - (ends - longer)[owner]
+    start = place < before
+    end = place >= longer[owner] - after
+    return ~(start | end), start, end & ~start
+
+
+def _unpadding_gradient(g):
+    if g.num_inputs == 1:
+        return g.single("AddPadding", [g.GO(0)], [g.GI(0)])
+    return g.single("AddPadding", [g.GO(0), g.O(1)], [g.GI(0)])
+
+
+@operator(
+    "data_out lengths_out?", types={"data": _PADDABLE, "lengths": "int32"}, gradient=_unpadding_gradient, limits="padding_width >= 0"
+)
+def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding_width: int = -1, out):
+    """Take `padding_width` rows away before and after each range of rows."""
+    before, after = _widths(padding_width, end_padding_width)
+    counts = _ranges(xp, data, lengths, exact=False)
+    shorter = counts - (before + after)
+    if counts.size and int(shorter.min()) < 0:
+        raise ValueError(f"a range has {int(counts.min())} rows, fewer than the padding of {before} and {after}")
+    inside, _, _ = _parts(xp, shorter, before, after)
+    Y = out[0]((int(shorter.sum()), *data.shape[1:]), data.dtype)
+    Y[...] = data[: inside.shape[0]][inside]
+    result = out[1](counts.shape, "int32") if len(out) > 1 else None
+    if result is not None:
+        result[...] = shorter
+    return (Y,) if result is None else (Y, result)
+
+
+@operator(
+    "padding_sum end_padding_sum?", types={"data": "float32 float64 int32 int64", "lengths": "int32"}, limits="padding_width >= 0"
+)
+def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_width: int = -1, out):
+    """The sums of the padding before and after the ranges; with one output, of both together."""
+    before, after = _widths(padding_width, end_padding_width)
+    if not before and not after:  # genuine's answer where there is no padding at all
+        nothing = tuple(o((), "int64") for o in out)
+        for n in nothing:
+            n[...] = 0
+        return nothing
+    counts = _ranges(xp, data, lengths, exact=False)
+    ends = xp.cumsum(counts)
+    # Rows of a range that is shorter than its padding count on both sides.
+    starts = ((ends - counts).reshape(-1, 1) + xp.arange(before)).reshape(-1)
+    stops = (ends.reshape(-1, 1) - 1 - xp.arange(after)).reshape(-1)
+    for rows in (starts, stops):
+        if rows.size and not 0 <= int(rows.min()) <= int(rows.max()) < data.shape[0]:
+            raise ValueError(f"the padding of {before} and {after} rows reaches beyond the data's {data.shape[0]} rows")
+    if len(out) == 1:
+        starts = xp.concatenate([starts, stops])
+    sums = []
+    for target, rows in zip(out, (starts, stops)):
+        total = target(data.shape[1:], data.dtype)
+        total[...] = data[rows].sum(axis=0) if data.size else 0
+        sums.append(total)
+    return tuple(sums)
+
+
+@operator("out_lengths features*", num_inputs=(1, 2**31 - 1), types={"lengths": "int32"}, gradient=None)
+def PadEmptySamples(xp, lengths, *features, out):
+    """Give each sample of length 0 one row of zeros (or an empty string) in each feature."""
+    total = _total(lengths)
+    made = [out[0](lengths.shape, "int32")]
+    made[0][...] = xp.maximum(lengths, 1)
+    counts = xp.maximum(lengths, 1).astype("int64")
+    empty = lengths == 0
+    ends = xp.cumsum(counts)
+    size = int(ends[-1]) if counts.size else 0
+    owner = xp.searchsorted(ends, xp.arange(size), side="right")
+    real = ~empty[owner] if size else xp.zeros(0, bool)
+    for i, X in enumerate(features):
+        if X.shape[0] != total:
+            raise ValueError(f"the lengths sum to {total}, and feature {i} has {X.shape[0]} rows")
+        Y = out[1 + i]((size, *X.shape[1:]), X.dtype)
+        _fill(xp, Y, False)
+        if X.size:
+            Y[real] = X
+        made.append(Y)
+    return tuple(made)

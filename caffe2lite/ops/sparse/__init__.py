@@ -1,0 +1,1 @@
+"""Rows by index, ranges of rows, dictionaries, and sparse features."""

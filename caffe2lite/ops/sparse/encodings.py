@@ -1,0 +1,97 @@
+"""Positions, channels, keys and paths in other forms."""
+
+from __future__ import annotations
+
+from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.registry import MANY, operator
+
+
+@operator("Y", types="int32 int64", infer=lambda args, inputs: [
+    Spec((*inputs[0].shape, args.get("embedding_size", 100)), "float32")])  # fmt: skip
+def SinusoidPositionEncoding(
+    xp, positions, *, embedding_size: int = 100, alpha: float = 10000.0, amplitude: float = 1.0, out
+):
+    """Y[..., k] = amplitude * sine (cosine for odd k) of position / alpha^(k / size)."""
+    if positions.ndim != 2:
+        raise ValueError(f"a matrix of positions is needed, found {list(positions.shape)}")
+    k = xp.arange(embedding_size)
+    angle = positions[..., None] / xp.power(float(alpha), k / embedding_size)
+    Y = out((*positions.shape, embedding_size), "float32")
+    Y[...] = amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle))
+    return Y
+
+
+# ---- paths -------------------------------------------------------------------------------------------------------
+
+
+@operator("path", types={"scores": "float32", "transitions": "float32"}, gradient=NO_GRADIENT)
+def ViterbiPath(xp, scores, transitions, *, out):
+    """The path through states with the highest sum of scores and transitions, int32."""
+    if scores.ndim != 2 or transitions.shape != (scores.shape[1],) * 2:
+        raise ValueError(
+            f"scores must be steps by states and transitions states by states, found {list(scores.shape)} and "
+            f"{list(transitions.shape)}"
+        )
+    steps = scores.shape[0]
+    path = out((steps,), "int32")
+    if not steps:
+        return path
+    best, origins = scores[0], []
+    for row in scores[1:]:
+        through = best[:, None] + transitions
+        origins.append(through.argmax(axis=0))
+        best = through.max(axis=0) + row
+    state = int(best.argmax())
+    path[steps - 1] = state
+    for t in range(steps - 2, -1, -1):
+        state = int(origins[t][state])
+        path[t] = state
+    return path
+
+
+@operator("Y", types={"scores": "float32", "path": "int32"}, infer=like(0), gradient=NO_GRADIENT)
+def SwapBestPath(xp, scores, path, *, out):
+    """Y = scores, where in each row the best one and that of the path have changed places."""
+    if scores.ndim != 2 or path.shape != scores.shape[:1]:
+        raise ValueError(f"one state a row is needed: scores {list(scores.shape)}, path {list(path.shape)}")
+    if path.size and not (int(path.min()) >= 0 and int(path.max()) < scores.shape[1]):
+        raise ValueError(f"the states of the path must be from 0 to {scores.shape[1] - 1}")
+    Y = out(scores.shape, scores.dtype)
+    xp.copyto(Y, scores)
+    rows, best = xp.arange(len(scores)), scores.argmax(axis=1) if scores.size else path
+    Y[rows, path] = scores[rows, best]
+    Y[rows, best] = scores[rows, path]
+    return Y
+
+
+# ---- keys --------------------------------------------------------------------------------------------------------
+
+
+@operator("places*", types="int64", num_outputs=(1, MANY), limits="categorical_limit > 0")
+def KeySplit(xp, keys, *, categorical_limit: int = 0, out):
+    """Output k = where the key k is, int32, for all keys below categorical_limit."""
+    if len(out) != categorical_limit:
+        raise ValueError(f"categorical_limit={categorical_limit} outputs are needed, one a key; found {len(out)}")
+    flat = keys.reshape(-1)
+    if flat.size and not (int(flat.min()) >= 0 and int(flat.max()) < categorical_limit):
+        raise ValueError(f"a key is not from 0 to {categorical_limit - 1}")
+    results = []
+    for k, place in enumerate(out):
+        found = xp.nonzero(flat == k)[0]
+        Y = place(found.shape, "int32")
+        Y[...] = found
+        results.append(Y)
+    return tuple(results)
+
+
+@operator("lengths ids", types="float32", gradient=NO_GRADIENT)
+def DenseVectorToIdList(xp, X, *, out):
+    """Which columns of each row are not 0 (once 0.5 is added and the fraction cut): how many, their numbers, int32."""
+    if X.ndim != 2:
+        raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
+    rows, columns = xp.nonzero(xp.trunc(X + X.dtype.type(0.5)))
+    lengths, ids = out[0]((X.shape[0],), "int32"), out[1](columns.shape, "int32")
+    lengths[...] = xp.bincount(rows, minlength=X.shape[0])
+    ids[...] = columns
+    return lengths, ids

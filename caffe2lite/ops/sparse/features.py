@@ -1,0 +1,345 @@
+"""Features of recommendation models: single features merged into tensors of many, and back for the gradient.
+
+A *single* feature has a value (a scalar, a list, a map) for each example, and says by `presence` which examples have it.
+A *multi* feature tensor holds, for each example, how many features it has (`lengths`), their ids (`keys`) and values.
+Merging puts the features of each example side by side, in the order of the inputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.ops.kit.registry import MANY, operator
+
+
+class Merge:
+    """The order of merged items.  Each input gives, for each of its items, the example and the number of its rows."""
+
+    def __init__(self, xp, examples, counts) -> None:
+        self.xp = xp
+        owner = xp.concatenate(examples)
+        self.order = xp.argsort(owner, kind="stable")  # inputs come in order, and so do items within one
+        self.counts = xp.concatenate([c.astype("int64") for c in counts])
+        starts = xp.cumsum(self.counts) - self.counts
+        chosen = self.counts[self.order]
+        total = int(chosen.sum())
+        place = xp.arange(total) - xp.repeat(xp.cumsum(chosen) - chosen, _plain(xp, chosen))
+        self.rows = xp.repeat(starts[self.order], _plain(xp, chosen)) + place
+        self.owner = owner
+
+    def items(self, arrays):
+        """Something that each item has one of, merged."""
+        return self.xp.concatenate(arrays)[self.order]
+
+    def values(self, arrays):
+        """The rows of the items, merged."""
+        rows = self.xp.concatenate(arrays)
+        if rows.shape[0] != self.rows.shape[0]:
+            raise ValueError(f"the lengths count {self.rows.shape[0]} values, and there are {rows.shape[0]}")
+        return rows[self.rows]
+
+    def back(self, merged):
+        """Merged rows in the order of the inputs, one input after the other."""
+        if merged.shape[0] != self.rows.shape[0]:
+            raise ValueError(f"the inputs have {self.rows.shape[0]} values, and there are {merged.shape[0]} gradients")
+        result = self.xp.empty_like(merged)
+        result[self.rows] = merged
+        return result
+
+
+def _plain(xp, counts):
+    return counts if xp is np else counts.tolist()
+
+
+def _lengths(xp, merge, examples):
+    """How many features each example has."""
+    return xp.bincount(merge.owner, minlength=examples).astype("int32")
+
+
+def _groups(inputs, kinds, ids=None):
+    """The operands of each input; `kinds` are their types, "*" the type that the first input has there."""
+    size = len(kinds)
+    if not inputs or len(inputs) % size:
+        raise ValueError(f"operands come in groups of {size}, got {len(inputs)}")
+    for i, operand in enumerate(inputs):
+        kind = kinds[i % size]
+        wanted = inputs[i % size].dtype if kind == "*" else kind
+        if operand.dtype != wanted:
+            raise TypeError(f"operand {i % size} of each feature must be {wanted}, input {i} is {operand.dtype}")
+    groups = [inputs[i : i + size] for i in range(0, len(inputs), size)]
+    if ids is not None and len(ids) != len(groups):
+        raise ValueError(f"{len(ids)} feature_ids are given for {len(groups)} features")
+    return groups
+
+
+def _same_examples(arrays):
+    sizes = {a.shape[0] for a in arrays}
+    if len(sizes) != 1:
+        raise ValueError(f"all features must have the same number of examples, got {sorted(sizes)}")
+    return sizes.pop()
+
+
+def _check_counts(lengths, values, what):
+    if int(lengths.sum()) != values.shape[0]:
+        raise ValueError(f"the lengths of {what} sum to {int(lengths.sum())}, and there are {values.shape[0]} values")
+
+
+def _repeat(xp, lengths):
+    return xp.repeat(xp.arange(lengths.shape[0]), _plain(xp, lengths))
+
+
+# ---- single features ---------------------------------------------------------------------------------------------------
+
+
+def _present(xp, presences):
+    """For each input the examples that have the feature."""
+    for presence in presences:
+        if presence.dtype != np.bool_:
+            raise ValueError(f"presence must be bool, got {presence.dtype}")
+    return [xp.nonzero(p)[0] for p in presences]
+
+
+def _ids(xp, feature_ids, examples):
+    return [xp.full(e.shape[0], i, "int64") for i, e in zip(feature_ids, examples)]
+
+
+def _single_gradient(kind, width, value):
+    """Presence (and lengths) of each feature, then the gradient of the merged values."""
+
+    def make(g):
+        given, wanted = [], []
+        for i in range(0, g.num_inputs, width):
+            if width > 2:
+                given.append(g.I(i))
+            given.append(g.I(i + width - 1))
+            wanted.append(g.GI(i + value))
+        return g.single(kind, [*given, g.GO(g.num_outputs - 1)], wanted)
+
+    return make
+
+
+@operator("out_lengths out_keys out_values", types={"in1_presence": "bool"})
+def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], out):
+    """A matrix (examples, features) as a multi feature of scalars, without what is not present."""
+    if in1.ndim != 2 or in1.shape != in1_presence.shape or in1.shape[1] != len(feature_ids):
+        raise ValueError(
+            f"expected values and presence [examples, {len(feature_ids)}], got {list(in1.shape)} and {list(in1_presence.shape)}"
+        )
+    ids = xp.broadcast_to(xp.asarray(feature_ids, "int64").reshape(1, -1), in1.shape)
+    return in1_presence.sum(axis=1).astype("int32"), ids[in1_presence], in1[in1_presence]
+
+
+@operator(
+    "out_lengths out_keys out_values",
+    num_inputs=(1, MANY),
+    gradient=_single_gradient("MergeSingleScalarFeatureTensorsGradient", 2, 0),
+)
+def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
+    """(value, presence) of each feature, merged."""
+    groups = _groups(inputs, ("*", "bool"), feature_ids)
+    count = _same_examples(inputs)
+    examples = _present(xp, [p for _, p in groups])
+    merge = Merge(xp, examples, [xp.ones(e.shape[0], "int64") for e in examples])
+    return (
+        _lengths(xp, merge, count),
+        merge.items(_ids(xp, feature_ids, examples)),
+        merge.values([v[e] for (v, _), e in zip(groups, examples)]),
+    )
+
+
+@operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
+def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
+    """The gradient of each feature; zero where it is not present."""
+    *presences, dY = inputs
+    examples = _present(xp, presences)
+    merge = Merge(xp, examples, [xp.ones(e.shape[0], "int64") for e in examples])
+    flat, begin, made = merge.back(dY), 0, []
+    for presence, e, target in zip(presences, examples, out):
+        d = target(presence.shape, dY.dtype)
+        d[...] = b"" if dY.dtype == object else 0
+        d[e] = flat[begin : begin + e.shape[0]]
+        begin += e.shape[0]
+        made.append(d)
+    return tuple(made)
+
+
+def _single_lists(xp, groups, feature_ids):
+    """(lengths, keys, lengths of the values, merge) of lists or maps; a group begins with lengths, ends with presence."""
+    count = _same_examples([g[0] for g in groups])
+    examples = _present(xp, [g[-1] for g in groups])
+    lengths = [g[0][e] for g, e in zip(groups, examples)]
+    merge = Merge(xp, examples, lengths)
+    return _lengths(xp, merge, count), merge.items(_ids(xp, feature_ids, examples)), merge.items(lengths), merge
+
+
+def _rows(xp, group, values):
+    """The rows of the examples that have the feature."""
+    lengths, presence = group[0], group[-1]
+    _check_counts(lengths, values, "a feature")
+    return values[xp.repeat(presence, _plain(xp, lengths))]
+
+
+@operator(
+    "out_lengths out_keys out_values_lengths out_values_values",
+    num_inputs=(1, MANY),
+    gradient=_single_gradient("MergeSingleListFeatureTensorsGradient", 3, 1),
+)
+def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
+    """(lengths, values, presence) of each feature of lists, merged."""
+    groups = _groups(inputs, ("int32", "*", "bool"), feature_ids)
+    lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
+    return lengths, keys, counts, merge.values([_rows(xp, g, g[1]) for g in groups])
+
+
+@operator(
+    "out_lengths out_keys out_values_lengths out_values_keys out_values_values",
+    num_inputs=(1, MANY),
+    gradient=_single_gradient("MergeSingleMapFeatureTensorsGradient", 4, 2),
+)
+def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
+    """(lengths, keys, values, presence) of each feature of maps, merged."""
+    groups = _groups(inputs, ("int32", "*", "*", "bool"), feature_ids)
+    lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
+    inner = merge.values([_rows(xp, g, g[1]) for g in groups])
+    return lengths, keys, counts, inner, merge.values([_rows(xp, g, g[2]) for g in groups])
+
+
+def _single_back(xp, *inputs, out):
+    *pairs, dY = inputs
+    groups = _groups(tuple(pairs), ("int32", "bool"))
+    if len(out) != len(groups):
+        raise ValueError(f"{len(groups)} features have {len(out)} gradients")
+    examples = _present(xp, [p for _, p in groups])
+    merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
+    flat, begin, made = merge.back(dY), 0, []
+    for (lengths, presence), e, target in zip(groups, examples, out):
+        d = target((int(lengths.sum()),), dY.dtype)
+        d[...] = b"" if dY.dtype == object else 0
+        size = int(lengths[e].sum())
+        d[xp.repeat(presence, _plain(xp, lengths))] = flat[begin : begin + size]
+        begin += size
+        made.append(d)
+    return tuple(made)
+
+
+for _name in ("MergeSingleListFeatureTensorsGradient", "MergeSingleMapFeatureTensorsGradient"):
+    operator(
+        "in_grads*",
+        name=_name,
+        num_inputs=(1, MANY),
+        num_outputs=(1, MANY),
+        doc="The gradients of the values of each feature, from those of the merged ones.",
+    )(_single_back)
+
+
+# ---- multi features ----------------------------------------------------------------------------------------------------
+
+
+def _multi_gradient(kind, width, value):
+    def make(g):
+        given, wanted = [], []
+        for i in range(0, g.num_inputs, width):
+            given += [g.I(i)] if width == 3 else [g.I(i), g.I(i + 2)]
+            wanted.append(g.GI(i + value))
+        return g.single(kind, [*given, g.GO(g.num_outputs - 1)], wanted)
+
+    return make
+
+
+def _multi(xp, groups, counts):
+    """(lengths, keys, merge): a group begins with lengths and keys."""
+    count = _same_examples([g[0] for g in groups])
+    for g in groups:
+        _check_counts(g[0], g[1], "a tensor")
+    merge = Merge(xp, [_repeat(xp, g[0]) for g in groups], counts)
+    return sum(g[0] for g in groups).astype("int32").reshape(count), merge.items([g[1] for g in groups]), merge
+
+
+@operator(
+    "out_lengths out_keys out_values",
+    num_inputs=(1, MANY),
+    gradient=_multi_gradient("MergeMultiScalarFeatureTensorsGradient", 3, 2),
+)
+def MergeMultiScalarFeatureTensors(xp, *inputs, out):
+    """(lengths, keys, values) of each tensor of scalar features, merged."""
+    groups = _groups(inputs, ("int32", "int64", "*"))
+    lengths, keys, merge = _multi(xp, groups, [xp.ones(g[1].shape[0], "int64") for g in groups])
+    return lengths, keys, merge.values([g[2] for g in groups])
+
+
+@operator(
+    "out_lengths out_keys out_values_lengths out_values_values",
+    num_inputs=(1, MANY),
+    gradient=_multi_gradient("MergeMultiListFeatureTensorsGradient", 4, 3),
+)
+def MergeMultiListFeatureTensors(xp, *inputs, out):
+    """(lengths, keys, lengths of the values, values) of each tensor of list features, merged."""
+    groups = _groups(inputs, ("int32", "int64", "int32", "*"))
+    lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
+    return lengths, keys, merge.items([g[2] for g in groups]), merge.values([g[3] for g in groups])
+
+
+@operator(
+    "out_lengths out_keys out_values_lengths out_values_keys out_values_values",
+    num_inputs=(1, MANY),
+    gradient=_multi_gradient("MergeMultiMapFeatureTensorsGradient", 5, 4),
+)
+def MergeMultiMapFeatureTensors(xp, *inputs, out):
+    """(lengths, keys, lengths of the values, their keys, values) of each tensor of map features, merged."""
+    groups = _groups(inputs, ("int32", "int64", "int32", "*", "*"))
+    lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
+    counts, inner = merge.items([g[2] for g in groups]), merge.values([g[3] for g in groups])
+    return lengths, keys, counts, inner, merge.values([g[4] for g in groups])
+
+
+def _split(merge, dY, sizes, out):
+    flat, begin, made = merge.back(dY), 0, []
+    for size, target in zip(sizes, out):
+        d = target((size,), dY.dtype)
+        d[...] = flat[begin : begin + size]
+        begin += size
+        made.append(d)
+    return tuple(made)
+
+
+@operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
+def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
+    """The gradients of the values of each tensor, from those of the merged ones."""
+    *lengths, dY = inputs
+    sizes = [int(n.sum()) for n in lengths]
+    merge = Merge(xp, [_repeat(xp, n) for n in lengths], [xp.ones(s, "int64") for s in sizes])
+    return _split(merge, dY, sizes, out)
+
+
+def _multi_back(xp, *inputs, out):
+    *pairs, dY = inputs
+    groups = _groups(tuple(pairs), ("int32", "int32"))
+    merge = Merge(xp, [_repeat(xp, n) for n, _ in groups], [c for _, c in groups])
+    return _split(merge, dY, [int(c.sum()) for _, c in groups], out)
+
+
+for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTensorsGradient"):
+    operator(
+        "in_grads*",
+        name=_name,
+        num_inputs=(1, MANY),
+        num_outputs=(1, MANY),
+        doc="The gradients of the values of each tensor, from those of the merged ones.",
+    )(_multi_back)
+
+
+@operator("merged_lengths merged_values", num_inputs=(2, MANY), gradient=NO_GRADIENT)
+def MergeIdLists(xp, *inputs, out):
+    """The ids of each example, of all lists together, each once (sorted)."""
+    groups = _groups(inputs, ("int32", "*"))
+    count = _same_examples([g[0] for g in groups])
+    for lengths, values in groups:
+        _check_counts(lengths, values, "a list")
+    examples = xp.concatenate([_repeat(xp, n) for n, _ in groups])
+    ids = xp.concatenate([v for _, v in groups])
+    order = xp.lexsort(xp.stack([ids.astype("int64"), examples]))
+    examples, ids = examples[order], ids[order]
+    fresh = xp.ones(ids.shape[0], bool)
+    fresh[1:] = (examples[1:] != examples[:-1]) | (ids[1:] != ids[:-1])
+    return xp.bincount(examples[fresh], minlength=count).astype("int32"), ids[fresh]

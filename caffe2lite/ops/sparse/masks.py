@@ -1,0 +1,146 @@
+"""Sparse features laid out by a list of identifiers, and rows brought back together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.registry import MANY, operator
+
+
+def _columns(xp: Any, indices: Any, mask: Any) -> Any:
+    """The place of each index in the mask, -1 where it is not there."""
+    if min(mask, default=0) < 0:
+        raise ValueError(f"the indices in mask must be 0 or more, found {min(mask)}")
+    wanted = xp.asarray(mask, dtype="int64")
+    if not indices.size or not wanted.size:
+        return xp.full(indices.shape, -1, "int64")
+    order = xp.argsort(wanted, kind="stable")
+    place = xp.minimum(xp.searchsorted(wanted[order], indices), wanted.size - 1)
+    found = order[place]
+    return xp.where(wanted[found] == indices, found, -1)
+
+
+def _places(xp: Any, indices: Any, mask: Any, lengths: Any) -> tuple[Any, Any, int]:
+    """(row of each index, its column or -1, number of rows)."""
+    if indices.ndim != 1:
+        raise ValueError(f"the indices must be a vector, found {list(indices.shape)}")
+    if lengths is None:
+        return xp.zeros(indices.size, "int64"), _columns(xp, indices, mask), 1
+    counts = lengths.tolist()
+    if lengths.ndim != 1 or sum(counts) != indices.size or min(counts, default=0) < 0:
+        raise ValueError(f"the lengths add up to {sum(counts)}, and there are {indices.size} indices")
+    return xp.repeat(xp.arange(len(counts)), counts), _columns(xp, indices, mask), len(counts)
+
+
+def _gradient(g: Any) -> Any:
+    inputs = [g.I(0), g.GO(0), *([g.I(3)] if g.num_inputs == 4 else [])]
+    return g.single("SparseToDenseMaskGradient", inputs, [g.GI(1)])
+
+
+def _infer(args: Any, inputs: Any) -> list[Spec | None]:
+    shape = (*(n for lengths in inputs[3:] for n in lengths.shape), len(args["mask"]))
+    return [
+        Spec((*shape, *inputs[2].shape), inputs[1].dtype),
+        Spec(shape, "bool") if args["return_presence_mask"] else None,
+    ]
+
+
+@operator(
+    "Y presence?",
+    types={"indices": "int32 int64", "default": "=values", "lengths": "int32"},
+    host="lengths",
+    gradient=_gradient,
+    infer=_infer,
+)
+def SparseToDenseMask(
+    xp,
+    indices,
+    values,
+    default,
+    lengths=None,
+    *,
+    mask: list[int],
+    return_presence_mask: bool = False,
+    max_skipped_indices: int = 50,
+    out,
+):
+    """Y[..., k] = the value whose index is mask[k], the default where there is none; and which of these there were."""
+    if values.ndim < 1 or values.shape[0] != indices.size:
+        raise ValueError(f"one value for each of {indices.size} indices is needed, found {list(values.shape)}")
+    block = values.shape[1:]
+    if default.shape != block and not (not indices.size and default.size):
+        raise ValueError(f"the default must have the shape of a value, {list(block)}, found {list(default.shape)}")
+    block = default.shape
+    if not mask:
+        raise ValueError("the argument mask must have the indices of the columns, found none")
+    rows, columns, count = _places(xp, indices, mask, lengths)
+    front = () if lengths is None else (count,)
+    Y = out[0]((*front, len(mask), *block), values.dtype)
+    Y[...] = default
+    there = columns >= 0
+    Y.reshape(count, len(mask), *block)[rows[there], columns[there]] = values[there]
+    if len(out) < 2 or not return_presence_mask:
+        return Y
+    presence = out[1]((*front, len(mask)), "bool")
+    presence[...] = False
+    presence.reshape(count, len(mask))[rows[there], columns[there]] = True
+    return Y, presence
+
+
+@operator("dvalues", types={"indices": "int32 int64", "lengths": "int32"}, host="lengths")
+def SparseToDenseMaskGradient(
+    xp, indices, dY, lengths=None, *, mask: list[int], return_presence_mask: bool = False, out
+):
+    """dvalues = dY in the places of the values, 0 for those that were not seen in the result."""
+    if not mask:
+        raise ValueError("the argument mask must have the indices of the columns, found none")
+    rows, columns, count = _places(xp, indices, mask, lengths)
+    front = (len(mask),) if lengths is None else (count, len(mask))
+    if dY.shape[: len(front)] != front:
+        raise ValueError(f"dY must begin with the shape {list(front)}, found {list(dY.shape)}")
+    block = dY.shape[len(front) :]
+    dX = out((indices.size, *block), dY.dtype)
+    dX[...] = 0
+    there = xp.nonzero(columns >= 0)[0][::-1]
+    _, last = xp.unique(rows[there] * len(mask) + columns[there], return_index=True)
+    there = there[last]  # of several values for one place the last stood in the result
+    dX[there] = dY.reshape(count, len(mask), *block)[rows[there], columns[there]]
+    return dX
+
+
+def _gather_by_key_gradient(g: Any) -> Any:
+    """Partition of the gradient, by the keys; the keys themselves fall off."""
+    dense = g.is_dense_GO(0)
+    outputs = []
+    for i in range(1, g.num_inputs):
+        if dense:
+            grad = g.GI(i)
+            outputs += [f"_{grad}_keys", grad]
+        else:
+            grad = g.GI_I(i)
+            outputs += [f"_{grad}_keys", grad, g.GI_V(i)]
+    inputs = [g.I(0), g.GO(0)] if dense else [g.I(0), g.GO_I(0), g.GO_V(0)]
+    if not dense and not g.has_GO(0):
+        raise ValueError(f"the gradient of output {g.O(0)!r} of GatherByKey is not provided")
+    return g.single("Partition", inputs, outputs, pack_first_input=0)
+
+
+@operator("Y", types={"keys": "int32 int64"}, num_inputs=(2, MANY), gradient=_gather_by_key_gradient)
+def GatherByKey(xp, keys, *parts, out):
+    """Y = the rows that Partition has put into the parts, by key modulo their number, in the order of the keys."""
+    first = parts[0]
+    if keys.ndim != 1:
+        raise ValueError(f"the keys must be a vector, found {list(keys.shape)}")
+    shard = xp.remainder(keys.reshape(-1), len(parts))
+    shape = (*keys.shape, *first.shape[1:])
+    for k, part in enumerate(parts):
+        if part.dtype != first.dtype or part.ndim < 1 or part.shape[1:] != first.shape[1:]:
+            raise ValueError(f"part {k} must have rows like part 0, {first.dtype}{list(first.shape[1:])}")
+        if part.shape[0] != int((shard == k).sum()):
+            raise ValueError(f"part {k} has {part.shape[0]} rows, and {int((shard == k).sum())} keys belong there")
+    Y = out(shape, first.dtype)
+    rows = Y.reshape(keys.size, *first.shape[1:])
+    for k, part in enumerate(parts):
+        rows[shard == k] = part
+    return Y

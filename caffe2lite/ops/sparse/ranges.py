@@ -1,0 +1,443 @@
+"""Lengths, segment ids and ranges turned into each other, and rows chosen, split and tiled by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
+
+_INT = "int32 int64"
+
+
+def _one_dimension(lengths, what="lengths"):
+    if lengths.ndim != 1:
+        raise ValueError(f"{what} must have one dimension, got shape {list(lengths.shape)}")
+
+
+def _vector(lengths, what="lengths"):
+    _one_dimension(lengths, what)
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"{what} must not be negative, got {int(lengths.min())}")
+
+
+def _owners(xp, lengths):
+    """For each row the segment that it is in."""
+    ends = xp.cumsum(lengths.astype("int64"))
+    total = int(ends[-1]) if lengths.size else 0
+    return xp.searchsorted(ends, xp.arange(total), side="right")
+
+
+@operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
+def LengthsToSegmentIds(xp, lengths, *, out):
+    """[1, 3, 0, 2] becomes [0, 1, 1, 1, 3, 3]."""
+    _vector(lengths)
+    filled = xp.nonzero(lengths)[0]
+    counts = lengths[filled].astype("int64")
+    ends = xp.cumsum(counts)
+    ids = out((int(ends[-1]) if counts.size else 0,), "int32")
+    if ids.size:  # how much the id rises where a segment begins; the sums of that are the ids
+        ids[...] = 0
+        ids[0] = filled[0]
+        ids[ends[:-1]] = filled[1:] - filled[:-1]
+        xp.cumsum(ids, dtype="int32", out=ids)
+    return ids
+
+
+@operator("ranges", types={"lengths": "int32"}, infer=lambda args, inputs: [Spec((inputs[0].shape[0], 2), "int32")])
+def LengthsToRanges(xp, lengths, *, out):
+    """(first row, number of rows) of each segment: [1, 3, 0] becomes [[0, 1], [1, 3], [4, 0]]."""
+    _one_dimension(lengths)
+    ranges = out((lengths.shape[0], 2), lengths.dtype)
+    ranges[:, 0] = xp.cumsum(lengths) - lengths
+    ranges[:, 1] = lengths
+    return ranges
+
+
+@operator(
+    "offsets",
+    types={"lengths": "int32"},
+    infer=lambda args, inputs: [Spec((inputs[0].shape[0] + args["include_last_offset"],), inputs[0].dtype)],
+)
+def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
+    """The first row of each segment, and with `include_last_offset` the number of all rows."""
+    _one_dimension(lengths)
+    ends = xp.cumsum(lengths)
+    offsets = out((lengths.shape[0] + include_last_offset,), lengths.dtype)
+    offsets[: lengths.shape[0]] = ends - lengths
+    if include_last_offset:
+        offsets[-1] = ends[-1] if lengths.size else 0
+    return offsets
+
+
+@operator("Y", types="int32", gradient=FORBID_GRADIENT)
+def LengthsToShape(xp, X, *, out):
+    """[n, n, …] becomes the shape (number of segments, n)."""
+    _vector(X)
+    if not X.size or bool((X[0] != X).any()):
+        raise ValueError("all lengths must be the same, for rows to make a matrix")
+    Y = out((2,), "int32")
+    Y[0], Y[1] = X.shape[0], X[0]
+    return Y
+
+
+@operator("weights", types={"lengths": _INT}, gradient=None)
+def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
+    """1 / length^power for each row."""
+    _vector(lengths)
+    owners = _owners(xp, lengths)
+    weights = out(owners.shape, "float32")
+    weights[...] = 1 / xp.power(lengths[owners].astype("float32"), xp.float32(power))
+    return weights
+
+
+def _segment_count(segment_ids, data):
+    """Number of segments that sorted ids tell, or the rows of the second input."""
+    if segment_ids.ndim != 1:
+        raise ValueError(f"segment ids must have one dimension, got shape {list(segment_ids.shape)}")
+    last = int(segment_ids[-1]) if segment_ids.size else -1
+    if segment_ids.size and (int(segment_ids.min()) < 0 or bool((segment_ids[1:] < segment_ids[:-1]).any())):
+        raise ValueError("segment ids must be sorted and not negative")
+    if data is None:
+        return last + 1
+    if data.ndim < 1 or data.shape[0] <= last:
+        raise ValueError(f"the last segment id is {last}, and the second input has the shape {list(data.shape)}")
+    return data.shape[0]
+
+
+@operator("lengths", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
+def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
+    """[0, 0, 2] becomes [2, 0, 1]; as many as the second input has rows, where it is given."""
+    count = _segment_count(segment_ids, data)
+    lengths = out((count,), "int32")
+    lengths[...] = xp.bincount(segment_ids, minlength=count) if segment_ids.size else 0
+    return lengths
+
+
+@operator("ranges", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
+def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
+    """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]]."""
+    count = _segment_count(segment_ids, data)
+    lengths = xp.bincount(segment_ids, minlength=count) if segment_ids.size else xp.zeros(count, "int64")
+    ranges = out((count, 2), "int32")
+    ranges[:, 0] = xp.cumsum(lengths) - lengths
+    ranges[:, 1] = lengths
+    return ranges
+
+
+@operator("one_hots", types={"lengths": "int32", "indices": "int64", "index_size": "int64"}, gradient=NO_GRADIENT)
+def SegmentOneHot(xp, lengths, indices, index_size, *, out):
+    """(segments, index_size): 1 at the indices of each segment."""
+    _vector(lengths)
+    if index_size.size != 1:
+        raise ValueError("the size of the index must be one number")
+    size = int(index_size.reshape(-1)[0])
+    owners = _owners(xp, lengths)
+    if owners.shape[0] != indices.size:
+        raise ValueError(f"the lengths sum to {owners.shape[0]}, and there are {indices.size} indices")
+    segments.check_indices(indices, size)
+    hot = out((lengths.shape[0], size), "float32")
+    hot[...] = 0
+    hot[owners, indices] = 1
+    return hot
+
+
+@operator("OUTPUT", types={"LENGTHS": "int32", "INDICES": _INT}, gradient=FORBID_GRADIENT)
+def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
+    """The items of the segments at the given indices, one after the other."""
+    starts, counts = segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
+    segments.check_indices(INDICES, counts.shape[0])
+    chosen = counts[INDICES]
+    owners = _owners(xp, chosen)
+    places = xp.arange(owners.shape[0]) - (xp.cumsum(chosen) - chosen)[owners]
+    rows = starts[INDICES][owners] + places
+    Y = out((rows.shape[0], *ITEMS.shape[1:]), ITEMS.dtype)
+    if Y.size:
+        Y[...] = ITEMS[rows]
+    return Y
+
+
+@operator(
+    "OUTPUT",
+    types={"DATA": "float32 float64 int32 int64", "LENGTHS": "int32"},
+    gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [
+        Spec((inputs[1].shape[0] * args["target_length"], *inputs[0].shape[1:]), inputs[0].dtype)
+    ],
+    limits="target_length >= 1",
+)
+def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length: int = -1, out):
+    """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end."""
+    _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    if counts.size and int(counts.max()) > target_length:
+        raise ValueError(f"a segment has {int(counts.max())} rows, more than target_length = {target_length}")
+    Y = out((counts.shape[0] * target_length, *DATA.shape[1:]), DATA.dtype)
+    Y[...] = padding_value
+    if DATA.size:
+        places = xp.arange(target_length).reshape(1, -1) < counts.reshape(-1, 1)
+        Y[places.reshape(-1)] = DATA
+    return Y
+
+
+@operator(
+    "Y",
+    types={"LENGTHS": "int32"},
+    host="n_split_input",
+    infer=lambda args, inputs: [
+        Spec((inputs[0].shape[0] * args["n_split"],), "int32") if len(inputs) == 1 and args["n_split"] > 0 else None
+    ],
+)
+def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
+    """Each length split into `n_split` (the second input before the argument) nearly equal ones, larger first."""
+    _vector(LENGTHS)
+    parts = n_split
+    if n_split_input is not None:
+        if n_split_input.size != 1:
+            raise ValueError("n_split must be one number")
+        parts = int(n_split_input.reshape(-1)[0])
+    if parts <= 0:
+        raise ValueError(f"n_split must be positive, got {parts}")
+    Y = out((LENGTHS.shape[0] * parts,), "int32")
+    share = LENGTHS.reshape(-1, 1) // parts
+    Y.reshape(-1, parts)[...] = share + (xp.arange(parts).reshape(1, -1) < LENGTHS.reshape(-1, 1) - share * parts)
+    return Y
+
+
+@operator("OUTPUT", types={"LENGTHS": "int32"}, host="LENGTHS", gradient=single("LengthsSum", "GO0 I1 -> GI0"))
+def LengthsTile(xp, DATA, LENGTHS, *, out):
+    """Row i of the data, LENGTHS[i] times."""
+    _vector(LENGTHS)
+    if DATA.ndim < 1 or DATA.shape[0] != LENGTHS.shape[0]:
+        raise ValueError(f"there must be one length for each row, got {list(DATA.shape)} and {list(LENGTHS.shape)}")
+    Y = out((int(LENGTHS.sum()), *DATA.shape[1:]), DATA.dtype)
+    if Y.size:
+        Y[...] = xp.repeat(DATA, LENGTHS.tolist(), axis=0)
+    return Y
+
+
+def _top_places(xp, DATA, LENGTHS, k):
+    """(rows, values present): for each segment its k best rows, the first of equal ones first."""
+    _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    starts = xp.cumsum(counts) - counts
+    owners = _owners(xp, LENGTHS)
+    order = xp.lexsort(xp.stack([xp.arange(DATA.shape[0]).astype(DATA.dtype), -DATA, owners.astype(DATA.dtype)]))
+    places = xp.arange(k).reshape(1, -1)
+    there = places < counts.reshape(-1, 1)
+    rows = xp.where(there, starts.reshape(-1, 1) + places, 0)
+    return order, rows, there, starts
+
+
+@operator(
+    "TopKValue TopKIndices",
+    types={"DATA": "float32", "LENGTHS": "int32"},
+    infer=lambda args, inputs: [Spec((inputs[1].shape[0], args["k"])), Spec((inputs[1].shape[0], args["k"]), "int32")],
+    gradient=single("LengthsTopKGradient", "I1 O1 GO0 -> GI0"),
+    limits="k >= 1",
+)
+def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
+    """The k largest values of each segment and where they are in it; 0 and -1 where there are fewer."""
+    if DATA.ndim != 1:
+        raise ValueError(f"the data must have one dimension, got shape {list(DATA.shape)}")
+    values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
+    values[...] = 0
+    indices[...] = -1
+    if DATA.size:
+        order, rows, there, starts = _top_places(xp, DATA, LENGTHS, k)
+        best = order[rows]
+        values[...] = xp.where(there, DATA[best], 0)
+        indices[...] = xp.where(there, best - starts.reshape(-1, 1), -1)
+    return values, indices
+
+
+@operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"}, limits="k >= 1")
+def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
+    """The gradient goes to the rows that were among the best."""
+    _vector(LENGTHS)
+    if indices.shape != (LENGTHS.size, k) or dY.shape != indices.shape:
+        raise ValueError(f"indices and dY must be [{LENGTHS.size}, {k}], found {list(indices.shape)} and {list(dY.shape)}")
+    starts = xp.cumsum(LENGTHS) - LENGTHS
+    dX = out((int(LENGTHS.sum()),), dY.dtype)
+    dX[...] = 0
+    there = indices >= 0
+    rows = (starts.reshape(-1, 1) + indices)[there]
+    dX[rows] = dY[there]
+    return dX
+
+
+@operator(
+    "OUTPUT LENGTHS",
+    types={"RANGES": _INT},
+    infer=lambda args, inputs: [inputs[0], Spec(inputs[1].shape[:1], inputs[1].dtype)],
+)
+def GatherRanges(xp, DATA, RANGES, *, out):
+    """The elements of the ranges (first, number), one after the other, and how many each example has."""
+    if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
+        raise ValueError(
+            f"expected data [N] and ranges [examples, ranges, 2], got {list(DATA.shape)} and {list(RANGES.shape)}"
+        )
+    starts, counts = RANGES[..., 0].reshape(-1).astype("int64"), RANGES[..., 1].reshape(-1).astype("int64")
+    _check_ranges(starts, counts, DATA.shape[0])
+    owners = _owners(xp, counts)
+    rows = starts[owners] + xp.arange(owners.shape[0]) - (xp.cumsum(counts) - counts)[owners]
+    Y = out[0]((rows.shape[0],), DATA.dtype)
+    if Y.size:
+        Y[...] = DATA[rows]
+    lengths = out[1]((RANGES.shape[0],), "int32")
+    lengths[...] = RANGES[..., 1].sum(axis=1)
+    return Y, lengths
+
+
+def _check_ranges(starts, counts, size):
+    if starts.size and (int(starts.min()) < 0 or int(counts.min()) < 0 or int((starts + counts).max()) > size):
+        raise ValueError(f"a range reaches beyond the {size} elements of the data")
+
+
+@operator(
+    "OUTPUTS*",
+    num_inputs=(2, 3),
+    num_outputs=(1, 2**31 - 1),
+    types={"RANGES": _INT, "KEY": "int64"},
+    gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [Spec((inputs[1].shape[0], n), inputs[0].dtype) for n in args["lengths"]],
+)
+def GatherRangesToDense(
+    xp, DATA, RANGES, KEY=None, *, lengths: list[int], min_observation: int = 10000,
+    max_mismatched_ratio: float = 0.01, max_empty_ratio: float = 1.0, out,
+):  # fmt: skip
+    """For each feature j the elements of the ranges, (examples, lengths[j]); zeros where a range is empty.
+
+    With KEY, the elements of a range are sorted by their keys.
+    """
+    if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
+        raise ValueError(
+            f"expected data [N] and ranges [examples, features, 2], got {list(DATA.shape)} and {list(RANGES.shape)}"
+        )
+    if len(lengths) != RANGES.shape[1] or len(out) < len(lengths):
+        raise ValueError(f"{len(lengths)} lengths are given for {RANGES.shape[1]} features and {len(out)} outputs")
+    if KEY is not None and KEY.shape != DATA.shape:
+        raise ValueError(f"there must be one key for each of {DATA.shape[0]} elements, got {list(KEY.shape)}")
+    _check_ranges(RANGES[..., 0].reshape(-1), RANGES[..., 1].reshape(-1), DATA.shape[0])
+    made = []
+    for j, length in enumerate(lengths):
+        if length <= 0:
+            raise ValueError(f"lengths must be positive, got {length}")
+        starts, counts = RANGES[:, j, 0].astype("int64"), RANGES[:, j, 1].astype("int64")
+        wrong = int(((counts != length) & (counts != 0)).sum())
+        empty = int((counts == 0).sum())
+        seen = max(RANGES.shape[0], min_observation)
+        if wrong > max_mismatched_ratio * seen:
+            raise ValueError(f"{wrong} ranges of feature {j} have another length than {length}")
+        if empty > max_empty_ratio * seen:
+            raise ValueError(f"{empty} of {RANGES.shape[0]} ranges of feature {j} are empty")
+        whole = counts == length
+        Y = out[j]((RANGES.shape[0], length), DATA.dtype)
+        Y[...] = b"" if DATA.dtype == object else 0
+        if bool(whole.any()):
+            rows = starts[whole].reshape(-1, 1) + xp.arange(length).reshape(1, -1)
+            if KEY is not None:
+                rows = xp.take_along_axis(rows, xp.argsort(KEY[rows], axis=1, kind="stable"), axis=1)
+            Y[whole] = DATA[rows]
+        made.append(Y)
+    return tuple(made)
+
+
+@operator("masked_lengths", types={"lengths": _INT, "mask": "bool"}, gradient=NO_GRADIENT)
+def BooleanMaskLengths(xp, lengths, mask, *, out):
+    """How many places of each segment the mask keeps."""
+    starts, counts = segments.lengths_to_starts(xp, lengths, mask.size, exact=True)
+    if mask.ndim != 1:
+        raise ValueError(f"the mask must have one dimension, got shape {list(mask.shape)}")
+    kept = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(mask)])
+    Y = out(lengths.shape, lengths.dtype)
+    Y[...] = kept[starts + counts] - kept[starts]
+    return Y
+
+
+def _infer_grams(args: Any, inputs: Any) -> list[Spec]:
+    return [Spec(inputs[0].shape[:1], "int64")]
+
+
+@operator("Y", types={"X": "float32 float64 int32 int64"}, gradient=NO_GRADIENT, infer=_infer_grams)
+def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[int], vals: list[int], out):
+    """One number for the categories in the columns `col_ids` together; column k has categorical_limits[k] of `vals`."""
+    if len(col_ids) != len(categorical_limits) or sum(categorical_limits) != len(vals):
+        raise ValueError("there must be one limit for each column, and as many vals as the limits sum to")
+    if X.ndim != 2 or any(not 0 <= c < X.shape[1] for c in col_ids):
+        raise ValueError(f"the columns {list(col_ids)} are not within the shape {list(X.shape)}")
+    Y = out((X.shape[0],), "int64")
+    Y[...] = 0
+    base, begin = 1, 0
+    for column, limit in zip(col_ids, categorical_limits):
+        table = vals[begin : begin + limit]
+        for code, value in enumerate(table):
+            Y[...] += xp.where(X[:, column].astype("int64") == value, code * base, 0)
+        base *= limit
+        begin += limit
+    return Y
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+
+def _parts_of(xp, keys, count):
+    """For each partition the rows whose key gives that remainder."""
+    remainder = keys % count
+    return [xp.nonzero(remainder == p)[0] for p in range(count)]
+
+
+def _check_partition(inputs, out, first):
+    if not inputs or len(out) % len(inputs):
+        raise ValueError(f"{len(out)} outputs cannot be divided among {len(inputs)} inputs")
+    keys = inputs[first]
+    for i, X in enumerate(inputs[first + 1 :], first + 1):
+        if X.shape[: keys.ndim] != keys.shape:
+            raise ValueError(f"input {i} has the shape {list(X.shape)}; it must begin with {list(keys.shape)}")
+
+
+def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
+    made = {}
+    keys = inputs[first]
+    for p, rows in enumerate(parts):
+        for i, X in enumerate(inputs[first:], first):
+            flat = X.reshape(keys.size, *X.shape[keys.ndim :])
+            Y = out[p * each + i]((rows.shape[0], *flat.shape[1:]), X.dtype)
+            if Y.size:
+                Y[...] = flat[rows] // len(parts) if i == first and pack_first_input else flat[rows]
+            made[p * each + i] = Y
+    return made
+
+
+@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+def Partition(xp, *inputs, pack_first_input: int = 0, out):
+    """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it."""
+    _check_partition(inputs, out, 0)
+    if inputs[0].dtype.kind != "i":
+        raise ValueError(f"the first input must hold integers, got {inputs[0].dtype}")
+    parts = _parts_of(xp, inputs[0].reshape(-1), len(out) // len(inputs))
+    made = _take_parts(xp, inputs, 0, parts, pack_first_input, out, len(inputs))
+    return tuple(made[i] for i in range(len(out)))
+
+
+@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
+    """As Partition by the second input; the first one holds lengths, and each partition gets its own."""
+    _check_partition(inputs[1:] and inputs, out, 1) if len(inputs) > 1 else _refuse()
+    lengths, keys = inputs[0], inputs[1]
+    if keys.dtype.kind != "i" or keys.ndim != 1 or lengths.dtype != "int32":
+        raise ValueError("the first input must hold int32 lengths, the second integers, both of one dimension")
+    starts, counts = segments.lengths_to_starts(xp, lengths, keys.shape[0], exact=True)
+    count = len(out) // len(inputs)
+    parts = _parts_of(xp, keys, count)
+    made = _take_parts(xp, inputs, 1, parts, pack_first_input, out, len(inputs))
+    for p in range(count):
+        kept = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(keys % count == p)])
+        Y = out[p * len(inputs)](lengths.shape, "int32")
+        Y[...] = kept[starts + counts] - kept[starts]
+        made[p * len(inputs)] = Y
+    return tuple(made[i] for i in range(len(out)))
+
+
+def _refuse():
+    raise ValueError("LengthsPartition needs lengths and the values to partition by")
