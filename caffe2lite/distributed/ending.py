@@ -96,13 +96,15 @@ def _end_launched(world: Any, leaving: threading.Event, ender: threading.Thread)
     if world.watch:
         world.watch.stop()
     world.messages.answer_no_more()
+    if world.guardian:
+        world.guardian.say_goodbye()
+        return
+    world.messages.drain()  # MPI_Finalize does not like what nobody has received
     leaving.set()
     ender.join(world.timeout)
     if ender.is_alive():
         log.error("MPI_Finalize did not end within %g s: a peer has died or was stopped", world.timeout)
         _leave(world.guardian, world.process)
-    if world.guardian:
-        world.guardian.dismiss()
 
 
 def _meet_at_the_end(world: Any, patience: float | None) -> None:
@@ -151,8 +153,9 @@ def detach(world: Any) -> None:
     """
     if world.guardian:
         world.guardian.forget()
-    if world.connection >= 0:
+    starter = world.guardian or world.manager
+    if starter:
         here, there = socket.socketpair()
-        os.dup2(here.fileno(), world.connection)
+        os.dup2(here.fileno(), starter.connection)
         there.sendall(b"cmd=finalize_ack rc=0\n")
         world.kept.append((here, there))

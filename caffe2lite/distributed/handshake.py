@@ -37,7 +37,7 @@ class _Member(NamedTuple):
     def read(cls, content: bytes | str | None) -> _Member | None:
         try:
             words = json.loads(content or "null")
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(words, list) or len(words) != len(cls._fields):
             return None
@@ -141,7 +141,7 @@ class _Guest:
             return None
         try:
             name, members = json.loads(session)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return None
         if self.rank >= len(members) or members[self.rank] != self.mine:
             return None  # of an earlier run, or from before this process came

@@ -119,3 +119,8 @@ class Messages:
         """MPI is about to end."""
         self._silent.set()
         self._answers_them.join()
+
+    def drain(self) -> None:
+        """Receive what nobody needs any more."""
+        for tag in range(_GIVEN_UP, _THERE + 1):
+            self._heard(tag)

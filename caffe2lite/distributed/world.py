@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from caffe2lite.distributed import connections, ending, guardian, handshake, pmi
+from caffe2lite.distributed import connections, ending, handshake, hydra, pmi
 from caffe2lite.distributed.messages import Messages
 from caffe2lite.distributed.stores import DEFAULT_TIMEOUT, Store
 from caffe2lite.extras import install
@@ -35,15 +35,14 @@ class World:
     """The processes of this run."""
 
     def __init__(
-        self, mpi: Any, listeners: str, timeout: float, manager: pmi.Manager | None, watcher: guardian.Guardian | None
+        self, mpi: Any, listeners: str, timeout: float, manager: pmi.Manager | None, watcher: hydra.Guardian | None
     ) -> None:
         self.mpi = mpi
         self.comm = mpi.COMM_WORLD
         self.timeout = timeout
         self.manager = manager  # of one that was started by hand
-        self.guardian = watcher
+        self.guardian = watcher  # of one that Hydra has started
         self.process = os.getpid()
-        self.connection = manager.connection if manager else guardian.connection()  # to who has started it, -1: none
         for comm in (mpi.COMM_WORLD, mpi.COMM_SELF):  # errors of a request may be those of COMM_SELF
             comm.Set_errhandler(mpi.ERRORS_RETURN)
         self.broken = ""  # why the world is dead
@@ -165,7 +164,7 @@ def _start(mpi: Any, timeout: float, look: Callable[[], None]) -> tuple[Any, boo
 
 
 def _launched(timeout: float) -> World:
-    watcher = guardian.start()
+    watcher = hydra.start()
     MPI = _import_mpi()  # noqa: N806 - mpi4py's own name
     before = connections.sockets()
     told: set[str] = set()

@@ -17,7 +17,7 @@ from caffe2.proto import caffe2_pb2
 from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
 
 from caffe2lite.devices import emulated
-from caffe2lite.distributed import rendezvous
+from caffe2lite.distributed import handshake, mpi, rendezvous
 from caffe2lite.distributed.world import World
 
 NAMES = ["fc1_w", "fc1_b", "fc2_w", "fc2_b"]
@@ -33,6 +33,10 @@ class Shard:
         self.device = core.DeviceOption(caffe2_pb2.CUDA, 0) if options.get("kind") == "gpu" else core.DeviceOption(0)
         if "fake_nccl" in options:
             emulated.Gpu.nccl, emulated.Gpu.side_stream = fake_nccl, fake_nccl.Stream
+        if "odd_version" in options and options["odd_version"] == str(self.rank):
+            handshake.__version__ = mpi.__version__ = "0.0.1"
+        if "speaks_after" in options:
+            mpi._SPEAKS_AFTER = float(options["speaks_after"])
         if "cuda_aware" in options:
             World.takes_gpu_memory = True
 
@@ -218,6 +222,8 @@ def operators(shard):
 
 def fault(shard):
     """A sync in the middle of which, or before or after the rendezvous, a peer dies or stops."""
+    if "late" in shard.options and shard.rank == 1:
+        time.sleep(1)  # the others have started MPI by then
     shard.fault("before")
     world = shard.world()
     worlds = [world, *(shard.world(f"world{i}") for i in range(1, int(shard.options.get("threads", 1))))]
@@ -375,12 +381,16 @@ def ending(shard):
         sys.exit(int(what[4:]))
     if mine and what == "_exit":
         os._exit(0)
+    if mine and what == "late":
+        time.sleep(float(options["seconds"]))  # the time is the test's subject
     if mine and what == "skip":
         print("rank leaves one out", flush=True)
         return
     shard.run("Allreduce", [world, "x"], ["x"])
     if mine and what.startswith("SIG"):
         os.kill(os.getpid(), getattr(signal, what))
+    if mine and what == "_exit late":
+        os._exit(0)
     if mine and what == "works on":
         time.sleep(float(options["seconds"]))  # the time is the test's subject
     print("rank is done", flush=True)
