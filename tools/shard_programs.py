@@ -29,7 +29,17 @@ import numpy as np
 DEADLINE = 2.0  # seconds
 SLACK = 4.0  # of a busy machine, and of the roll call after a deadline
 WORLDS = ("w0", "w1", "w2")
-KINDS = ("Allreduce", "Allreduce", "Allreduce", "Broadcast", "Broadcast", "Reduce", "Allgather", "ReduceScatter", "Barrier")
+KINDS = (
+    "Allreduce",
+    "Allreduce",
+    "Allreduce",
+    "Broadcast",
+    "Broadcast",
+    "Reduce",
+    "Allgather",
+    "ReduceScatter",
+    "Barrier",
+)
 DTYPES = ("float32", "float32", "float64", "int32", "int64", "float16", "uint8")
 TWISTS = ("order", "shape", "dtype", "root", "kind", "skip", "fail", "one more", "shuffle")
 
@@ -109,7 +119,11 @@ class Program:
 
     def value(self, rank, k, net, step):
         shape, dtype = self.operand(rank, k, step)
-        return np.random.RandomState([self.seed, rank, k, len(net.name), int(step.blob[1:])]).randint(0, 9, shape).astype(dtype)
+        return (
+            np.random.RandomState([self.seed, rank, k, len(net.name), int(step.blob[1:])])
+            .randint(0, 9, shape)
+            .astype(dtype)
+        )
 
     def root(self, rank, net, step):
         twisted = self.twist == "root" and rank == self.who and net is self.nets[0] and step is net.steps[0]

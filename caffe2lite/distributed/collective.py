@@ -5,10 +5,22 @@ A common world is known by its name, so that shards may create several in any or
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from caffe2lite.distributed.calls import Call
 from caffe2lite.distributed.world import WorldError
+
+
+class Announced(NamedTuple):
+    """A message that is to come."""
+
+    source: int
+    tag: int
+    number: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
 
 
 class CommonWorld:
@@ -54,13 +66,21 @@ class CommonWorld:
             raise ValueError(f"{array.size} elements cannot be divided among {self.size} shards")
         return int(array.size // self.size)
 
-    def send(self, array: Any, to: int, tag: int) -> None:
-        """Send to one rank."""
+    # A message is announced under its tag, with its type and shape and a number of its own, and sent under that number.
+
+    def announce(self, array: Any, to: int, tag: int) -> int:
+        """Tell a rank that an array will come; its number."""
         raise WorldError(f"common world {self.name!r} has one rank: there is nobody to send to")
 
-    def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
-        """Receive from one rank (-1: any); (its rank, its tag)."""
+    def expect(self, source: int, tag: int) -> Announced:
+        """Wait for an announcement from one rank (-1: any) under a tag (-1: any)."""
         raise WorldError(f"common world {self.name!r} has one rank: there is nobody to receive from")
+
+    def send(self, array: Any, to: int, number: int) -> None:
+        """Send what was announced."""
+
+    def receive(self, array: Any, source: int, number: int) -> None:
+        """Receive what was announced."""
 
     def link(self, device: Any, nccl: bool) -> Any:
         """What has the collectives' methods for arrays on a device; `nccl` asks for NCCL between GPUs."""

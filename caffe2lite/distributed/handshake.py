@@ -119,7 +119,9 @@ class _Host:
             self.store.set(f"{self.prefix}/session", json.dumps([self.name, members]).encode())
         silent = [r for r in range(1, self.size) if self.store.peek(f"{self.prefix}/ack/{self.name}/{r}") is None]
         if silent:
-            sizes = {r: member.size for r in silent if (member := _Member.read(members[r])) and member.size != self.size}
+            sizes = {
+                r: member.size for r in silent if (member := _Member.read(members[r])) and member.size != self.size
+            }
             others = ", ".join(f"rank {r} was started as one of {n}" for r, n in sizes.items())
             self.waiting_for = _ranks(silent) + (f" ({others})" if others else "")
             return None

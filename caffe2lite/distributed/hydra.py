@@ -39,7 +39,11 @@ class Guardian:
         reads, self._pipe = os.pipe()
         environment = {"RANK": rank, "PATH": os.environ.get("PATH", os.defpath)}
         subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT, "guardian"], stdin=reads, stdout=connection, env=environment, start_new_session=True
+            ["/bin/sh", "-c", _SCRIPT, "guardian"],
+            stdin=reads,
+            stdout=connection,
+            env=environment,
+            start_new_session=True,
         )
         os.close(reads)
 

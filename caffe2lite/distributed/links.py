@@ -60,13 +60,13 @@ class MPILink:
         with self._seen_by_mpi(array, written=False) as mine, self._seen_by_mpi(result, read=False) as all_of:
             self.world.allgather(call, mine, all_of)
 
-    def send(self, array: Any, to: int, tag: int) -> None:
+    def send(self, array: Any, to: int, number: int) -> None:
         with self._seen_by_mpi(array, written=False) as buffer:
-            self.world.send(buffer, to, tag)
+            self.world.send(buffer, to, number)
 
-    def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
+    def receive(self, array: Any, source: int, number: int) -> None:
         with self._seen_by_mpi(array, read=False) as buffer:
-            return self.world.receive(buffer, source, tag)
+            self.world.receive(buffer, source, number)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -189,8 +189,8 @@ class NcclLink:
             call, array, lambda comm, at, stream: comm.allGather(at, target, array.nbytes, nccl.BYTES, stream)
         )
 
-    def send(self, array: Any, to: int, tag: int) -> None:
-        """NCCL knows no tags: the order of messages between two ranks tells them apart."""
+    def send(self, array: Any, to: int, number: int) -> None:
+        """NCCL knows no tags or numbers: the order of messages between two ranks tells them apart."""
         at = self.device.pointer(array)
         self._run(
             f"sending {array.nbytes:,} bytes to rank {to}",
@@ -198,16 +198,13 @@ class NcclLink:
             may_block=True,
         )
 
-    def receive(self, array: Any, source: int, tag: int) -> tuple[int, int]:
-        if source < 0:
-            raise WorldError(self._words("receiving from any rank is not possible: give `src`, or use engine GLOO"))
+    def receive(self, array: Any, source: int, number: int) -> None:
         at = self.device.pointer(array)
         self._run(
             f"receiving {array.nbytes:,} bytes from rank {source}",
             lambda comm, stream: comm.recv(at, array.nbytes, nccl.BYTES, source, stream),
             may_block=True,
         )
-        return source, tag
 
     def close(self) -> None:
         if self._comm is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
@@ -17,7 +18,7 @@ from caffe2lite import __version__
 from caffe2lite.distributed import calls, connections, links
 from caffe2lite.distributed import world as worlds
 from caffe2lite.distributed.calls import Call
-from caffe2lite.distributed.collective import CommonWorld
+from caffe2lite.distributed.collective import Announced, CommonWorld
 from caffe2lite.distributed.stores import Store
 from caffe2lite.distributed.turns import Turns
 from caffe2lite.distributed.world import WorldError
@@ -33,6 +34,10 @@ _LATE = "A peer has died, was stopped, or is late by more than the timeout; rest
 _LEFT = "All ranks must take part in the same collectives, in whatever order"
 _ADDRESS_BYTES = 2048
 _NOTHING = np.empty(0, np.uint8)
+_TAGS = 1 << 20  # of messages, and as many numbers beyond them, under which their contents go over MPI_COMM_WORLD
+_numbers = itertools.count()  # of this process's messages
+_HEAD_NUMBERS = 3 + 64  # number, type, and shape of a message
+_SENT_TYPES = {np.dtype(k).num: np.dtype(k) for k in ("f2", "f4", "f8", *"bBhHiIlLqQ?")}
 
 
 log = logging.getLogger("caffe2lite")
@@ -274,18 +279,38 @@ class MPIWorld(CommonWorld):
         """Work, when all ranks are at this call."""
         self.take(call, _NOTHING, lambda rows: work(), work)
 
-    def send(self, array: np.ndarray, to: int, tag: int) -> None:
-        self.alive()
-        buffer = _bytes(array)
-        self._wait(self.comm.Isend(buffer, to, tag), f"sending {array.nbytes:,} bytes to rank {to}", buffer)
+    # ---- messages ----------------------------------------------------------------------------------------------
 
-    def receive(self, array: np.ndarray, source: int, tag: int) -> tuple[int, int]:
+    def announce(self, array: np.ndarray, to: int, tag: int) -> int:
+        self.alive()
+        if not 0 <= tag < _TAGS:
+            raise ValueError(f"a tag must be within 0 to {_TAGS - 1}, got {tag}")
+        number = next(_numbers) % _TAGS
+        head = np.zeros(_HEAD_NUMBERS, np.int64)
+        head[: 3 + array.ndim] = number, array.dtype.num, array.ndim, *array.shape
+        self._wait(self.comm.Isend(head, to, tag), f"announcing {array.nbytes:,} bytes to rank {to}", head)
+        return number
+
+    def expect(self, source: int, tag: int) -> Announced:
         self.alive()
         mpi = self.world.mpi
+        head = np.zeros(_HEAD_NUMBERS, np.int64)
+        request = self.comm.Irecv(head, mpi.ANY_SOURCE if source < 0 else source, mpi.ANY_TAG if tag < 0 else tag)
+        status = self._wait(request, f"receiving from {f'rank {source}' if source >= 0 else 'any rank'}", head)
+        number, kind, ndim = map(int, head[:3])
+        return Announced(
+            status.Get_source(), status.Get_tag(), number, _SENT_TYPES[kind], tuple(map(int, head[3 : 3 + ndim]))
+        )
+
+    def send(self, array: np.ndarray, to: int, number: int) -> None:
         buffer = _bytes(array)
-        request = self.comm.Irecv(buffer, mpi.ANY_SOURCE if source < 0 else source, mpi.ANY_TAG if tag < 0 else tag)
-        status = self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
-        return status.Get_source(), status.Get_tag()
+        request = self.world.comm.Isend(buffer, self.ranks[to], _TAGS + number)
+        self._wait(request, f"sending {array.nbytes:,} bytes to rank {to}", buffer)
+
+    def receive(self, array: np.ndarray, source: int, number: int) -> None:
+        buffer = _bytes(array)
+        request = self.world.comm.Irecv(buffer, self.ranks[source], _TAGS + number)
+        self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
 
     def close(self) -> None:
         super().close()
@@ -355,7 +380,9 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
                 )
             addresses = np.zeros((size, _ADDRESS_BYTES), np.uint8)
             here = world.listeners.encode().ljust(_ADDRESS_BYTES)
-            first.allgather(calls.plain(first.name, "the exchange of addresses"), np.frombuffer(here, np.uint8), addresses)
+            first.allgather(
+                calls.plain(first.name, "the exchange of addresses"), np.frombuffer(here, np.uint8), addresses
+            )
             worlds.unlink_shared_memory()
             world.watch = connections.Watch([bytes(a).decode() for a in addresses], world.comm.Get_rank())
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))

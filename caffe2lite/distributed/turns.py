@@ -56,7 +56,9 @@ class Turns:
         self._waiting: list[_Offer] = []
         self._driven = False  # whether a thread exchanges cards
 
-    def take(self, call: Call, array: Any, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]) -> None:
+    def take(
+        self, call: Call, array: Any, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
+    ) -> None:
         """Wait until all ranks are at this call, then do its work.
 
         That is `from_cards`, with the bytes of each rank's array as a row, where it travelled within the cards, else
@@ -124,7 +126,7 @@ class Turns:
         """Show the card of a call and do its work; False where the others show another card."""
         mine, cards, payload = self._mine, self._cards, offer.payload
         card = offer.call.card(payload is not None)
-        memoryview(mine)[:CARD_BYTES] = card
+        mine[:CARD_BYTES] = np.frombuffer(card, np.uint8)
         if payload is not None:
             mine[_HEAD_BYTES : _HEAD_BYTES + payload.size] = payload
         self._gather(mine, cards, offer.call.identity.name)
@@ -157,7 +159,9 @@ class Turns:
             told = self._tell([late, [o.call.facts() for o in offers]])
             decision = calls.decide([t[1] for t in told], self.rank)
             if decision is None and any(t[0] for t in told):
-                decision = calls.Decision(why=f"wait for different collectives, and no other came within {self.timeout:g} s")
+                decision = calls.Decision(
+                    why=f"wait for different collectives, and no other came within {self.timeout:g} s"
+                )
             if decision is None:
                 with self._change:
                     if len(self._waiting) == len(offers):

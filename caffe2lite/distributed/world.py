@@ -71,7 +71,9 @@ def _shared_memory() -> set[str]:
     """The files of MPICH's shared memory that this process has mapped."""
     try:
         with open("/proc/self/maps") as f:
-            return {line.split()[-1] for line in f if "/dev/shm/mpich_shm_" in line and not line.endswith("(deleted)\n")}
+            return {
+                line.split()[-1] for line in f if "/dev/shm/mpich_shm_" in line and not line.endswith("(deleted)\n")
+            }
     except OSError:
         return set()
 
@@ -170,9 +172,10 @@ def _launched(timeout: float) -> World:
     told: set[str] = set()
 
     def look() -> None:
-        for name in _shared_memory() - told if watcher else ():
+        for name in _shared_memory() - told:
             told.add(name)
-            watcher.remove_at_death(name)
+            if watcher:
+                watcher.remove_at_death(name)
 
     library, started = _start(MPI, timeout, look)
     if not started:

@@ -34,7 +34,9 @@ def test_a_script_that_ends_amid_a_launched_job_is_told_at_once(what):
     assert "the script of rank 1 has ended before Allreduce(x)" in end.output, end.output
 
 
-@pytest.mark.parametrize("what, status", [("SIGKILL", -signal.SIGKILL), ("SIGSTOP", -signal.SIGKILL), ("_exit late", 0)])
+@pytest.mark.parametrize(
+    "what, status", [("SIGKILL", -signal.SIGKILL), ("SIGSTOP", -signal.SIGKILL), ("_exit late", 0)]
+)
 def test_a_peer_that_is_gone_when_all_work_is_done_hurts_nobody(what, status, tmp_path):
     ends = launch.by_hand("ending", 2, tmp_path, stopped=[1] if what == "SIGSTOP" else [], what=what, **OPTIONS)
     assert [end.status for end in ends] == [0, status] and "rank is done" in ends[0].output, ends
@@ -68,7 +70,8 @@ def test_who_waits_says_for_whom():
     """Rank 2 comes late; of the two that wait, each says that it is rank 2, and that the other waits as well."""
     end = launch.launched("ending", 3, what="late", who="2", seconds="2.5", speaks_after="1")
     assert end.status == 0, end.output
-    said = re.findall(r"rank (\d) of common world 'world' waits for rank (\d), .*; rank (\d) waits in world: Allreduce\(x\)", end.output)
+    line = r"rank (\d) of common world 'world' waits for rank (\d), .*; rank (\d) waits in world: Allreduce\(x\)"
+    said = re.findall(line, end.output)
     assert sorted(said) == [("0", "2", "1"), ("1", "2", "0")], end.output
 
 

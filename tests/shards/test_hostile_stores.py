@@ -99,7 +99,9 @@ except StoreError as e:
 
 
 def test_a_store_that_is_full(tmp_path):
-    told = subprocess.run([sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True, check=True
+    ).stdout
     assert "cannot write to the store" in told and not list(tmp_path.iterdir()), told
 
 

@@ -55,6 +55,11 @@ def test_collectives_of_a_graph_in_an_order_that_each_ranks_timing_decides(kind)
     assert end.status == 0 and end.output.count("graph is right") == 2, end.output
 
 
+def test_messages_of_several_threads_under_one_tag():
+    end = launch.launched("messages", 2, timeout_ms="8000")
+    assert end.status == 0 and end.output.count("messages are right") == 2 and "refused" in end.output, end.output
+
+
 def test_programs():
     """A short run of the generator; `tools/shard_programs.py` is the long one."""
     told = []

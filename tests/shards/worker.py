@@ -360,6 +360,36 @@ def graph(shard):
     print("graph is right", flush=True)
 
 
+def messages(shard):
+    """Messages of two threads to two threads under one tag arrive whole; one that does not fit is refused."""
+    world, rank = shard.world(), shard.rank
+    arrays = [np.full(90_000, 1, "f"), np.full((2, 3), 2, "i8")]
+    net = core.Net("messages")
+    net.Proto().type = "dag"
+    for i, array in enumerate(arrays):
+        shard.feed(f"x{i}", array if rank == 0 else np.zeros(1))
+        if rank == 0:
+            net.SendTensor([world, f"x{i}"], [], dst=1, tag=3)
+        else:
+            net.ReceiveTensor([world, f"x{i}"], [f"x{i}", f"from{i}", f"tag{i}"])
+    workspace.CreateNet(net)
+    for _ in range(30):
+        workspace.RunNet(net)
+        have = sorted((workspace.FetchBlob(f"x{i}") for i in range(2)), key=lambda a: -a.size)
+        for a, b in zip(have, arrays):
+            assert a.dtype == b.dtype and np.array_equal(a, b), (a, b)
+    shard.feed("r", np.zeros(4, "f") if rank else np.zeros(4, "i4"))
+    if rank == 0:
+        shard.run("SendTensor", [world, "r"], [], dst=1, raw_buffer=True)
+    else:
+        try:
+            shard.run("ReceiveTensor", [world, "r"], ["r", "from", "tag"], src=0, raw_buffer=True)
+        except RuntimeError as e:
+            assert "it is float32[4], and rank 0 has sent int32[4]" in str(e), e
+            print("refused", flush=True)
+    print("messages are right", flush=True)
+
+
 def ending(shard):
     """Two syncs of all; then a rank ends, dies, stops or forks as the options say, before or after its last collective."""
     world, rank, options = shard.world(), shard.rank, shard.options
@@ -399,9 +429,15 @@ def ending(shard):
 if __name__ == "__main__":
     scenario, rank, size, store, *options = sys.argv[1:]
     try:
-        {"sync": sync, "operators": operators, "fault": fault, "differences": differences, "graph": graph, "ending": ending}[scenario](
-            Shard(rank, size, store, dict(o.split("=", 1) for o in options))
-        )
+        {
+            "sync": sync,
+            "operators": operators,
+            "fault": fault,
+            "differences": differences,
+            "graph": graph,
+            "ending": ending,
+            "messages": messages,
+        }[scenario](Shard(rank, size, store, dict(o.split("=", 1) for o in options)))
     except Exception:
         print(f"error at {time.time():.2f}", flush=True)
         raise

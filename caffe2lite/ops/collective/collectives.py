@@ -155,7 +155,9 @@ def _batch(ctx) -> Batch:
     return ctx.shared[key]
 
 
-_COLLECTIVES = frozenset({"CloneCommonWorld", "Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier"})
+_COLLECTIVES = frozenset(
+    {"CloneCommonWorld", "Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier"}
+)
 _DEVICE_SCOPE = re.compile(r"(?:^|(?<=/))(?:gpu|cpu|hip)_\d+/")  # which shards need not share
 
 
@@ -360,16 +362,14 @@ def _number(blob_value, default: int) -> int:
 def SendTensor(
     ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
 ):
-    """Send a tensor to a shard; without raw_buffer its shape and type go before it."""
+    """Send a tensor to a shard."""
     world = _world(ctx)
     array = _tensor(ctx, 1)
     to, label = _number(dst_blob, dst), _number(tag_blob, tag)
     if not 0 <= to < world.size:
         raise ValueError(f"dst must be a rank within 0 to {world.size - 1}, got {to}")
-    if not raw_buffer:
-        head = np.array([array.dtype.num, array.ndim, *array.shape, *[0] * (14 - array.ndim)], np.int64)
-        world.send(head, to, label)
-    _link(ctx, world)[0].send(array, to, label)
+    number = world.announce(array, to, label)
+    _link(ctx, world)[0].send(array, to, number)
 
 
 @operator(
@@ -385,18 +385,18 @@ def SendTensor(
 def ReceiveTensor(
     ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False
 ):
-    """Receive a tensor, and who has sent it under which tag."""
+    """Receive a tensor, and who has sent it under which tag; with raw_buffer into one that is like it."""
     world = _world(ctx)
-    source, label = _number(src_blob, src), _number(tag_blob, tag)
     blob = ctx.outputs[0]
+    message = world.expect(_number(src_blob, src), _number(tag_blob, tag))
     if not raw_buffer:
-        head = np.empty(16, np.int64)
-        source, label = world.receive(head, source, label)
-        kinds = {np.dtype(k).num: np.dtype(k) for k in ("f4", "f8", "f2", "i4", "i8", "i1", "i2", "u1", "u2", "?")}
-        if int(head[0]) not in kinds or not 0 <= head[1] <= 14:
-            raise ValueError("what was received is no tensor's head: the sender must use the same raw_buffer")
-        blob.resize(tuple(int(d) for d in head[2 : 2 + int(head[1])]), kinds[int(head[0])], ctx.device)
+        blob.resize(message.shape, message.dtype, ctx.device)
+    elif (message.shape, message.dtype) != (blob.value.shape, blob.value.dtype):
+        raise ValueError(
+            f"with raw_buffer, blob {ctx.op.output[0]!r} must be as what comes: it is {_line(blob.value)}, and rank "
+            f"{message.source} has sent {message.dtype}{list(message.shape)}"
+        )
     link, _ = _linked(world, blob.device, ctx.op.engine == "NCCL")
-    source, label = _guarded(ctx, lambda: link.receive(blob.value, source, label))
-    for output, number in ((ctx.outputs[1], source), (ctx.outputs[2], label)):
+    _guarded(ctx, lambda: link.receive(blob.value, message.source, message.number))
+    for output, number in ((ctx.outputs[1], message.source), (ctx.outputs[2], message.tag)):
         output.resize((1,), np.int32)[...] = number
