@@ -56,7 +56,7 @@ def _leave(guardian: Any, process: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if guardian:
-        guardian.dismiss()
+        guardian.end_job()
     os._exit(1)
 
 

@@ -14,8 +14,10 @@ import contextlib
 import os
 import select
 import subprocess
+import time
 
 _ANSWER_SECONDS = 2.0
+_SPEAK_SECONDS = 0.1
 
 _SCRIPT = """
 while read -r word; do
@@ -25,8 +27,10 @@ while read -r word; do
     esac
 done
 rm -f "$@"
+sleep 0.3  # if it was Hydra that has ended this rank, because of another one, it is gone by then
+printf 'cmd=get_appnum\\n' 2>/dev/null || exit
 printf 'rank %s has ended without a word (os._exit, or a signal): the job is ended\\n' "$RANK" >&2
-sleep 0.1  # the launcher passes that on before it ends the job
+sleep 0.1  # Hydra passes that on before it ends the job
 printf 'cmd=abort exitcode=1\\n'
 """
 
@@ -55,8 +59,11 @@ class Guardian:
         """The file goes if this process dies."""
         self._tell(file)
 
-    def dismiss(self) -> None:
-        """This process ends as it should, or with a word of its own."""
+    def end_job(self) -> None:
+        """End all ranks, this one included, with status 1, after what it has said."""
+        time.sleep(_SPEAK_SECONDS)  # Hydra passes that on before
+        with contextlib.suppress(OSError):
+            os.write(self.connection, b"cmd=abort exitcode=1\n")
         self._tell("done")
 
     def say_goodbye(self) -> None:
@@ -65,7 +72,7 @@ class Guardian:
             os.write(self.connection, b"cmd=finalize\n")
             if select.select([self.connection], [], [], _ANSWER_SECONDS)[0]:
                 os.read(self.connection, 200)
-        self.dismiss()
+        self._tell("done")
 
     def forget(self) -> None:
         """In a forked child: it is not the one that is watched."""
