@@ -126,7 +126,8 @@ class MPIWorld(CommonWorld):
         """Wait for a request; its buffers stay alive if it never ends, for MPI may still write to them."""
         status = self.world.mpi.Status()
         try:
-            self.until(lambda: request.Test(status), what, request, *buffers)
+            if not request.Test(status):  # what is small is often done by now
+                self.until(lambda: request.Test(status), what, request, *buffers)
         except self.world.mpi.Exception as e:
             raise self._dead(f"{what} failed: {e}") from e
         return status
@@ -204,7 +205,7 @@ class MPIWorld(CommonWorld):
         def from_cards(rows: np.ndarray) -> None:
             self.check_root(root)
             if self.rank != root:
-                _bytes(array)[...] = rows[root]
+                array.reshape(-1)[...] = rows[root]
 
         self.take(call, array, from_cards, lambda: self.now_broadcast(call, array, root))
 
@@ -246,7 +247,7 @@ class MPIWorld(CommonWorld):
 
     def allgather(self, call: Call, array: np.ndarray, result: np.ndarray) -> None:
         def from_cards(rows: np.ndarray) -> None:
-            _bytes(result).reshape(self.size, -1)[...] = rows
+            result.reshape(self.size, array.size)[...] = rows
 
         self.take(
             call,
@@ -334,14 +335,15 @@ def _check_sum(array: np.ndarray) -> None:
 
 
 def _sum(rows: np.ndarray, result: np.ndarray) -> None:
-    """The sum of the ranks' arrays, of which each row is the bytes of one, in the order of the ranks."""
+    """The sum of the ranks' arrays, a row each, in the order of the ranks."""
     _check_sum(result)
-    terms = rows.view(result.dtype)
     total = result.reshape(-1)
     if result.dtype == np.float16:
-        total[...] = np.add.reduce(terms, axis=0, dtype=np.float32)
+        total[...] = np.add.reduce(rows, axis=0, dtype=np.float32)
+    elif len(rows) == 2:
+        np.add(rows[0], rows[1], out=total)
     else:
-        np.add.reduce(terms, axis=0, dtype=result.dtype, out=total)
+        np.add.reduce(rows, axis=0, dtype=result.dtype, out=total)
 
 
 def create(name: str, rank: int, size: int, store: Store | None, timeout: float, interface: str = "") -> CommonWorld:

@@ -52,90 +52,87 @@ class Turns:
         self._room = ROOM if size < _MANY_RANKS else 0
         self._mine = np.zeros(_HEAD_BYTES + self._room, np.uint8)
         self._cards = np.zeros((size, self._mine.size), np.uint8)
-        self._change = threading.Condition()
+        self._head = memoryview(self._mine.data)[:CARD_BYTES]
+        self._tensors: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}  # what is behind the heads, by its type
         self._waiting: list[_Offer] = []
-        self._driven = False  # whether a thread exchanges cards
+        self._driver = threading.Lock()  # held by the thread that exchanges cards
+        self._change = threading.Condition(threading.Lock())
 
     def take(
         self, call: Call, array: Any, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
     ) -> None:
         """Wait until all ranks are at this call, then do its work.
 
-        That is `from_cards`, with the bytes of each rank's array as a row, where it travelled within the cards, else
-        `by_mpi`.  Disagreement on all ranks where they come to different calls.
+        That is `from_cards`, with each rank's array as a row, where it travelled within the cards, else `by_mpi`.
+        Disagreement on all ranks where they come to different calls.
         """
+        failed = call.notes.get(self)
+        if failed is not None and failed[0] == call.number:
+            raise failed[1]  # an earlier call of this run: the other ranks will not come to this one, either
         small = type(array) is np.ndarray and array.nbytes <= self._room
-        offer = _Offer(call, array.reshape(-1).view(np.uint8) if small else None, from_cards, by_mpi)
-        with self._change:
-            failed = call.notes.get(self)
-            if failed is not None and failed[0] == call.number:
-                raise failed[1]  # an earlier call of this run: the other ranks will not come to this one, either
-            self._waiting.append(offer)
-            if self._driven:
-                self._wait_for_turn(offer)
-            if not offer.done:
-                self._driven = True
-        if not offer.done:
+        offer = _Offer(call, array.reshape(-1) if small else None, from_cards, by_mpi)
+        self._waiting.append(offer)
+        if self._driver.acquire(blocking=False) or self._comes_to_drive(offer):
             self._drive(offer)
         if offer.error is not None:
             raise offer.error
 
-    def _wait_for_turn(self, offer: _Offer) -> None:
-        """Until the thread that exchanges cards has done this call, too, or leaves it to this one."""
-        self._change.notify_all()  # it may look for another call than its own
+    def _comes_to_drive(self, offer: _Offer) -> bool:
+        """Wait until the thread that exchanges cards has done this call, too (False), or leaves it to this one."""
         try:
-            self._change.wait_for(lambda: offer.done or not self._driven)  # a driver has a deadline
+            with self._change:
+                self._change.notify_all()  # it may look for another call than its own
+                self._change.wait_for(lambda: offer.done or self._driver.acquire(blocking=False))  # it has a deadline
         except BaseException:  # interrupted: nobody waits for it any more
             if offer in self._waiting:
                 self._waiting.remove(offer)
             raise
+        return not offer.done
 
     def _drive(self, offer: _Offer) -> None:
         """Exchange cards until this thread's call is done."""
         turn = offer
         try:
             while not offer.done:
-                if self._exchange(turn):
-                    self._remove(turn)
-                    turn = offer
-                else:
+                if not self._exchange(turn):
                     turn = self._agree()
+                    continue
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                if turn is not offer:
+                    self._notify()
+                    turn = offer
         except BaseException as e:
-            self._fail(e if isinstance(e, Exception) else WorldError(f"interrupted by {type(e).__name__}"))
-            if not isinstance(e, Exception):
+            error = e if isinstance(e, Exception) else WorldError(f"interrupted by {type(e).__name__}")
+            while self._waiting:  # none of them can be done
+                self._waiting.pop().end(error)
+            self._notify()
+            if error is not e:
                 raise
         finally:
-            with self._change:
-                self._driven = False
-                self._change.notify_all()
+            self._driver.release()
+            if self._waiting:
+                self._notify()
 
-    def _remove(self, offer: _Offer) -> None:
+    def _notify(self) -> None:
         with self._change:
-            if offer in self._waiting:
-                self._waiting.remove(offer)
             self._change.notify_all()
-
-    def _fail(self, error: Exception) -> None:
-        """No call that waits can be done."""
-        with self._change:
-            for offer in self._waiting:
-                offer.end(error)
-            self._waiting.clear()
 
     def _exchange(self, offer: _Offer) -> bool:
         """Show the card of a call and do its work; False where the others show another card."""
-        mine, cards, payload = self._mine, self._cards, offer.payload
-        card = offer.call.card(payload is not None)
-        mine[:CARD_BYTES] = np.frombuffer(card, np.uint8)
+        payload = offer.payload
+        self._head[:] = card = offer.call.card(payload is not None)
         if payload is not None:
-            mine[_HEAD_BYTES : _HEAD_BYTES + payload.size] = payload
-        self._gather(mine, cards, offer.call.identity.name)
-        same = cards[:, :CARD_BYTES].tobytes() == card * self.size
-        if not same and cards[:, :SAME_BYTES].tobytes() != card[:SAME_BYTES] * self.size:
+            mine, rows = self._behind_heads(payload.dtype)
+            mine[: payload.size] = payload
+        self._gather(self._mine, self._cards, offer.call.identity.name)
+        told = self._cards[:, :CARD_BYTES].tobytes()
+        same = told == card * self.size
+        if not same and self._cards[:, :SAME_BYTES].tobytes() != card[:SAME_BYTES] * self.size:
             return False
         try:
             if same and payload is not None:
-                offer.from_cards(cards[:, _HEAD_BYTES : _HEAD_BYTES + payload.size])
+                offer.from_cards(rows[:, : payload.size])
             else:
                 offer.by_mpi()
         except WorldError:
@@ -146,6 +143,14 @@ class Turns:
             offer.end()
         return True
 
+    def _behind_heads(self, kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """What is behind the heads of this rank's card and of all cards, as numbers of this type."""
+        views = self._tensors.get(kind)
+        if views is None:
+            views = self._mine[_HEAD_BYTES:].view(kind), self._cards[:, _HEAD_BYTES:].view(kind)
+            self._tensors[kind] = views
+        return views
+
     # ---- where the cards differ ------------------------------------------------------------------------------
 
     def _agree(self) -> _Offer:
@@ -153,8 +158,7 @@ class Turns:
         end = time.monotonic() + self.timeout
         pause = _LEAST_PAUSE
         while True:
-            with self._change:
-                offers = list(self._waiting)
+            offers = list(self._waiting)
             late = time.monotonic() > end
             told = self._tell([late, [o.call.facts() for o in offers]])
             decision = calls.decide([t[1] for t in told], self.rank)
