@@ -357,8 +357,8 @@ def judge(program, outcomes):
 
 
 def run(seeds, sizes=(2, 3, 4), tell=print, show=False):
-    """Run programs; (how many, how many with errors on all ranks, faults)."""
-    faults, failed, starts = [], collections.Counter(), 0
+    """Run programs; (how many had errors on all ranks, by their twist; how often shards were started; faults)."""
+    faults, failed, starts, done = [], collections.Counter(), 0, 0
     for number, size in enumerate(sizes):
         shards = None
         for seed in seeds[number :: len(sizes)]:
@@ -366,6 +366,9 @@ def run(seeds, sizes=(2, 3, 4), tell=print, show=False):
             if shards is None:
                 shards, starts = Shards(size), starts + 1
             outcomes = shards.run(seed)
+            done += 1
+            if done % 200 == 0:
+                print(f"{done} of {len(seeds)} programs, {starts} starts, {len(faults)} faults", file=sys.stderr)
             fault = judge(program, outcomes)
             if fault:
                 faults.append((seed, size, program.twist, fault))
@@ -396,10 +399,10 @@ def main():
         return 0
     seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.programs)
     failed, starts, faults = run(seeds, show=options.show)
+    twists = ", ".join(f"{twist} {count}" for twist, count in sorted(failed.items()) if twist)
     print(
         f"{options.programs} programs, seed {options.seed}: {len(faults)} faults; an error on every rank in "
-        f"{sum(failed.values())} ({', '.join(f'{k or chr(110) + chr(111)} {v}' for k, v in sorted(failed.items()))}); "
-        f"{starts} starts, {time.monotonic() - begin:.0f} s"
+        f"{sum(failed.values())} ({twists}); {starts} starts, {time.monotonic() - begin:.0f} s"
     )
     return bool(faults)
 
