@@ -5,38 +5,15 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx.error import Unsupported
 from caffe2lite.python.predictor.mobile_exporter import FILLS, fill_arguments
 
 _C2 = caffe2_pb2.TensorProto
-TYPES = {
-    TensorProto.FLOAT: _C2.FLOAT,
-    TensorProto.DOUBLE: _C2.DOUBLE,
-    TensorProto.FLOAT16: _C2.FLOAT16,
-    TensorProto.BOOL: _C2.BOOL,
-    TensorProto.INT8: _C2.INT8,
-    TensorProto.INT16: _C2.INT16,
-    TensorProto.INT32: _C2.INT32,
-    TensorProto.INT64: _C2.INT64,
-    TensorProto.UINT8: _C2.UINT8,
-    TensorProto.UINT16: _C2.UINT16,
-    TensorProto.STRING: _C2.STRING,
-}
+# {ONNX's number of a type: Caffe2's}, which have the same names.
+TYPES = {TensorProto.DataType.Value(_C2.DataType.Name(number)): number for number in dtypes.NUMBERS.values()}
 ONNX_TYPES = {caffe2: onnx for onnx, caffe2 in TYPES.items()}
-_NUMPY_TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "bool": TensorProto.BOOL,
-    "int8": TensorProto.INT8,
-    "int16": TensorProto.INT16,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "uint8": TensorProto.UINT8,
-    "uint16": TensorProto.UINT16,
-    "object": TensorProto.STRING,
-}
 # The fill operator whose tensors have the type, or hold its values without loss.
 _FILLS = {
     **FILLS,
@@ -49,7 +26,7 @@ _FILLS = {
 def onnx_type(dtype):
     """Return ONNX's number of a NumPy dtype."""
     try:
-        return _NUMPY_TYPES[np.dtype(dtype).name]
+        return ONNX_TYPES[dtypes.NUMBERS[np.dtype(dtype).name]]
     except KeyError:
         raise Unsupported(f"ONNX tensors of {dtype} are not supported") from None
 
