@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import numpy as np
 
 
 def axis_of(axis: int, ndim: int) -> int:
@@ -30,7 +31,7 @@ def split_axis(axis: int, ndim: int, least: int = 0) -> int:
     return at
 
 
-def matrix(X: Any, axis: int) -> Any:
+def matrix(X: np.ndarray, axis: int) -> np.ndarray:
     """X as rows: the dimensions before `axis`, and those from it on."""
     at = axis_of(axis, X.ndim)
     return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
