@@ -1,77 +1,8 @@
-"""Gradients in double precision: the operators that a maker writes, against differences of the forward operator.
-
-Kernels are functions of arrays and do not care for the type; the engine, which does, is left out here.
-"""
+"""Gradients of the plain operators, in double precision, against differences."""
 
 import numpy as np
 import pytest
-
-from caffe2lite.ops.kit import arguments, registry
-from caffe2lite.ops.kit.gradient import Forward, set_argument
-from caffe2lite.proto import caffe2_pb2
-
-
-def run(op, blobs):
-    record = registry.get(op.type)
-    args = arguments.parse(op.type, record.args, op.arg)
-    inputs = [blobs[n] for n in op.input]
-    allocators = tuple(_Out() for _ in op.output)
-    if record.takes_out:
-        args["out"] = allocators[0] if record.max_outputs == 1 else allocators
-    result = record.kernels["", None](np, *inputs, **args)
-    for name, value in zip(op.output, result if isinstance(result, tuple) else (result,)):
-        blobs[name] = value
-
-
-class _Out:
-    def __call__(self, shape, dtype):
-        return np.empty(shape, np.float64 if dtype == "float32" else dtype)
-
-    def replaces(self, array):
-        return False
-
-
-def check(kind, inputs, wanted, outputs=1, by=(0,), step=1e-6, tolerance=1e-5, **args):
-    """d/dx of a random projection of outputs `by`, for the inputs `wanted`."""
-    rng = np.random.default_rng(7)
-    op = caffe2_pb2.OperatorDef(type=kind, input=[f"x{i}" for i in range(len(inputs))])
-    op.output.extend(f"y{i}" for i in range(outputs))
-    for name, value in args.items():
-        set_argument(op.arg.add(name=name), value)
-    blobs = {f"x{i}": np.array(v) for i, v in enumerate(inputs)}
-    run(op, blobs)
-    weights = {f"y{i}": rng.standard_normal(blobs[f"y{i}"].shape) for i in by}
-
-    def projection(values):
-        mine = dict(values)
-        run(op, mine)
-        return sum(float((mine[n] * w).sum()) for n, w in weights.items())
-
-    g_output = [f"y{i}_g" if i in by else None for i in range(outputs)]
-    forward = Forward(op, g_output)
-    made = list(registry.get(kind).gradient(forward))
-    backward = {**blobs, **{n + "_g": w for n, w in weights.items()}}
-    for g in made:
-        if forward.copy_arguments:
-            g.arg.extend(op.arg)
-        run(g, backward)
-    start = {f"x{i}": np.array(v) for i, v in enumerate(inputs)}
-    for i in wanted:
-        have = backward[forward.g_input[i]]
-        along = rng.standard_normal(np.shape(inputs[i]))
-        there = {**start, f"x{i}": start[f"x{i}"] + step * along}
-        back = {**start, f"x{i}": start[f"x{i}"] - step * along}
-        slope = (projection(there) - projection(back)) / (2 * step)
-        assert have.shape == np.shape(inputs[i])
-        assert float((have * along).sum()) == pytest.approx(slope, rel=tolerance, abs=tolerance), f"input {i}"
-
-
-def values(*shape, low=-1.0, high=1.0):
-    """Numbers that differ from each other and from 0, so that no kink is near."""
-    rng = np.random.default_rng(sum(shape) + 3)
-    n = int(np.prod(shape))
-    grid = (np.arange(n) + 0.5) / n * (high - low) + low
-    return rng.permutation(grid).reshape(shape)
+from derivatives import check, values
 
 
 X = values(3, 4)
