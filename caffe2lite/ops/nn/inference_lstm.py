@@ -29,6 +29,10 @@ def InferenceLSTM(
 
     After the inputs [time, batch, features] come the initial hidden states and cells, then for each layer and direction
     the weights of the inputs and of the hidden state, and with has_biases two biases.
+
+    inputs [T, N, D] (batch_first: [N, T, D]), states [layers * directions, N, H], weights [4 H, D] and [4 H, H],
+    biases [4 H], output [T, N, directions * H]; float32.  ValueError where the number of inputs or a number of
+    dimensions differs.
     """
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
