@@ -362,7 +362,10 @@ def ConcatBatchMatMulBatchGatherOp(xp, indices, *Xs, out):
     count = len(Xs)
     flat = indices.reshape(-1)
     if flat.size and not (int(flat.min()) >= 0 and int(flat.max()) < count * count):
-        raise ValueError(f"an index is not from 0 to {count * count - 1}, the pairs of {count} features")
+        raise ValueError(
+            f"indices must be from 0 to {count * count - 1}, the pairs of {count} features; found {int(flat.min())} to "
+            f"{int(flat.max())}"
+        )
     features = xp.stack(Xs, axis=1)
     products = xp.matmul(features, features.swapaxes(1, 2)).reshape(len(first), count * count)
     Y = out((len(first), flat.size), first.dtype)

@@ -99,8 +99,12 @@ def _checked(rows: Any, labels: Any, weights: Any, label_prob: bool) -> Any:
         if labels.dtype != rows.dtype:
             raise ValueError(f"with label_prob the labels must be {rows.dtype}, found {labels.dtype}")
         labels = labels.reshape(rows.shape)
-        if not (abs(labels.sum(axis=1) - 1) < 1e-5).all():
-            raise ValueError("with label_prob the probabilities of each row must sum to 1; some differ by 1e-5 or more")
+        sums = labels.sum(axis=1)
+        if not (abs(sums - 1) < 1e-5).all():
+            raise ValueError(
+                f"with label_prob the probabilities of each row must sum to 1, but for 1e-5; found sums from "
+                f"{sums.min()} to {sums.max()}"
+            )
     else:
         if labels.dtype.name != "int32":
             raise ValueError(f"labels must be int32, found {labels.dtype}; label_prob=1 takes probabilities")

@@ -100,7 +100,9 @@ def TTSparseLengthsSum(
     _check((core0, core1, core2), factor_i, factor_j, ranks)
     n = index.size
     if n and not 0 <= int(index.min()) <= int(index.max()) < math.prod(factor_i):
-        raise ValueError(f"the indices must be from 0 to {math.prod(factor_i) - 1}")
+        raise ValueError(
+            f"indices must be from 0 to {math.prod(factor_i) - 1}, found {int(index.min())} to {int(index.max())}"
+        )
     segment = _segments(xp, lengths, n)
     chosen = out[3]((n, 3), "int64")
     chosen[:, 0] = index % factor_i[0]

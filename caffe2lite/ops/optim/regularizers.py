@@ -35,7 +35,8 @@ for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", 
         types={"param": _type, "indices": "int32 int64"},
         limits="norm >= 0",
         gradient=FORBID_GRADIENT,
-        doc="Scale the rows in `indices` to the length `norm`, or with use_max_norm only those that are longer.",
+        doc=f"Scale the rows in `indices` to the length `norm`, or with use_max_norm only those that are longer.\n\n"
+        f"param [N, ...] ({_type}), indices [n] (int32 or int64).  ValueError where an index is no row or norm is below 0.",
     )(_sparse_normalize)
 
 
@@ -46,7 +47,11 @@ for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", 
     limits="reg_lambda > 0, reg_lambda < 1",
 )
 def SparseLpRegularizer(xp, param, indices, grad=None, *, p: float, reg_lambda: float):
-    """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2."""
+    """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2.
+
+    param [N, ...] (float32 or float16), indices [n] (int32 or int64).  ValueError where an index is no row, p is
+    neither 1 nor 2, or reg_lambda is not between 0 and 1.
+    """
     if p not in (1.0, 2.0):
         raise ValueError(f"p must be 1.0 or 2.0, found {p}")
     rows, ids = _rows(param, indices)

@@ -48,7 +48,12 @@ def YellowFin(
     out,
 ):
     """A step with the present lr and mu, then new averages of the gradient, its size, curvature and distance, and of
-    the lr and mu that follow from them."""
+    the lr and mu that follow from them.
+
+    Zhang and Mitliagkas, YellowFin and the Art of Momentum Tuning, 2019.  param [...], moment, g_avg, g2_avg and grad
+    of its size, lr_avg, mu_avg and iter [1], curv_win [curv_win_width], scalars_memory [5]; float32, iter int64.
+    ValueError where a size differs.
+    """
     check_sizes(param=param, moment=moment, g_avg=g_avg, g2_avg=g2_avg, grad=grad)
     if curv_win.size != curv_win_width or scalars_memory.size != 5:
         raise ValueError(
