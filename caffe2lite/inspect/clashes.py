@@ -78,7 +78,7 @@ def _wrong_shape(record: registry.Operator, op: Any, inputs: Sequence[Any]) -> s
     out = {"out": stop if record.max_outputs == 1 else (stop,) * len(op.output)} if record.takes_out else {}
     try:
         with np.errstate(all="ignore"):
-            record.kernels["", None](stop, *arrays, **args, **out)
+            record.kernels["", None](stop, *arrays, **record.parameters(args), **out)
     except ValueError as e:
         return f"{op.type} cannot take {_shapes(op, inputs)}: {e}"
     except Exception:
