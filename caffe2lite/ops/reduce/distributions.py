@@ -120,6 +120,31 @@ def BisectPercentile(
     return Y
 
 
+def _pieces(X: Any, columns: int, given: list[Any], binary: bool) -> tuple[Any, ...]:
+    """Return bounds, slopes and intercepts as [functions, ...]; ValueError where they do not fit the columns."""
+    if any(not v.size for v in given):
+        raise ValueError(
+            f"bounds, slopes and intercepts are needed, all as arguments or all as inputs; found "
+            f"{', '.join(str(v.size) for v in given)} values"
+        )
+    edges, factors, offsets = (v.reshape(-1) for v in given)
+    if X.ndim not in (1, 2):
+        raise ValueError(f"predictions must be a vector or a matrix, found {list(X.shape)}")
+    if binary and columns > 2:
+        raise ValueError(f"binary predictions have 1 or 2 columns, found {columns}")
+    functions = 1 if binary else columns
+    pieces = factors.size // max(functions, 1)
+    if offsets.size != factors.size or pieces * functions != factors.size or edges.size != (pieces + 1) * functions:
+        raise ValueError(
+            f"{functions} functions of n pieces need n slopes, n intercepts and n + 1 bounds each; found "
+            f"{factors.size}, {offsets.size} and {edges.size}"
+        )
+    edges, factors, offsets = (v.reshape(functions, -1) for v in (edges, factors, offsets))
+    if (edges[:, 1:] < edges[:, :-1]).any():
+        raise ValueError(f"the bounds of each function must not descend, found {edges.tolist()}")
+    return edges, factors, offsets
+
+
 @operator(
     "Y",
     types={"X": "float32", "bounds_in": "float32", "slopes_in": "float32", "intercepts_in": "float32"},
@@ -148,31 +173,9 @@ def PiecewiseLinearTransform(
     given = [xp.asarray(v, dtype=X.dtype) for v in (bounds, slopes, intercepts)]
     if bounds_in is not None:
         given = [bounds_in, slopes_in, intercepts_in]
-    if any(not v.size for v in given):
-        raise ValueError(
-            f"bounds, slopes and intercepts are needed, all as arguments or all as inputs; found "
-            f"{', '.join(str(v.size) for v in given)} values"
-        )
-    edges, factors, offsets = (v.reshape(-1) for v in given)
-    if X.ndim not in (1, 2):
-        raise ValueError(f"predictions must be a vector or a matrix, found {list(X.shape)}")
     columns = X.shape[1] if X.ndim == 2 else 1
-    if binary and columns > 2:
-        raise ValueError(f"binary predictions have 1 or 2 columns, found {columns}")
-    functions = 1 if binary else columns
-    pieces = factors.size // max(functions, 1)
-    if offsets.size != factors.size or pieces * functions != factors.size or edges.size != (pieces + 1) * functions:
-        raise ValueError(
-            f"{functions} functions of n pieces need n slopes, n intercepts and n + 1 bounds each; found "
-            f"{factors.size}, {offsets.size} and {edges.size}"
-        )
-    edges, factors, offsets = (
-        edges.reshape(functions, -1),
-        factors.reshape(functions, -1),
-        offsets.reshape(functions, -1),
-    )
-    if (edges[:, 1:] < edges[:, :-1]).any():
-        raise ValueError(f"the bounds of each function must not descend, found {edges.tolist()}")
+    edges, factors, offsets = _pieces(X, columns, given, binary)
+    pieces = factors.shape[1]
 
     def transform(x: Any, f: int) -> Any:
         x = xp.clip(x, edges[f, 0], edges[f, -1])

@@ -212,6 +212,27 @@ def _broadside(values: Any, axis: int) -> Any:
     return values.reshape(1, -1) if axis == 0 else values.reshape(-1, 1)
 
 
+def _one_sided_gradient(
+    xp: Any, dY: Any, X: Any, Y: Any, lengths: Any, n: int, front: bool, mean: bool, out: Any
+) -> Any:
+    """Return dX of a sum or a mean or, with Y, of a maximum."""
+    if Y is None and X.ndim == 1 and X.dtype.name == "int64":  # not X, but its shape
+        X = xp.broadcast_to(xp.zeros((), dY.dtype), tuple(X.tolist()))
+    matrix, stays, axis = _split(X, n, front)
+    if dY.size != math.prod(stays):
+        raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
+    dX = out(X.shape, dY.dtype)
+    target = dX.reshape(matrix.shape)
+    share = _broadside(dY, axis)
+    if mean:
+        share = share / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(dY.dtype)
+    if Y is not None:
+        share = share * (matrix == _broadside(Y, axis))
+    inside = _inside(xp, matrix, axis, lengths, 0)
+    target[...] = share if inside is None else xp.where(inside, share, 0)
+    return dX
+
+
 def _one_sided(
     name: str, gradient: str, reduce: Any, front: bool, types: str, with_y: bool, mean: bool, doc: str
 ) -> None:
@@ -240,32 +261,15 @@ def _one_sided(
         "Y", name=name, types={"X": types, "lengths": "int32"}, infer=infer, gradient=make, doc=f"{doc}\n\n{operands}"
     )(kernel)
 
-    def back(xp, dY, X, Y, lengths, n, out):
-        if Y is None and X.ndim == 1 and X.dtype.name == "int64":  # not X, but its shape
-            X = xp.broadcast_to(xp.zeros((), dY.dtype), tuple(X.tolist()))
-        matrix, stays, axis = _split(X, n, front)
-        if dY.size != math.prod(stays):
-            raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
-        dX = out(X.shape, dY.dtype)
-        target = dX.reshape(matrix.shape)
-        share = _broadside(dY, axis)
-        if mean:
-            share = share / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(dY.dtype)
-        if Y is not None:
-            share = share * (matrix == _broadside(Y, axis))
-        inside = _inside(xp, matrix, axis, lengths, 0)
-        target[...] = share if inside is None else xp.where(inside, share, 0)
-        return dX
-
     if with_y:
 
         def backward(xp, dY, X, Y, lengths=None, *, num_reduce_dim: int = 1, out):
-            return back(xp, dY, X, Y, lengths, num_reduce_dim, out)
+            return _one_sided_gradient(xp, dY, X, Y, lengths, num_reduce_dim, front, mean, out)
 
     else:
 
         def backward(xp, dY, X, lengths=None, *, num_reduce_dim: int = 1, out):
-            return back(xp, dY, X, None, lengths, num_reduce_dim, out)
+            return _one_sided_gradient(xp, dY, X, None, lengths, num_reduce_dim, front, mean, out)
 
     operator(
         "dX",
