@@ -115,7 +115,8 @@ X = floats(2, 3, 7, 6)
     ("MaxPool", [X], {"global_pooling": 1, "pad": 1}, "global_pooling"),
     ("LpPool", [X], {"kernel": 2, "order": "HWCN"}, "NCHW or NHWC, got 'HWCN'"),
     ("MaxPoolWithIndex", [X], {"kernel": 2, "order": "NHWC"}, "order NCHW only"),
-    ("MaxPoolGradient", [X, floats(2, 3, 2, 2), floats(2, 3, 2, 2)], {"kernel": 3}, r"result has the shape \[2, 3, 2, 2\].*\[2, 3, 5, 4\]"),
+    ("MaxPoolGradient", [X, floats(2, 3, 2, 2), floats(2, 3, 2, 2)], {"kernel": 3},
+     r"result has the shape \[2, 3, 2, 2\].*\[2, 3, 5, 4\]"),
     ("LpPoolGradient", [X, floats(2, 3, 5, 4), floats(2, 3, 2, 2)], {"kernel": 3}, r"gradient has the shape \[2, 3, 2, 2\]"),
 ])  # fmt: skip
 def test_refusals(kind, inputs, args, words):
