@@ -8,6 +8,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import check_sizes
 
 
 def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
@@ -153,6 +154,11 @@ def _pair(X: Any, Y: Any, replicate: bool) -> tuple[Any, Any, bool]:
     return long, short, swapped
 
 
+def _turns(rows: Any, n: int) -> Any:
+    """Return rows as [rows, repetitions of n, n]."""
+    return rows.reshape(len(rows), rows.shape[1] // n, n)
+
+
 @operator("Z", types={"X": "float32", "Y": "=X"}, infer=_infer_rows, gradient=_padding_gradient)
 def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool = False, out):
     """Z[i] = dot product of rows i, the shorter one filled up with `pad_value`, or repeated.
@@ -164,7 +170,7 @@ def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool =
     Z = out((len(long),), X.dtype)
     n = short.shape[1]
     if replicate:
-        Z[...] = (long.reshape(len(long), -1, n) * short[:, None, :]).sum(axis=(1, 2))
+        Z[...] = (_turns(long, n) * short[:, None, :]).sum(axis=(1, 2))
     else:
         Z[...] = (long[:, :n] * short).sum(axis=1) + long[:, n:].sum(axis=1) * X.dtype.type(pad_value)
     return Z
@@ -183,8 +189,8 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
     d_long, d_short = (dY, dX) if swapped else (dX, dY)
     d_long, d_short = d_long.reshape(long.shape), d_short.reshape(short.shape)
     if replicate:
-        d_long.reshape(len(long), -1, n)[...] = (short * d)[:, None, :]
-        d_short[...] = (long.reshape(len(long), -1, n)).sum(axis=1) * d
+        _turns(d_long, n)[...] = (short * d)[:, None, :]
+        d_short[...] = _turns(long, n).sum(axis=1) * d
     else:
         d_long[:, :n] = short * d
         d_long[:, n:] = d * X.dtype.type(pad_value)
@@ -195,11 +201,6 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
 # ---- criteria ----------------------------------------------------------------------------------------------------
 
 
-def _check_sizes(*operands: Any) -> None:
-    if len({a.size for a in operands}) > 1:
-        raise ValueError(f"all inputs must have one size, found {[list(a.shape) for a in operands]}")
-
-
 @operator("loss", types={"S": "float32", "Y": "int32"}, infer=like(0),
           gradient=single("CosineEmbeddingCriterionGradient", "I0 I1 GO0 -> GI0"))  # fmt: skip
 def CosineEmbeddingCriterion(xp, S, Y, *, margin: float = 0.0, out):
@@ -207,7 +208,7 @@ def CosineEmbeddingCriterion(xp, S, Y, *, margin: float = 0.0, out):
 
     S [...], Y of its size, loss of its shape; float32, Y int32.  ValueError where the sizes differ.
     """
-    _check_sizes(S, Y)
+    check_sizes(S=S, Y=Y)
     loss = out(S.shape, S.dtype)
     loss[...] = xp.where(Y.reshape(S.shape) == 1, 1 - S, xp.maximum(S - S.dtype.type(margin), 0))
     return loss
@@ -219,7 +220,7 @@ def CosineEmbeddingCriterionGradient(xp, S, Y, dloss, *, margin: float = 0.0, ou
 
     S [...], Y and dloss of its size, dS of its shape; float32, Y int32.  ValueError where the sizes differ.
     """
-    _check_sizes(S, Y, dloss)
+    check_sizes(S=S, Y=Y, dloss=dloss)
     derivative = xp.where(Y.reshape(S.shape) == 1, -1, S.dtype.type(margin) <= S)
     return xp.multiply(dloss.reshape(S.shape), derivative.astype(S.dtype), out(S.shape, S.dtype))
 
@@ -231,7 +232,7 @@ def MarginRankingCriterion(xp, X1, X2, Y, *, margin: float = 1.0, out):
 
     X1 [...], X2 and Y of its size, loss of its shape; float32, Y int32.  ValueError where the sizes differ.
     """
-    _check_sizes(X1, X2, Y)
+    check_sizes(X1=X1, X2=X2, Y=Y)
     loss = out(X1.shape, X1.dtype)
     y = Y.reshape(X1.shape).astype(X1.dtype)
     return xp.maximum(X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)), 0, out=loss)
@@ -243,7 +244,7 @@ def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0,
 
     X1 [...], X2, Y and dloss of its size; float32, Y int32.  ValueError where the sizes differ.
     """
-    _check_sizes(X1, X2, Y, dloss)
+    check_sizes(X1=X1, X2=X2, Y=Y, dloss=dloss)
     y = Y.reshape(X1.shape).astype(X1.dtype)
     reached = X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)) >= 0
     step = dloss.reshape(X1.shape) * y * reached
@@ -268,7 +269,7 @@ def BernoulliJSD(xp, X, T, *, out):
     H((X + T) / 2) - (H(X) + H(T)) / 2 for the entropy H (Lin, Divergence Measures Based on the Shannon Entropy,
     1991).  X [...], T of its size, L of its shape; float32.  ValueError where the sizes differ.
     """
-    _check_sizes(X, T)
+    check_sizes(X=X, T=T)
     L = out(X.shape, X.dtype)
     t = T.reshape(X.shape)
     L[...] = _entropy(xp, (X + t) / 2) - (_entropy(xp, X) + _entropy(xp, t)) / 2
@@ -281,7 +282,7 @@ def BernoulliJSDGradient(xp, dL, X, T, *, out):
 
     dL [...], X and T of its size, dX of X's shape; float32.  ValueError where the sizes differ.
     """
-    _check_sizes(dL, X, T)
+    check_sizes(dL=dL, X=X, T=T)
     mean = (X + T.reshape(X.shape)) / 2
     derivative = (_log_odds(xp, X) - _log_odds(xp, mean)) / 2
     return xp.multiply(dL.reshape(X.shape), derivative, out(X.shape, X.dtype))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.nn.softmax import check_labels
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
@@ -17,7 +17,7 @@ def _rows(X: Any) -> Any:
     """X as a matrix with its first dimension as rows; a vector is one column."""
     if X.ndim < 1:
         raise ValueError("a dimension for the batch is needed, found a scalar")
-    return X.reshape(X.shape[0], -1) if X.size else X.reshape(X.shape[0], math.prod(X.shape[1:]))
+    return rows_of(X)
 
 
 def _labels(rows: Any, labels: Any) -> Any:

@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, zeros
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import check_sizes
 from caffe2lite.ops.kit.special import erf
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -354,6 +355,7 @@ def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_
     above 1.
     """
     derivative = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))
+    check_sizes(Y=Y, dY=dY)
     return xp.multiply(dY.reshape(Y.shape), derivative, out=out(Y.shape, Y.dtype))
 
 

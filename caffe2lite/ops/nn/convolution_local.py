@@ -20,7 +20,7 @@ def _all_columns(xp, X, place, group):
     block = _whole(place)._replace(last=X.shape[0])
     made = columns.columns(xp, X, place, block, group)  # (group, depth, N × positions)
     depth = made.shape[1]
-    return made.reshape(group, depth, X.shape[0], -1).transpose(3, 0, 2, 1)
+    return made.reshape(group, depth, X.shape[0], math.prod(place.out)).transpose(3, 0, 2, 1)
 
 
 def _prepare(X, filter, window):
@@ -79,7 +79,7 @@ def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     x, dy = windows.channels_first(X, window), windows.channels_first(dY, window)
     taps = _all_columns(xp, x, place, window.group)
     W = _by_position(xp, filter, window, place, outputs)
-    g = dy.reshape(batch, window.group, outputs // window.group, -1).transpose(3, 1, 0, 2)  # positions, group, N, M
+    g = dy.reshape(batch, window.group, outputs // window.group, math.prod(place.out)).transpose(3, 1, 0, 2)  # positions, group, N, M
     dW = out[0](filter.shape, X.dtype)
     by_filter = xp.matmul(g.swapaxes(2, 3), taps)
     depth = filter.shape[-1] if window.channels_last else filter.shape[n + 1]
@@ -226,7 +226,8 @@ def _deform_gradient(g):
 
 def _by_group(xp, array, group, batch):
     """(N, group, depth of a group, positions) of columns (N, channels…, taps, positions…)."""
-    return array.reshape(batch, group, -1, array.shape[-2] * array.shape[-1])
+    positions = array.shape[-2] * array.shape[-1]
+    return array.reshape(batch, group, math.prod(array.shape[1:-2]) // group, positions)
 
 
 @operator(
@@ -267,7 +268,7 @@ def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, deformabl
     place = _deform(X, offset, filter, window, groups)
     batch, M = X.shape[0], filter.shape[0]
     taps, corners = _sampled(xp, X, offset, place, groups)
-    g = dY.reshape(batch, window.group, M // window.group, -1)
+    g = dY.reshape(batch, window.group, M // window.group, math.prod(place.out))
     dfilter = out[1](filter.shape, X.dtype)
     by_filter = xp.matmul(g, _by_group(xp, taps, window.group, batch).swapaxes(2, 3)).sum(axis=0)
     dfilter[...] = by_filter.reshape(filter.shape)

@@ -30,6 +30,8 @@ def _split(rest, sequence_lengths, count):
     for operand in others[1:]:
         if operand.dtype != "float32":
             raise TypeError(f"results and gradients must be float32, found {operand.dtype}")
+    if not others[0].size:
+        raise ValueError(f"the timestep must be one value, found the shape {list(others[0].shape)}")
     return lengths, others
 
 

@@ -17,25 +17,9 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import check_sizes, one
 
 _F = np.float32  # of the compiled loops
-
-
-def one(operand: Any, what: str) -> Any:
-    """The value of a one-element tensor, as a 0-d array."""
-    if operand.size != 1:
-        raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
-    return operand.reshape(())
-
-
-def check_sizes(**operands: Any) -> None:
-    """ValueError where operands differ in size from the first one."""
-    (first, reference), *others = operands.items()
-    for what, operand in others:
-        if operand.size != reference.size:
-            raise ValueError(
-                f"{what} {list(operand.shape)} must have as many elements as {first} {list(reference.shape)}"
-            )
 
 
 def over_blocks(xp: Any, step: Callable[..., None], arrays: Sequence[Any]) -> None:

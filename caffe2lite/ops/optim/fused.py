@@ -11,7 +11,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
-from caffe2lite.ops.optim.dense import one
+from caffe2lite.ops.kit.shapes import one
 
 
 def _spread(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bool) -> tuple[Any, Any, Any]:
@@ -48,7 +48,7 @@ def _adagrad(
             f"the moment {list(moment.shape)} must have one value for each {'row' if row_wise else 'element'} of the "
             f"parameter {list(param.shape)}"
         )
-    m = moment.reshape(param.shape[0], -1)
+    m = moment.reshape(param.shape[0], 1 if row_wise else rows.shape[1])
     rate, kind = one(lr, "lr"), grads.dtype.type
     for at in sweeps(xp, ids):
         which = ids[at]

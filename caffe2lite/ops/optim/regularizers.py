@@ -7,12 +7,13 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
+from caffe2lite.ops.kit.shapes import rows_of
 
 
 def _rows(param: Any, indices: Any) -> tuple[Any, Any]:
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")
-    return param.reshape(param.shape[0], -1), check_indices(indices, param.shape[0])
+    return rows_of(param), check_indices(indices, param.shape[0])
 
 
 def _sparse_normalize(xp, param, indices, grad=None, *, use_max_norm: bool = True, norm: float = 1.0):

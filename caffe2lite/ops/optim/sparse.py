@@ -15,8 +15,9 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, gradient_rows, sweeps
+from caffe2lite.ops.kit.shapes import one
 from caffe2lite.ops.optim.adaptive import storm_rates
-from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step, one
+from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step
 
 _INDICES = "int32 int64"
 _F = np.float32  # of the compiled loops

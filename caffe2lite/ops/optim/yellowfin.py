@@ -7,7 +7,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.optim.dense import check_sizes, one
+from caffe2lite.ops.kit.shapes import check_sizes, one
 
 
 @operator(

@@ -64,6 +64,13 @@ def _kept(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tupl
     return tuple(1 if a in axes else d for a, d in enumerate(shape) if keepdims or a not in axes)
 
 
+def _check_results(X: Any, shape: tuple[int, ...], **operands: Any) -> None:
+    """ValueError where operands are not of the size that reducing X gives."""
+    for what, operand in operands.items():
+        if operand.size != math.prod(shape):
+            raise ValueError(f"{what} must be {list(shape)}, what X {list(X.shape)} is reduced to; found {list(operand.shape)}")
+
+
 def _sum(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
     return X.sum(axis=axes, dtype=X.dtype)
 
@@ -121,6 +128,7 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
 
     def backward(xp, dY, X, Y, *, axes: list[int] = (), keepdims: bool = True, out):
         shape = _kept(X.shape, _axes(axes, X.ndim), True)
+        _check_results(X, shape, dY=dY, Y=Y)
         dX = out(X.shape, X.dtype)
         dX[...] = derive(xp, dY.reshape(shape), X, Y.reshape(shape))
         return dX
@@ -414,6 +422,7 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
     none of X's or a size differs.
     """
     shape = _kept(X.shape, _axes(axes, X.ndim), True)
+    _check_results(X, shape, dmean=dmean, dvariance=dvariance, mean=mean)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
     dX[...] = (dmean.reshape(shape) + 2 * (X - mean.reshape(shape)) * dvariance.reshape(shape)) * share

@@ -91,9 +91,9 @@ X = floats(3, 4)
     *((kind + "Gradient", [X, X, floats(2)], {}, r"each of 3 rows, found \[2\]") for kind in MEASURES),
     ("DotProductWithPadding", [X, floats(3, 3)], {"replicate": 1}, "rows of 4 must be a multiple of those of 3"),
     ("DotProductWithPadding", [X, floats(2, 3)], {}, r"\[3, 4\] and \[2, 3\]"),
-    ("CosineEmbeddingCriterion", [X, Y], {}, r"one size, found \[\[3, 4\], \[5\]\]"),
-    ("MarginRankingCriterion", [floats(5), floats(4), Y], {}, r"\[\[5\], \[4\], \[5\]\]"),
-    ("BernoulliJSD", [X, X[0]], {}, r"\[\[3, 4\], \[4\]\]"),
+    ("CosineEmbeddingCriterion", [X, Y], {}, r"Y \[5\] must have as many elements as S \[3, 4\]"),
+    ("MarginRankingCriterion", [floats(5), floats(4), Y], {}, r"X2 \[4\] must have as many elements as X1 \[5\]"),
+    ("BernoulliJSD", [X, X[0]], {}, r"T \[4\] must have as many elements as X \[3, 4\]"),
     ("BatchBoxCox", [X, floats(4), floats(3)], {}, r"each column of X \[3, 4\] .*found \[4\] and \[3\]"),
 ])  # fmt: skip
 def test_refusals(kind, inputs, args, words):

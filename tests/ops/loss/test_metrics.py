@@ -22,7 +22,7 @@ def test_of_equal_scores_the_earlier_is_better():
 
 def test_accuracy_of_each_class():
     found = SCORES.argmax(axis=1)
-    shares = [(found[LABELS == c] == c).mean() if (LABELS == c).any() else 0.0 for c in range(6)]
+    shares = [(found[c == LABELS] == c).mean() if (c == LABELS).any() else 0.0 for c in range(6)]
     check("MultiClassAccuracy", [SCORES, LABELS], [np.array(shares), np.bincount(LABELS, minlength=6)])
     check_again("MultiClassAccuracy", [SCORES, LABELS], [SCORES[:3, :], LABELS[:3]], outputs=2)
     shares, amounts = run("MultiClassAccuracy", [floats(0, 3), LABELS[:0]], outputs=2)
