@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops.kit import registry
-from caffe2lite.ops.kit.gradient import set_argument
+from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.proto import caffe2_pb2
 
 Arrays = Sequence[np.ndarray | None]
@@ -19,7 +19,7 @@ def definition(kind: str, inputs: Sequence[str], outputs: Sequence[str], args: M
     """Return the OperatorDef of an operator."""
     op = caffe2_pb2.OperatorDef(type=kind, input=inputs, output=outputs)
     for name, value in args.items():
-        set_argument(op.arg.add(name=name), value)
+        arguments.write(op.arg.add(), name, value)
     if device is not None:
         op.device_option.CopyFrom(device)
     return op
@@ -29,7 +29,9 @@ def _named(kind, inputs, args, outputs, device=None, inplace: Mapping[int, int] 
     """Return the OperatorDef on the blobs in0, in1, ..., out0, out1, ..., in place where it must be."""
     places = {o: i for i, o in registry.find(kind).enforced} | {o: i for i, o in inplace.items()}
     names = [f"in{k}" for k in range(len(inputs))]
-    return definition(kind, names, [names[places[o]] if o in places else f"out{o}" for o in range(outputs)], args, device)
+    return definition(
+        kind, names, [names[places[o]] if o in places else f"out{o}" for o in range(outputs)], args, device
+    )
 
 
 def _feed(workspace: Workspace, inputs: Arrays) -> None:
@@ -54,11 +56,13 @@ def run(
     op = _named(kind, inputs, args, outputs, device, inplace)
     workspace = Workspace()
     _feed(workspace, inputs)
-    workspace.run_operator(op)
+    runner.run_operator(workspace, op)
     return [workspace.fetch(name) for name in op.output]
 
 
-def check(kind: str, inputs: Arrays, expected: Sequence[Any], args: Mapping[str, Any] = {}, rtol=1e-5, atol=1e-6) -> None:
+def check(
+    kind: str, inputs: Arrays, expected: Sequence[Any], args: Mapping[str, Any] = {}, rtol=1e-5, atol=1e-6
+) -> None:
     """Compare an operator's outputs with what they must be (None: anything), in values, shapes and dtypes."""
     found = run(kind, inputs, args, len(expected))
     for k, (have, want) in enumerate(zip(found, expected)):
@@ -90,7 +94,7 @@ def check_again(kind: str, first: Arrays, second: Arrays, args: Mapping[str, Any
     op = _named(kind, first, args, outputs)
     workspace = Workspace()
     _feed(workspace, first)
-    net = workspace.create_net(caffe2_pb2.NetDef(name="net", op=[op]))
+    net = runner.create_net(workspace, caffe2_pb2.NetDef(name="net", op=[op]))
     for inputs in (first, first, second, first):
         _feed(workspace, inputs)
         net.run()

@@ -10,6 +10,7 @@ import re
 import golden_cases
 import pytest
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.ops.kit import registry
 
@@ -47,7 +48,7 @@ def test_empty_batches(kind):
         if not emptied(workspace, op):
             continue
         try:
-            workspace.run_operator(op)
+            runner.run_operator(workspace, op)
         except OperatorError as e:
             if NUMPY.search(str(e).splitlines()[0]):
                 wrong.append((name, str(e)[:300]))

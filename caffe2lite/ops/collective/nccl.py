@@ -77,7 +77,7 @@ def _collective(**schema: Any) -> Any:
     return operator("Ys*", stateful=True, types=_TYPES, anywhere="Xs", gradient=FORBID_GRADIENT, **limits)
 
 
-@_collective(inplace=_PAIRS)
+@_collective(inplace=_PAIRS, traits="among_gpus to_all")
 def NCCLAllreduce(ctx, *Xs):
     """Each output = the sum of all inputs.
 
@@ -93,7 +93,7 @@ def NCCLAllreduce(ctx, *Xs):
         _spread(ctx, _sum(ctx, values))
 
 
-@_collective(mutates=_PAIRS)
+@_collective(mutates=_PAIRS, traits="among_gpus to_all rooted")
 def NCCLBroadcast(ctx, *Xs, root: int = 0):
     """Each blob = the root's.
 
@@ -112,7 +112,7 @@ def NCCLBroadcast(ctx, *Xs, root: int = 0):
             blob.assign(source, devices.of(blob.value))
 
 
-@_collective(num_outputs=(1, 1), inplace=[(i, 0) for i in range(16)])
+@_collective(num_outputs=(1, 1), inplace=[(i, 0) for i in range(16)], traits="among_gpus rooted")
 def NCCLReduce(ctx, *Xs, root: int = 0):
     """The output, where the root's input is, = the sum of all inputs.
 
@@ -128,7 +128,7 @@ def NCCLReduce(ctx, *Xs, root: int = 0):
         ctx.outputs[0].assign(_sum(ctx, values, root), home)
 
 
-@_collective()
+@_collective(traits="among_gpus")
 def NCCLAllGather(ctx, *Xs):
     """Each output = all inputs, one behind the other along a new first dimension.
 
@@ -149,7 +149,7 @@ def NCCLAllGather(ctx, *Xs):
     _spread(ctx, whole)
 
 
-@_collective()
+@_collective(traits="among_gpus")
 def NCCLReduceScatter(ctx, *Xs):
     """Output k = row k of the sum of all inputs, whose first dimension is the number of inputs.
 

@@ -18,7 +18,7 @@ class StoreHandler(Object):
         self.store = store
 
 
-@operator("handler", stateful=True)
+@operator("handler", stateful=True, traits="store")
 def FileStoreHandlerCreate(ctx, *, path: str, prefix: str = ""):
     """A store in a folder that all shards see.
 
@@ -27,7 +27,7 @@ def FileStoreHandlerCreate(ctx, *, path: str, prefix: str = ""):
     return StoreHandler(FileStore(path, prefix))
 
 
-@operator("handler", stateful=True)
+@operator("handler", stateful=True, traits="store")
 def RedisStoreHandlerCreate(ctx, *, host: str, port: int = 6379, prefix: str = ""):
     """A store in a Redis server.
 
@@ -44,7 +44,7 @@ def StoreSet(ctx, handler, data, *, blob_name: str = ""):
     A store and a blob of any type and any shape.  ValueError where the blob holds nothing that can be serialized.
     """
     name = blob_name or ctx.op.input[1]
-    _, content = next(iter(ctx.workspace.chunks(ctx.inputs[1], name, 0)))
+    _, content = next(iter(ctx.chunks(ctx.inputs[1], name, 0)))
     handler.store.set(name, content)
 
 
@@ -56,9 +56,7 @@ def StoreGet(ctx, handler, *, blob_name: str = "", timeout_ms: int = _TIMEOUT_MS
     there in time.
     """
     name = blob_name or ctx.op.output[0]
-    ctx.workspace.load(
-        ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}"
-    )
+    ctx.load(ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}")
 
 
 @operator("value", stateful=True, num_inputs=(1, 1))

@@ -48,6 +48,7 @@ def _kind(dtype: int, value: Any) -> str:
     inplace={0: 0},
     anywhere="X constant",
     infer=lambda args, inputs: _infer_constant(args, inputs),
+    traits="fill",
 )
 def ConstantFill(
     xp,
@@ -75,13 +76,13 @@ def ConstantFill(
     return Y
 
 
-def _infer_constant(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
     """What dtype says, float16 too, which does not run: Caffe2's layers ask for the type of a blob in this way."""
     kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
     return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant)
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant, traits="fill")
 def DiagonalFill(
     xp,
     X=None,
@@ -111,7 +112,7 @@ def DiagonalFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"))
+@operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"), traits="fill")
 def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
     """Y = value everywhere, in half precision.
 
@@ -134,7 +135,7 @@ def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> 
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def GivenTensorFill(
     xp,
     X=None,
@@ -161,7 +162,16 @@ def _given_fill(name: str, kind: str) -> None:
     Y [shape ...], {"string" if kind == "object" else kind}; X [...] gives its shape, or with input_as_shape X [n] (int64)
     its values.  ValueError where `values` does not fill it, or the shape is given twice."""
 
-    @operator("Y", gradient=NO_GRADIENT, name=name, inplace={0: 0}, anywhere="X", infer=infer_fill(kind), doc=doc)
+    @operator(
+        "Y",
+        gradient=NO_GRADIENT,
+        name=name,
+        inplace={0: 0},
+        anywhere="X",
+        infer=infer_fill(kind),
+        doc=doc,
+        traits="fill",
+    )
     def fill(
         xp,
         X=None,
@@ -186,7 +196,7 @@ for _name, _type in (
     _given_fill(_name, _type)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"), traits="fill")
 def GivenTensorByteStringToUInt8Fill(
     xp,
     X=None,
@@ -210,7 +220,7 @@ def GivenTensorByteStringToUInt8Fill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = 0, 1, 2, ... row by row.
 
@@ -247,7 +257,7 @@ def Range(xp, start, stop=None, step=None, *, out):
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, types="int32")
+@operator("Y", gradient=NO_GRADIENT, types="int32", traits="fill")
 def LengthsRangeFill(xp, lengths, *, out):
     """Y = for each length n the range 0 .. n-1, one behind the other.
 

@@ -53,6 +53,7 @@ def _bounds(dims: tuple[int, ...], low: Any, high: Any, least: Any, most: Any) -
     anywhere="X low high",
     num_inputs={0, 1, 3},
     infer=infer_fill("float32"),
+    traits="fill",
 )
 def UniformFill(
     ctx,
@@ -85,6 +86,7 @@ def UniformFill(
     anywhere="X low high",
     num_inputs={0, 1, 3},
     infer=infer_fill("int32"),
+    traits="fill",
 )
 def UniformIntFill(
     ctx,
@@ -112,7 +114,9 @@ def UniformIntFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("int32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("int32"), traits="fill"
+)
 def UniqueUniformFill(
     ctx,
     X=None,
@@ -154,7 +158,9 @@ def UniqueUniformFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
+)
 def GaussianFill(
     ctx,
     X=None,
@@ -176,7 +182,9 @@ def GaussianFill(
     return _gaussian(ctx, out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32"), mean, std)
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
+)
 def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = uniform values of [-s, s), s = sqrt(3 / fan in), for weights that are outputs by inputs.
 
@@ -191,7 +199,9 @@ def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (
     return _uniform(ctx, Y, -scale, scale)
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
+)
 def MSRAFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = normal values of standard deviation sqrt(2 / fan out), for weights that are outputs by inputs.
 
@@ -208,7 +218,7 @@ def _dim(Y: Any, axis: int) -> int:
     return int(Y.shape[axis])
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, infer=infer_fill("float16"))
+@operator("Y", gradient=NO_GRADIENT, stateful=True, infer=infer_fill("float16"), traits="fill")
 def Float16UniformFill(ctx, *, min: float = 0.0, max: float = 1.0, shape: list[int] = (), out):
     """Y = uniform random values of [min, max), float16.
 

@@ -76,7 +76,12 @@ _SPARSE = {"X": "int64", "lengths": "int32"}
 
 
 @operator(
-    "Y lengths_out", stateful=True, types=_SPARSE, host="X lengths Y lengths_out", gradient=NO_GRADIENT, limits="ratio >= 0, ratio <= 1"
+    "Y lengths_out",
+    stateful=True,
+    types=_SPARSE,
+    host="X lengths Y lengths_out",
+    gradient=NO_GRADIENT,
+    limits="ratio >= 0, ratio <= 1",
 )
 def SparseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replacement_value: int = 0, out):
     """The values of each example, or with probability `ratio` one replacement for all of them.

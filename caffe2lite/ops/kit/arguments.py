@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
+from google.protobuf.message import Message
+
+from caffe2lite.proto import caffe2_pb2
 
 REQUIRED = inspect.Parameter.empty
 
@@ -159,3 +164,58 @@ def parse(title: str, declared: Mapping[str, Arg], messages: Any, limited: bool 
             if not _BOUNDS[symbol](value, float(bound)):
                 raise ValueError(f"argument {arg.name} of {title} must be {text}, found {value}")
     return values
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def write(argument: caffe2_pb2.Argument, name: str, value: Any) -> None:
+    """Give an Argument a name and a value: a number, string, NetDef, other message, array, or a list of one kind."""
+    argument.name = name
+    kind = type(value)
+    if kind is int:
+        argument.i = value
+        return
+    if kind is float:
+        argument.f = value
+        return
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        argument.s = value.encode("utf-8")
+    elif isinstance(value, bytes):
+        argument.s = value
+    elif isinstance(value, int):
+        argument.i = int(value)  # a bool, to protobuf, is no int
+    elif isinstance(value, float):
+        argument.f = value
+    elif isinstance(value, caffe2_pb2.NetDef):
+        argument.n.CopyFrom(value)
+    elif isinstance(value, Message):
+        argument.s = value.SerializeToString()
+    elif isinstance(value, Iterable):
+        _write_list(argument, name, value)
+    else:
+        raise ValueError(f"Unknown argument type: key={name} value={value}, value type={kind}")
+
+
+def _write_list(argument: caffe2_pb2.Argument, name: str, values: Iterable[Any]) -> None:
+    items = list(values)
+    if all(isinstance(v, float) for v in items):
+        argument.floats.extend(items)
+    elif all(isinstance(v, (int, np.integer, np.bool_)) for v in items):
+        argument.ints.extend(int(v) for v in items)
+    elif all(isinstance(v, (str, bytes)) for v in items):
+        argument.strings.extend(v.encode("utf-8") if isinstance(v, str) else v for v in items)
+    elif all(isinstance(v, caffe2_pb2.NetDef) for v in items):
+        argument.nets.extend(items)
+    elif all(isinstance(v, Message) for v in items):
+        argument.strings.extend(v.SerializeToString() for v in items)
+    else:
+        kinds = {type(v) for v in items}
+        raise ValueError(
+            f"Unknown iterable argument type: key={name} value={values}, value type={type(values)}[{kinds}]; "
+            "a list holds numbers of one kind, strings or messages"
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.dtypes import NAMES
-from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 
 
 def shape_to_fill(
@@ -37,10 +37,10 @@ def shape_to_fill(
 def infer_fill(default: str | None) -> Any:
     """Inference of a fill whose type is `default`, or what its argument `dtype` says."""
 
-    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec | None]:
+    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
         kind = NAMES.get(args["dtype"]) if args.get("dtype") else default
         if args.get("input_as_shape"):
-            return [None]
+            return [UNKNOWN]
         front = inputs[0].shape if inputs else tuple(args.get("shape") or ())
         return [Spec((*front, *(args.get("extra_shape") or ())), kind)]
 

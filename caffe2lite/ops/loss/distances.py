@@ -19,7 +19,7 @@ def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
     return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
 
 
-def _infer_rows(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape[:1] or (1,), inputs[0].dtype)]
 
 
@@ -114,7 +114,13 @@ for _name, _back, _compute, _derive, _doc in (
         _l2_gradient,
         "Z[i] = half the sum of (X - Y)^2 over row i.",
     ),
-    ("CosineSimilarity", "CosineSimilarityGradient", _cosine, _cosine_gradient, "Z[i] = cosine of the angle of rows i."),
+    (
+        "CosineSimilarity",
+        "CosineSimilarityGradient",
+        _cosine,
+        _cosine_gradient,
+        "Z[i] = cosine of the angle of rows i.",
+    ),
     (
         "DotProduct",
         "DotProductGradient",

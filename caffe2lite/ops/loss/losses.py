@@ -34,6 +34,7 @@ def _labels(rows: Any, labels: Any) -> Any:
     types={"X": "float32", "labels": "int32"},
     infer=lambda args, inputs: [Spec(inputs[0].shape[:1], inputs[0].dtype)],
     gradient=single("LabelCrossEntropyGradient", "I0 I1 GO0 -> GI0"),
+    traits="class_labels",
 )
 def LabelCrossEntropy(xp, X, labels, *, out):
     """Y[i] = -log(X[i, labels[i]]).
@@ -48,7 +49,7 @@ def LabelCrossEntropy(xp, X, labels, *, out):
     return Y
 
 
-@operator("dX", types={"X": "float32", "labels": "int32", "dY": "float32"}, infer=like(0))
+@operator("dX", types={"X": "float32", "labels": "int32", "dY": "float32"}, infer=like(0), traits="class_labels")
 def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
     """dX[i, labels[i]] = -dY[i] / X[i, labels[i]], 0 elsewhere.
 

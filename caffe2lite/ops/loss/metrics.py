@@ -22,6 +22,7 @@ def _check(X: Any, labels: Any) -> None:
     types={"predictions": "float32", "labels": "int32"},
     infer=scalar("float32"),
     gradient=FORBID_GRADIENT,
+    traits="class_labels",
 )
 def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
     """The share of rows whose label is among the `top_k` best scores; of equal scores the earlier is better.

@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, zeros
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import check_sizes
+from caffe2lite.ops.kit.shapes import axis_of, check_sizes
 from caffe2lite.ops.kit.special import erf
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -49,7 +49,9 @@ def _relu_again(xp, inputs, outputs, args):
     return functools.partial(np.clip, X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
+@operator(
+    "dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0)
+)
 def ReluGradient(xp, Y, dY, *, out):
     """dX = dY where Y > 0, else 0.
 
@@ -220,7 +222,12 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
 
 
 @operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LogitGradient", "I0 GO0 -> GI0"), limits="eps > 0, eps < 0.5"
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    infer=like(0),
+    gradient=single("LogitGradient", "I0 GO0 -> GI0"),
+    limits="eps > 0, eps < 0.5",
 )
 def Logit(xp, X, *, eps: float = 1e-6, out):
     """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps].
@@ -311,7 +318,12 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
 
 
 @operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ReluNGradient", "O0 GO0 -> GI0"), limits="n > 0"
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    infer=like(0),
+    gradient=single("ReluNGradient", "O0 GO0 -> GI0"),
+    limits="n > 0",
 )
 def ReluN(xp, X, *, n: float = 6.0, out):
     """Y = X limited to [0, n].
@@ -335,7 +347,12 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 @operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SeluGradient", "O0 GO0 -> GI0"), limits="scale > 1"
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    infer=like(0),
+    gradient=single("SeluGradient", "O0 GO0 -> GI0"),
+    limits="scale > 1",
 )
 def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """Y = scale * (X where X > 0, alpha * (exp(X) - 1) elsewhere).
@@ -401,9 +418,9 @@ def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
 
 
 def _infer_glu(args, inputs):
-    shape = list(inputs[0].shape)
-    shape[args.get("dim", -1)] //= 2
-    return [Spec(tuple(shape), inputs[0].dtype)]
+    shape = inputs[0].shape
+    axis = axis_of(args.get("dim", -1), len(shape))
+    return [Spec((*shape[:axis], shape[axis] // 2, *shape[axis + 1 :]), inputs[0].dtype)]
 
 
 @operator("Y", types="float32", infer=_infer_glu)

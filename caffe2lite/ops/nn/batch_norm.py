@@ -154,7 +154,7 @@ def _bn_gradient(g: Any) -> Any:
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 
-def _infer_bn(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_bn(args: Any, inputs: Any) -> list[Spec]:
     channel = inputs[1]
     return [inputs[0], channel, channel, channel, channel]
 
@@ -214,7 +214,6 @@ def _spatial_bn_compiled(
     )  # fmt: skip
 
 
-
 def normalize(
     xp: Any, layout: Channels, X: Any, scale: Any, bias: Any, mean: Any, var: Any, sums: Any = None, sumsq: Any = None,
     *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, num_batches: int = 1, out: Any,
@@ -270,7 +269,9 @@ def SpatialBNGradient(
     inputs.
     """
     sums = all_dscale, all_dbias
-    return normalize_gradient(xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+    return normalize_gradient(
+        xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out
+    )
 
 
 @compiled(SpatialBNGradient)
@@ -280,7 +281,6 @@ def _spatial_bn_gradient_compiled(
     layout = CompiledChannels(X, order)
     sums = all_dscale, all_dbias
     return normalize_gradient(xp, layout, X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
-
 
 
 def normalize_gradient(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.infer import Spec, given, size_of
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
 
@@ -30,7 +30,7 @@ def infer_filter_gradient(outputs_at: int | None):
         X, W = inputs[0], inputs[1]
         if args.get("no_bias"):
             return [W, X]
-        return [W, None if outputs_at is None else Spec((W.shape[outputs_at],), W.dtype), X]
+        return [W, UNKNOWN if outputs_at is None else Spec((W.shape[outputs_at],), W.dtype), X]
 
     return infer
 

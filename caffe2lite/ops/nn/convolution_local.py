@@ -79,7 +79,9 @@ def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     x, dy = windows.channels_first(X, window), windows.channels_first(dY, window)
     taps = _all_columns(xp, x, place, window.group)
     W = _by_position(xp, filter, window, place, outputs)
-    g = dy.reshape(batch, window.group, outputs // window.group, math.prod(place.out)).transpose(3, 1, 0, 2)  # positions, group, N, M
+    g = dy.reshape(batch, window.group, outputs // window.group, math.prod(place.out)).transpose(
+        3, 1, 0, 2
+    )  # positions, group, N, M
     dW = out[0](filter.shape, X.dtype)
     by_filter = xp.matmul(g.swapaxes(2, 3), taps)
     depth = filter.shape[-1] if window.channels_last else filter.shape[n + 1]

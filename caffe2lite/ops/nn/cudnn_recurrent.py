@@ -66,7 +66,9 @@ class _Stack:
         if input_mode not in ("linear", "skip"):
             raise ValueError(f"input_mode must be linear or skip, got {input_mode!r}")
         if input_mode == "skip" and features != hidden_size:
-            raise ValueError(f"with input_mode skip the input must have hidden_size {hidden_size} features, not {features}")
+            raise ValueError(
+                f"with input_mode skip the input must have hidden_size {hidden_size} features, not {features}"
+            )
         if dropout != 1 and num_layers > 1:
             raise ValueError(f"dropout between layers is not supported: 1 (keep everything) is expected, got {dropout}")
         self.features, self.hidden, self.mode = features, hidden_size, rnn_mode
@@ -81,7 +83,12 @@ class _Stack:
             weights.append(((at, (rows, width)), (at + rows * width, (gates, hidden_size))))
             at += rows * width + gates * hidden_size
         self.layers = [
-            _Layer(k % self.directions == 1, *weights[k], (at + 2 * k * gates, (gates,)), (at + (2 * k + 1) * gates, (gates,)))
+            _Layer(
+                k % self.directions == 1,
+                *weights[k],
+                (at + 2 * k * gates, (gates,)),
+                (at + (2 * k + 1) * gates, (gates,)),
+            )
             for k in range(self.count)
         ]
         self.size = at + 2 * self.count * gates
@@ -118,7 +125,9 @@ class _Trace(NamedTuple):
     gates: list[tuple[Any, ...]]
 
 
-def _run(xp: Any, stack: _Stack, layer: _Layer, parameters: Any, X: Any, h: Any, c: Any) -> tuple[Any, Any, Any, _Trace]:
+def _run(
+    xp: Any, stack: _Stack, layer: _Layer, parameters: Any, X: Any, h: Any, c: Any
+) -> tuple[Any, Any, Any, _Trace]:
     """(outputs, last hidden state, last cell, trace) of one layer in one direction."""
     W, R, bW, bR = parameters
     steps = X[::-1] if layer.reverse else X
@@ -262,7 +271,12 @@ def _back(xp: Any, stack: _Stack, trace: _Trace, R: Any, dY: Any) -> tuple[Any, 
         if stack.mode == "lstm":
             i, f, g, o, top = trace.gates[t]
             dc = dc + dh * o * (1 - top * top)
-            by_gates = dc * g * i * (1 - i), dc * trace.cells[t] * f * (1 - f), dc * i * (1 - g * g), dh * top * o * (1 - o)
+            by_gates = (
+                dc * g * i * (1 - i),
+                dc * trace.cells[t] * f * (1 - f),
+                dc * i * (1 - g * g),
+                dh * top * o * (1 - o),
+            )
             dc = dc * f
             kept = 0
         else:
@@ -287,7 +301,9 @@ def _part(X: Any, weights: Any, layers: Layers, kind: str, source: str, layer: i
     names = _PARAMETERS[stack.mode]
     gate, _, what = kind.rpartition("_")
     if gate not in names or what not in ("w", "b"):
-        raise ValueError(f"param_type must be one of {', '.join(f'{n}_{e}' for e in 'wb' for n in names)}, got {kind!r}")
+        raise ValueError(
+            f"param_type must be one of {', '.join(f'{n}_{e}' for e in 'wb' for n in names)}, got {kind!r}"
+        )
     if source not in ("input", "recurrent"):
         raise ValueError(f"input_type must be input or recurrent, got {source!r}")
     if not 0 <= layer < stack.count:

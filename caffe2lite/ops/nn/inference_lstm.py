@@ -20,7 +20,9 @@ def _run(xp, steps, h, c, weights, backwards):
     return made, h, c
 
 
-@operator("output hidden cell", num_inputs=(1, MANY), types={"inputs": "float32", "rest": "float32"}, gradient=NO_GRADIENT)
+@operator(
+    "output hidden cell", num_inputs=(1, MANY), types={"inputs": "float32", "rest": "float32"}, gradient=NO_GRADIENT
+)
 def InferenceLSTM(
     xp, inputs, *rest, num_layers: int = 1, has_biases: bool = False, batch_first: bool = False,
     bidirectional: bool = False,
@@ -45,7 +47,9 @@ def InferenceLSTM(
     hidden, cell, *weights = rest
     for k, weight in enumerate(weights):
         if weight.ndim != (2 if k % each < 2 else 1):
-            raise ValueError(f"weights are matrices and biases vectors; input {3 + k} has the shape {list(weight.shape)}")
+            raise ValueError(
+                f"weights are matrices and biases vectors; input {3 + k} has the shape {list(weight.shape)}"
+            )
     steps = inputs.swapaxes(0, 1) if batch_first else inputs
     if hidden.shape != cell.shape or hidden.shape[:2] != (num_layers * directions, steps.shape[1]):
         raise ValueError(

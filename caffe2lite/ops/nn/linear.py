@@ -82,7 +82,10 @@ def _cost_fc(args: Any, inputs: Any) -> tuple[int, int, int]:
     return (2 * depth + 1) * math.prod(Y.shape), size_of(Y), size_of(*inputs)
 
 
-_FC = {"types": {"X": "float32", "W": "float32", "b": "=W"}, "cuda_types": {"X": "float32 float16", "W": "=X", "b": "=W"}}
+_FC = {
+    "types": {"X": "float32", "W": "float32", "b": "=W"},
+    "cuda_types": {"X": "float32 float16", "W": "=X", "b": "=W"},
+}
 
 
 @operator("Y", **_FC, infer=_infer_fc, cost=_cost_fc, gradient=single("FCGradient", "I0 I1 GO0 -> GI1 GI2 GI0"))
@@ -117,7 +120,9 @@ def _fc_transposed_again(xp, inputs, outputs, args):
     return _fully_connected_again(inputs, outputs[0], args, transposed=True)
 
 
-def _fully_connected_gradient(xp: Any, X: Any, W: Any, dY: Any, axis: int, axis_w: int, transposed: bool, out: Any) -> Any:
+def _fully_connected_gradient(
+    xp: Any, X: Any, W: Any, dY: Any, axis: int, axis_w: int, transposed: bool, out: Any
+) -> Any:
     rows, weights = _matrix(X, axis), _matrix(W, axis_w)
     n_in, n_out = weights.shape if transposed else weights.shape[::-1]
     if rows.shape[1] != n_in or dY.size != rows.shape[0] * n_out:
@@ -197,7 +202,7 @@ def _matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
-def _infer_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_matmul(args: Any, inputs: Any) -> list[Spec]:
     if len(inputs) > 2:
         return [Spec(inputs[2].shape, inputs[0].dtype)]
     sizes = []
@@ -267,7 +272,7 @@ def _batch_matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
-def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec]:
     """Leading dimensions as NumPy broadcasts them; a vector has neither rows nor columns."""
     A, B = (s.shape for s in inputs)
     rows = () if len(A) < 2 else (A[-1 if args["trans_a"] else -2],)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
@@ -83,7 +83,7 @@ def _instance_gradient(g: Any) -> Any:
     "Y mean? inv_std?",
     inplace={0: 0},
     types={"X": "float32", "scale": "=X", "bias": "=X"},
-    infer=lambda args, inputs: [inputs[0], None, None],
+    infer=lambda args, inputs: [inputs[0], UNKNOWN, UNKNOWN],
     gradient=_instance_gradient,
     limits="epsilon >= 0",
 )
@@ -106,7 +106,10 @@ def _into(out: Any, value: Any) -> Any:
 
 
 @operator(
-    "dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"}, infer=like(0, 1, 1), limits="epsilon >= 0"
+    "dX dscale dbias",
+    types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"},
+    infer=like(0, 1, 1),
+    limits="epsilon >= 0",
 )
 def InstanceNormGradient(
     xp, X, scale, bias, dY, mean=None, inv_std=None, *, epsilon: float = 1e-5, order: str = "NCHW", out
@@ -130,7 +133,7 @@ def InstanceNormGradient(
     "Y mean? inv_std?",
     num_outputs={1, 3},
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
-    infer=lambda args, inputs: [inputs[0], None, None],
+    infer=lambda args, inputs: [inputs[0], UNKNOWN, UNKNOWN],
     gradient=single("GroupNormGradient", "GO0 I0 I1 I2 O1 O2 -> GI0 GI1 GI2"),
 )
 def GroupNorm(
@@ -177,7 +180,7 @@ def _layer_gradient(g: Any) -> Any:
     return g.single("LayerNormGradient", inputs, [g.GI(0)])
 
 
-def _infer_layer(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_layer(args: Any, inputs: Any) -> list[Spec]:
     shape = inputs[0].shape
     axis = args.get("axis", 1)
     row = Spec((*shape[: axis + len(shape) if axis < 0 else axis], 1), inputs[0].dtype)

@@ -393,7 +393,9 @@ def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0,
         return _AveragePoolGradient(xp, X, Y, dY, count_include_pad=count_include_pad, window=window, out=out)
     _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    _average_pool_gradient_loop(dY.reshape(-1), dX.reshape(-1), _row(geometry), _fixed(geometry, count_include_pad), *geometry)
+    _average_pool_gradient_loop(
+        dY.reshape(-1), dX.reshape(-1), _row(geometry), _fixed(geometry, count_include_pad), *geometry
+    )
     return dX
 
 

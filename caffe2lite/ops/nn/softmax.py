@@ -79,7 +79,6 @@ def _softmax_gradient_loop(Y, dY, dX):
             dx[j] = (dy[j] - mean) * y[j]
 
 
-
 def check_labels(labels: Any, classes: int) -> None:
     """ValueError where a label is no class."""
     if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
@@ -129,6 +128,7 @@ def _with_loss_gradient(g: Any) -> Any:
     infer=lambda args, inputs: [inputs[0], Spec((), inputs[0].dtype)],
     gradient=_with_loss_gradient,
     limits="scale >= 0",
+    traits="class_labels",
 )
 def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
     """softmax of X, and the weighted mean over rows of -log of the label's probability, times `scale`.
@@ -166,6 +166,7 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     num_inputs=(0, MANY),
     infer=like(0),
     limits="scale >= 0",
+    traits="class_labels",
 )
 def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
     """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss.
@@ -225,6 +226,7 @@ def _spatial_gradient(g: Any) -> Any:
     infer=lambda args, inputs: [inputs[0], Spec((), inputs[0].dtype)],
     gradient=_spatial_gradient,
     limits="scale >= 0",
+    traits="class_labels",
 )
 def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, out):
     """softmax over the channels of X, and the weighted mean of -log of the label's probability; label -1: ignored.
@@ -249,7 +251,7 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
 
 
 @operator("dX", types={"X": "float32", "labels": "int32", "rest": "float32"}, num_inputs=(0, MANY), infer=like(0),
-          limits="scale >= 0")  # fmt: skip
+          limits="scale >= 0", traits="class_labels")  # fmt: skip
 def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out):
     """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss.
 

@@ -134,7 +134,6 @@ def _momentum_update_loop(G, M, P, lr, mu, nesterov):
             P[j] -= new
 
 
-
 def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out):
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
     g = grad.astype("float32") + param.astype("float32") * weight_decay
@@ -272,7 +271,6 @@ def _adam_loop(P, M, V, G, lr, b1, b2, c1, c2, epsilon, correction):
         P[j] += lr * (correction * (m / (np.sqrt(v) + epsilon)))
 
 
-
 @operator(
     "param_out moment_out effective_lr? update?",
     inplace={0: 0, 1: 1},
@@ -317,7 +315,9 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
 
 
 @compiled(Adagrad)
-def _adagrad_compiled(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out):
+def _adagrad_compiled(
+    xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out
+):
     if len(out) > 2:
         options = {"epsilon": epsilon, "decay": decay, "weight_decay": weight_decay, "out": out}
         return Adagrad(xp, param, moment, grad, lr, **options)
@@ -335,7 +335,6 @@ def _adagrad_loop(P, M, G, lr, epsilon, decay, weight_decay):
         m = M[j] * decay + g * g
         M[j] = m
         P[j] += lr / (np.sqrt(m) + epsilon) * g
-
 
 
 @operator(

@@ -99,7 +99,6 @@ def _sparse_momentum_loop(ids, G, P, M, steps, lr, mu, nesterov):
             p[j] -= step[j]
 
 
-
 _ADAM_TYPES = {
     "param": "float32",
     "moment1": "=param",
@@ -339,7 +338,6 @@ def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
             p[j] += lr * decayed / (np.sqrt(m[j]) + epsilon)
 
 
-
 @operator(
     "param_out moment_out",
     mutates=[(0, 0), (1, 1)],
@@ -368,7 +366,9 @@ def RowWiseSparseAdagrad(
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
     if counter_halflife > 0 and counter is None:
-        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
+        raise ValueError(
+            f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row"
+        )
     rate, kind = one(lr, "lr"), grad.dtype.type
     for at in sweeps(xp, ids):
         rows = ids[at]
@@ -416,7 +416,6 @@ def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
         step = lr / (np.sqrt(moment) + epsilon)
         for j in range(width):
             p[j] += step * (g[j] + weight_decay * p[j])
-
 
 
 @operator(

@@ -244,9 +244,7 @@ def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float 
 _WIDER = 1.0001  # the range is made wider by this, so that the largest value falls into the last bin
 
 
-@operator(
-    "values counts", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT
-)
+@operator("values counts", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
 def SelfBinningHistogram(
     xp, *Xs, num_bins: int, bin_spacing: str = "linear", logspacing_start: float = 1e-24, abs: bool = False, out
 ):
@@ -289,7 +287,11 @@ def SelfBinningHistogram(
 
 
 @operator(
-    "value", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT, limits="quantile >= 0, quantile <= 1"
+    "value",
+    types="float32 float64",
+    num_inputs=(1, MANY),
+    gradient=FORBID_GRADIENT,
+    limits="quantile >= 0, quantile <= 1",
 )
 def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-3, out):
     """The smallest value that a share `quantile` of all elements (of their absolute values) does not exceed.

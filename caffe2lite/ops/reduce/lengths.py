@@ -171,7 +171,9 @@ def _parts(lengths: Any, work: int) -> list[tuple[int, int, int, int]]:
     return list(zip(cuts, cuts[1:], places, places[1:]))
 
 
-def _sum_compiled(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False) -> Any:
+def _sum_compiled(
+    data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False
+) -> Any:
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
     check_lookup(data, indices, lengths)
@@ -179,13 +181,21 @@ def _sum_compiled(data: Any, weights: Any, indices: Any, lengths: Any, out: Any,
     Y = _result(out, lengths, data)
     if Y.size:
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
-        together([
-            functools.partial(
-                _sum_rows, rows, weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
-                sums[first:last].reshape(-1), mean, positional,
-            )
-            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
-        ])
+        together(
+            [
+                functools.partial(
+                    _sum_rows,
+                    rows,
+                    weights if positional else weights[begin:end],
+                    indices[begin:end],
+                    lengths[first:last],
+                    sums[first:last].reshape(-1),
+                    mean,
+                    positional,
+                )
+                for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+            ]
+        )
     return Y
 
 
@@ -249,7 +259,6 @@ def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out)
 
 
-
 @operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
 def SparseLengthsMean(xp, data, indices, lengths, *, out):
     """Y[k] = mean of data[i] over the indices of segment k.
@@ -264,7 +273,6 @@ def SparseLengthsMean(xp, data, indices, lengths, *, out):
 @compiled(SparseLengthsMean)
 def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
-
 
 
 @operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, infer=_infer)
@@ -297,7 +305,6 @@ def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *
     return _sum_compiled(data, weights, indices, lengths, out)
 
 
-
 @operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer)
 def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
     """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k.
@@ -319,7 +326,6 @@ def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices,
     if lengths.size and int(lengths.max()) > weights.size:
         raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
     return _sum_compiled(data, weights, indices, lengths, out, positional=True)
-
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.kit.infer import Spec, like, scalar
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis
 
@@ -68,7 +68,9 @@ def _check_results(X: Any, shape: tuple[int, ...], **operands: Any) -> None:
     """ValueError where operands are not of the size that reducing X gives."""
     for what, operand in operands.items():
         if operand.size != math.prod(shape):
-            raise ValueError(f"{what} must be {list(shape)}, what X {list(X.shape)} is reduced to; found {list(operand.shape)}")
+            raise ValueError(
+                f"{what} must be {list(shape)}, what X {list(X.shape)} is reduced to; found {list(operand.shape)}"
+            )
 
 
 def _sum(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
@@ -123,7 +125,12 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
         return [Spec(_kept(shape, over, args.get("keepdims", True)), inputs[0].dtype)]
 
     operator(
-        "Y", name=name, types=types, infer=infer, gradient=single(gradient, "GO0 I0 O0 -> GI0"), doc=f"{doc}\n\n{operands}"
+        "Y",
+        name=name,
+        types=types,
+        infer=infer,
+        gradient=single(gradient, "GO0 I0 O0 -> GI0"),
+        doc=f"{doc}\n\n{operands}",
     )(kernel)
 
     def backward(xp, dY, X, Y, *, axes: list[int] = (), keepdims: bool = True, out):
@@ -137,7 +144,7 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
         "dX",
         name=gradient,
         types={"dY": types, "X": "=dY", "Y": "=dY"},
-        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
+        infer=lambda args, inputs: [UNKNOWN if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY, X and Y.\n\ndX as X, dY as Y.  {operands}",
     )(backward)
 
@@ -283,7 +290,7 @@ def _one_sided(
         "dX",
         name=gradient,
         types={"dY": types, "lengths": "int32", **({"X": "=dY", "Y": "=dY"} if with_y else {})},
-        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
+        infer=lambda args, inputs: [UNKNOWN if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
         doc=f"dX of {name}, from dY and X (or its shape).\n\ndX as X, dY as Y.  {operands}",
     )(backward)
 
@@ -385,7 +392,7 @@ def LpNormGradient(xp, X, dZ, *, p: int = 2, average: bool = False, out):
     return xp.multiply(derivative, scale, out(X.shape, X.dtype))
 
 
-def _infer_moments(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_moments(args: Any, inputs: Any) -> list[Spec]:
     shape = inputs[0].shape
     spec = Spec(_kept(shape, _axes(args.get("axes") or (), len(shape)), args.get("keepdims", True)), inputs[0].dtype)
     return [spec, spec]
@@ -460,7 +467,9 @@ def _arg_extreme(name: str, largest: bool, doc: str) -> None:
         shape = inputs[0].shape
         return [Spec(_kept(shape, (end_axis(args.get("axis", -1), len(shape)),), args.get("keepdims", True)), "int64")]
 
-    operator("Y", name=name, types=_NUMBERS, infer=infer, gradient=FORBID_GRADIENT, doc=f"{doc}\n\n{_ARG_OPERANDS}")(kernel)
+    operator("Y", name=name, types=_NUMBERS, infer=infer, gradient=FORBID_GRADIENT, doc=f"{doc}\n\n{_ARG_OPERANDS}")(
+        kernel
+    )
 
 
 _arg_extreme("ArgMax", True, "Y = index of the largest element along the axis, the first of several.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import (
     check_ids,
@@ -190,7 +190,7 @@ def _by_index(kind, weighted):
 
 def _infer_unsorted(args, inputs):
     count = args["num_segments"]
-    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else None]
+    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else UNKNOWN]
 
 
 _OPERANDS = """data [N, ...], weights and ids [n] (n = N where there are no indices), indices [n], Y [segments, ...]; float32,
@@ -280,7 +280,10 @@ for _name, _kernel, _types in (
     ("SparseUnsortedSegmentWeightedSumGradient", _unsorted_weighted_gradient, _BY_WEIGHT),
 ):
     operator(
-        "dX", name=_name, types=_types, doc=f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}"
+        "dX",
+        name=_name,
+        types=_types,
+        doc=f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}",
     )(_kernel)
 
 

@@ -44,7 +44,9 @@ def test_greedy(given):
 def test_a_wide_beam_finds_the_most_probable_labellings(given):
     p = probabilities(4, 3, 3)
     inputs = [p, *([LENGTHS] if given else [])]
-    counts, labels, found = run("CTCBeamSearchDecoder", inputs, {"beam_width": 200, "num_candidates": 3, "prune_threshold": 0.0}, 3)
+    counts, labels, found = run(
+        "CTCBeamSearchDecoder", inputs, {"beam_width": 200, "num_candidates": 3, "prune_threshold": 0.0}, 3
+    )
     at = 0
     for b, n in enumerate(LENGTHS if given else [4] * 3):
         total = labellings(p[:n, b])

@@ -56,7 +56,9 @@ def test_losses():
 
 
 def test_gradients():
-    check_gradient("HSoftmax", [values(4, 6), values(5, 6), values(5), LABELS], [0, 1, 2], outputs=2, hierarchy=hierarchy())
+    check_gradient(
+        "HSoftmax", [values(4, 6), values(5, 6), values(5), LABELS], [0, 1, 2], outputs=2, hierarchy=hierarchy()
+    )
 
 
 def test_search():

@@ -17,7 +17,9 @@ def test_cross_entropy():
     check("LabelCrossEntropy", [P, LABELS[:, None]], [-np.log(P[range(3), LABELS])])
     check("CrossEntropy", [floats(0, 4), floats(0, 4)], [np.zeros(0)])
     one_hot = np.eye(4, dtype="f")[LABELS]
-    np.testing.assert_allclose(run("CrossEntropy", [P, one_hot])[0], run("LabelCrossEntropy", [P, LABELS])[0], rtol=1e-6)
+    np.testing.assert_allclose(
+        run("CrossEntropy", [P, one_hot])[0], run("LabelCrossEntropy", [P, LABELS])[0], rtol=1e-6
+    )
     assert np.isfinite(run("LabelCrossEntropy", [np.zeros((1, 4), "f"), LABELS[:1]])[0]).all()
     check_gradient("CrossEntropy", [values(3, 4, low=0.2), values(3, 4, low=0.1)], [0])
     check_gradient("LabelCrossEntropy", [values(3, 4, low=0.2), LABELS], [0])

@@ -65,7 +65,8 @@ def test_several_batches_are_normalized_as_one(order):
     half = [run("ChannelStats", [part], {"order": order}, 2) for part in (x[:2], x[2:])]
     sums = [a + b for a, b in zip(*half)]
     parts = [
-        run("SpatialBN", [part, scale, bias, mean, var, *sums], {**args, "num_batches": 2}, 5) for part in (x[:2], x[2:])
+        run("SpatialBN", [part, scale, bias, mean, var, *sums], {**args, "num_batches": 2}, 5)
+        for part in (x[:2], x[2:])
     ]
     np.testing.assert_allclose(np.concatenate([p[0] for p in parts]), whole[0], rtol=1e-4, atol=1e-5)
     for k in range(1, 5):

@@ -48,7 +48,10 @@ def test_equal_filters_make_a_convolution():
     places = positions(X[2:], case)
     everywhere = np.broadcast_to(w, (*places, *w.shape)).copy()
     np.testing.assert_allclose(
-        run("LC", [floats(*X), everywhere], case.args)[0], run("Conv", [floats(*X), w], case.args)[0], rtol=1e-4, atol=1e-5
+        run("LC", [floats(*X), everywhere], case.args)[0],
+        run("Conv", [floats(*X), w], case.args)[0],
+        rtol=1e-4,
+        atol=1e-5,
     )
 
 
@@ -60,7 +63,9 @@ def test_locally_connected_in_one_and_three_dimensions():
     check("LC1D", [x, w], [local(x, w, case, 1)], lists, rtol=1e-4, atol=1e-5)
     check_gradient("LC1D", [values(2, 3, 7), values(*w.shape), values(w.shape[0], 4)], [0, 1, 2], **lists)
     lists = {"kernels": [2, 1, 2], "strides": [1, 1, 1], "pads": [0] * 6}
-    check_gradient("LC3D", [values(1, 2, 3, 2, 3), values(2, 2, 2, 3, 2, 2, 1, 2), values(2, 2, 2, 3)], [0, 1, 2], **lists)
+    check_gradient(
+        "LC3D", [values(1, 2, 3, 2, 3), values(2, 2, 2, 3, 2, 2, 1, 2), values(2, 2, 2, 3)], [0, 1, 2], **lists
+    )
 
 
 def test_again_and_empty():

@@ -50,9 +50,7 @@ def test_an_lstm_is_that_of_the_step_by_step_network():
         workspace.FeedBlob(name, value.astype("f"))
     x, lengths, hidden, cell = (core.BlobReference(n) for n in ("x", "lengths", "hidden", "cell"))
     model = model_helper.ModelHelper(name="cudnn")
-    output, *_, (extract, parameters) = rnn_cell.cudnn_LSTM(
-        model, x, (hidden, cell), D, H, "cudnn", return_params=True
-    )
+    output, *_, (extract, parameters) = rnn_cell.cudnn_LSTM(model, x, (hidden, cell), D, H, "cudnn", return_params=True)
     own = model_helper.ModelHelper(name="own")
     own_output, _, _, own_cell, own_parameters = rnn_cell.LSTM(
         own, x, lengths, (hidden, cell), D, H, "own", return_params=True

@@ -30,7 +30,9 @@ def layer(steps, h, c, weights):
     return np.stack(made), h, c
 
 
-@pytest.mark.parametrize(("layers", "bidirectional", "biases", "first"), [*itertools.product((1, 2), (0, 1), (0, 1), (0, 1))])
+@pytest.mark.parametrize(
+    ("layers", "bidirectional", "biases", "first"), [*itertools.product((1, 2), (0, 1), (0, 1), (0, 1))]
+)
 def test_formula(layers, bidirectional, biases, first):
     directions, each = 1 + bidirectional, 4 if biases else 2
     weights = parameters(layers, directions, biases)

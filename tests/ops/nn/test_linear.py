@@ -67,7 +67,9 @@ def test_batch_matmul(trans_a, trans_b):
     check_gradient("BatchMatMul", [a.astype("d"), b.astype("d")], [0, 1], **args)
 
 
-@pytest.mark.parametrize(("a", "b"), [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 2)), ((2, 1, 3, 4), (5, 4, 2)), ((3, 4), (2, 4, 5))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((4,), (4,)), ((3, 4), (4,)), ((4,), (4, 2)), ((2, 1, 3, 4), (5, 4, 2)), ((3, 4), (2, 4, 5))]
+)
 def test_batch_matmul_with_broadcast(a, b):
     x, y = floats(*a), floats(*b, seed=1)
     product = np.matmul(x.astype("d"), y)

@@ -84,7 +84,9 @@ def test_rms_norm(axis):
     check("RMSNorm", [x, gamma, beta], wanted, {"axis": axis, "eps": 0.01})
     wide = [values(2, 3, 4), values(width), values(width)]
     check_gradient("RMSNorm", wide, [0, 1, 2], outputs=2, axis=axis, eps=0.01)
-    assert run("RMSNorm", [x.astype("d"), gamma.astype("d"), beta.astype("d")], {"axis": axis}, 2)[0].dtype == np.float64
+    assert (
+        run("RMSNorm", [x.astype("d"), gamma.astype("d"), beta.astype("d")], {"axis": axis}, 2)[0].dtype == np.float64
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -108,7 +110,9 @@ def test_lrn(order, size, beta):
     x = floats(2, 6, 3, 2) if order == "NCHW" else floats(2, 3, 2, 6)
     axis = 1 if order == "NCHW" else 3
     square = np.moveaxis(x.astype("d") ** 2, axis, 0)
-    scale = 2 + 0.3 / size * np.stack([square[max(c - (size - 1) // 2, 0) : c + size // 2 + 1].sum(axis=0) for c in range(6)])
+    scale = 2 + 0.3 / size * np.stack(
+        [square[max(c - (size - 1) // 2, 0) : c + size // 2 + 1].sum(axis=0) for c in range(6)]
+    )
     scale = np.moveaxis(scale, 0, axis)
     args = {"size": size, "alpha": 0.3, "beta": beta, "bias": 2.0, "order": order}
     check("LRN", [x], [x * scale**-beta, scale], args, rtol=1e-4)

@@ -43,7 +43,14 @@ def test_averages_with_padding(case):
 ])  # fmt: skip
 def test_in_other_dimensions(kind, suffix, size, lists):
     n = len(size)
-    case = Case({}, tuple(lists["kernels"]), tuple(lists["strides"]), (1,) * n, tuple(lists["pads"][:n]), tuple(lists["pads"][n:]))
+    case = Case(
+        {},
+        tuple(lists["kernels"]),
+        tuple(lists["strides"]),
+        (1,) * n,
+        tuple(lists["pads"][:n]),
+        tuple(lists["pads"][n:]),
+    )
     x = floats(2, 3, *size)
     check(kind + suffix, [x], [POOLS[kind](x, case)], lists)
     check(kind, [last(x)], [last(POOLS[kind](x, case))], {**lists, "order": "NHWC"})
@@ -64,7 +71,9 @@ def test_maxima_with_their_places():
     x, case = floats(2, 3, 7, 6), CASES[2]
     y, index = run("MaxPoolWithIndex", [x], case.args, 2)
     np.testing.assert_array_equal(y, POOLS["MaxPool"](x, case).astype("f"))
-    np.testing.assert_array_equal(np.take_along_axis(x.reshape(2, 3, -1), index.reshape(2, 3, -1), 2), y.reshape(2, 3, -1))
+    np.testing.assert_array_equal(
+        np.take_along_axis(x.reshape(2, 3, -1), index.reshape(2, 3, -1), 2), y.reshape(2, 3, -1)
+    )
     check_gradient("MaxPoolWithIndex", [values(2, 3, 7, 6)], [0], outputs=2, **case.args)
     check_again("MaxPoolWithIndex", [x], [floats(1, 2, 5, 5)], case.args, 2)
 
@@ -76,7 +85,9 @@ def test_properties():
     np.testing.assert_array_equal(pool("AveragePool", x) <= pool("MaxPool", x) + 1e-6, True)
     np.testing.assert_allclose(pool("AveragePool", np.full_like(x, 3)), 3, rtol=1e-6)
     np.testing.assert_allclose(pool("AveragePool", x).mean(), x.mean(), rtol=1e-3, atol=1e-6)
-    dx = run("AveragePoolGradient", [x, pool("AveragePool", x), np.ones((2, 3, 4, 4), "f")], {"kernel": 2, "stride": 2})[0]
+    dx = run(
+        "AveragePoolGradient", [x, pool("AveragePool", x), np.ones((2, 3, 4, 4), "f")], {"kernel": 2, "stride": 2}
+    )[0]
     np.testing.assert_allclose(dx, 0.25)
 
 

@@ -58,8 +58,13 @@ def test_gradients(given):
             sides = []
             for step in (1e-2, -1e-2):
                 moved = [*inputs[:k], value + np.float32(step) * along, *inputs[k + 1 :]]
-                sides.append(sum((y.astype("d") * w).sum() for y, w in zip(run(kind, [*moved, *rest], args, count), weights)))
-            assert (found[k] * along).sum() == pytest.approx((sides[0] - sides[1]) / 2e-2, rel=1e-2, abs=1e-3), (kind, k)
+                sides.append(
+                    sum((y.astype("d") * w).sum() for y, w in zip(run(kind, [*moved, *rest], args, count), weights))
+                )
+            assert (found[k] * along).sum() == pytest.approx((sides[0] - sides[1]) / 2e-2, rel=1e-2, abs=1e-3), (
+                kind,
+                k,
+            )
 
 
 def test_further_runs():

@@ -15,7 +15,9 @@ def softmax(x, axis=1):
     return (e / e.sum(axis=1, keepdims=True)).reshape(x.shape)
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((3, 4), 1), ((0, 4), 1), ((2, 3, 4), 1), ((2, 3, 4), 2), ((2, 3, 4), -1), ((5,), 0)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 4), 1), ((0, 4), 1), ((2, 3, 4), 1), ((2, 3, 4), 2), ((2, 3, 4), -1), ((5,), 0)]
+)
 def test_softmax(shape, axis):
     x = 5 * floats(*shape)
     check("Softmax", [x], [softmax(x, axis % len(shape))], {"axis": axis})
@@ -103,4 +105,6 @@ def test_refusals(kind, inputs, args, words):
 
 def test_gradients_refuse_other_numbers_of_inputs():
     refused("SoftmaxWithLossGradient", [floats(2, 3), LABELS[:2], floats(2, 3)], "4 or 5 inputs .*got 3")
-    refused("SpatialSoftmaxWithLossGradient", [floats(1, 3, 2, 2), np.zeros((1, 2, 2), "int32")], "4 or 5 inputs .*got 2")
+    refused(
+        "SpatialSoftmaxWithLossGradient", [floats(1, 3, 2, 2), np.zeros((1, 2, 2), "int32")], "4 or 5 inputs .*got 2"
+    )

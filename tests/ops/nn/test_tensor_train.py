@@ -30,7 +30,9 @@ def test_a_layer():
     args = {"inp_sizes": INP, "out_sizes": OUT, "tt_ranks": RANKS}
     check("TT", [x, b, flat(parts)], [x.astype("d") @ whole(parts) + b], args, rtol=1e-4)
     several = floats(5, 24)
-    product = several.astype("d") @ whole(parts)  # several rows come out in the order of the transposed one, as in Caffe2
+    product = several.astype("d") @ whole(
+        parts
+    )  # several rows come out in the order of the transposed one, as in Caffe2
     check("TT", [several, b, flat(parts)], [product.T.reshape(5, 12).T.reshape(5, 12) + b], args, rtol=1e-4, atol=1e-5)
     check_again("TT", [x, b, flat(parts)], [several, b, flat(parts)], args)
 
@@ -52,7 +54,9 @@ def test_sums_of_rows():
     digits = np.stack([INDEX % 3, INDEX // 3 % 2, INDEX // 6], axis=1)
     inputs = [*[p.astype("f") for p in parts], INDEX, LENGTHS]
     check("TTSparseLengthsSum", inputs, [sums, None, None, digits], ARGS, rtol=1e-4, atol=1e-5)
-    check_gradient("TTSparseLengthsSum", [*parts, INDEX, LENGTHS], [0, 1, 2], outputs=4, **ARGS, tolerance=1e-3, step=1e-3)
+    check_gradient(
+        "TTSparseLengthsSum", [*parts, INDEX, LENGTHS], [0, 1, 2], outputs=4, **ARGS, tolerance=1e-3, step=1e-3
+    )
 
 
 def test_sizes_of_gradients_come_from_the_cores():
