@@ -96,7 +96,11 @@ def _resize_gradient(g, kind):
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    host="scales",
+    infer=like(1),
+    limits="width_scale > 0, height_scale > 0",
 )
 def ResizeNearestGradient(
     xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
@@ -143,7 +147,10 @@ def ResizeNearest3D(
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, infer=like(1), limits="temporal_scale > 0, height_scale > 0, width_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    infer=like(1),
+    limits="temporal_scale > 0, height_scale > 0, width_scale > 0",
 )
 def ResizeNearest3DGradient(
     xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
@@ -194,7 +201,11 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    host="scales",
+    infer=like(1),
+    limits="width_scale > 0, height_scale > 0",
 )
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """Each pixel gets the gradients of the pixels that it has a part in, by that part."""

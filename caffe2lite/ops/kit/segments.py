@@ -30,8 +30,12 @@ def sorted_ids_to_starts(xp: ModuleType, ids: np.ndarray, size: int) -> tuple[np
     if not size:
         return xp.zeros(0, "int64"), xp.zeros(0, "int64")
     steps = xp.diff(ids)
-    if int(ids[0]) != 0 or not bool(((steps == 0) | (steps == 1)).all()):
-        raise ValueError("segment ids must be sorted, begin with 0 and have no gaps")
+    if int(ids[0]) != 0:
+        raise ValueError(f"segment ids must begin with 0, found {int(ids[0])}")
+    wrong = xp.nonzero((steps != 0) & (steps != 1))[0]
+    if wrong.size:
+        at = int(wrong[0])
+        raise ValueError(f"segment ids must rise by 0 or 1, found {int(ids[at])} before {int(ids[at + 1])}, at {at}")
     starts = xp.concatenate([xp.zeros(1, "int64"), xp.nonzero(steps)[0].astype("int64") + 1])
     return starts, xp.diff(xp.concatenate([starts, xp.asarray([size], "int64")]))
 

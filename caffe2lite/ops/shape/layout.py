@@ -39,7 +39,10 @@ def transpose_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     "Y",
     types="float32 float64 int32 int64",
     infer=lambda args, inputs: [
-        Spec(tuple(inputs[0].shape[a] for a in transpose_order(args.get("axes") or (), len(inputs[0].shape))), inputs[0].dtype)
+        Spec(
+            tuple(inputs[0].shape[a] for a in transpose_order(args.get("axes") or (), len(inputs[0].shape))),
+            inputs[0].dtype,
+        )
     ],
     gradient=_transpose_gradient,
 )
@@ -97,7 +100,9 @@ def _concat_gradient(g: Any) -> Any:
 def _infer_concat(args: Any, inputs: Any) -> list[Spec]:
     first = inputs[0].shape
     axis = _channel_axis(args.get("axis"), args.get("order"))
-    if args.get("add_axis"):  # also without `axis`, where a run adds none: Caffe2 infers it so, and its tests ask for it
+    if args.get(
+        "add_axis"
+    ):  # also without `axis`, where a run adds none: Caffe2 infers it so, and its tests ask for it
         axis = axis_of(axis, len(first) + 1)
         return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), _sizes([1] * len(inputs))]
     axis = axis_of(axis, len(first))

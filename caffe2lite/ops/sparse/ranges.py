@@ -256,7 +256,9 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     """The gradient goes to the rows that were among the best."""
     _vector(LENGTHS)
     if indices.shape != (LENGTHS.size, k) or dY.shape != indices.shape:
-        raise ValueError(f"indices and dY must be [{LENGTHS.size}, {k}], found {list(indices.shape)} and {list(dY.shape)}")
+        raise ValueError(
+            f"indices and dY must be [{LENGTHS.size}, {k}], found {list(indices.shape)} and {list(dY.shape)}"
+        )
     starts = xp.cumsum(LENGTHS) - LENGTHS
     dX = out((int(LENGTHS.sum()),), dY.dtype)
     dX[...] = 0

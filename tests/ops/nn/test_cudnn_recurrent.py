@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from caffe2.python import core, model_helper, rnn_cell, workspace
+from running import refused, run
 
 from caffe2lite.ops.kit import registry
 
@@ -49,9 +50,7 @@ def test_an_lstm_is_that_of_the_step_by_step_network():
         workspace.FeedBlob(name, value.astype("f"))
     x, lengths, hidden, cell = (core.BlobReference(n) for n in ("x", "lengths", "hidden", "cell"))
     model = model_helper.ModelHelper(name="cudnn")
-    output, *_, (extract, parameters) = rnn_cell.cudnn_LSTM(
-        model, x, (hidden, cell), D, H, "cudnn", return_params=True
-    )
+    output, *_, (extract, parameters) = rnn_cell.cudnn_LSTM(model, x, (hidden, cell), D, H, "cudnn", return_params=True)
     own = model_helper.ModelHelper(name="own")
     own_output, _, _, own_cell, own_parameters = rnn_cell.LSTM(
         own, x, lengths, (hidden, cell), D, H, "own", return_params=True
@@ -76,3 +75,36 @@ def test_parameters_of_another_size_are_refused():
     op = core.CreateOperator("Recurrent", list("xhcw"), list("ybdrs"), hidden_size=H, num_layers=1, rnn_mode="lstm")
     with pytest.raises(RuntimeError, match=r"on 5 features have 72 parameters; there are 7"):
         workspace.RunOperatorOnce(op)
+
+
+@pytest.mark.parametrize(("mode", "names"), [
+    ("lstm", ["input_gate", "forget_gate", "cell", "output_gate"]), ("gru", ["reset_gate", "update_gate", "output"]),
+])  # fmt: skip
+def test_single_parameters_fill_the_vector(mode, names):
+    """Each of them set to a number of its own: the vector holds them all, nothing of it is left, and each is read back."""
+    x, _, _, weights = (v.astype("f") for v in operands(mode, 2, True))
+    args = {"hidden_size": H, "num_layers": 2, "bidirectional": 1, "rnn_mode": mode}
+    vector, number, sizes = np.full_like(weights, -1), 0, []
+    parts = [(n + e, s, k) for n in names for e in ("_w", "_b") for s in ("input", "recurrent") for k in range(4)]
+    for number, (what, source, layer) in enumerate(parts):
+        named = {**args, "param_type": what, "input_type": source, "layer": layer}
+        size = run("RecurrentParamGet", [x, vector], named)[0].size
+        (vector,) = run("RecurrentParamSet", [x, vector, np.full(size, number, "f")], named)
+        assert set(run("RecurrentParamGet", [x, vector], named)[0].reshape(-1)) == {number}
+        sizes.append(size)
+    assert np.bincount(vector.astype(int), minlength=len(parts)).tolist() == sizes and sum(sizes) == weights.size
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"param_type": "door_w"}, "one of input_gate_w,.*got 'door_w'"),
+    ({"input_type": "side"}, "input or recurrent, got 'side'"),
+    ({"layer": 1}, "layer must be from 0 to 0, got 1"),
+    ({"rnn_mode": "tanh"}, "one of lstm, gru, got 'tanh'"),
+    ({"input_mode": "skip"}, "must have hidden_size 2 features, not 5"),
+    ({"num_layers": 0}, "must be positive, got 2 and 0"),
+    ({"num_layers": 2, "dropout": 0.5}, "dropout between layers is not supported.*got 0.5"),
+])  # fmt: skip
+def test_parameters_that_are_not_there(change, words):
+    x, _, _, weights = (v.astype("f") for v in operands("lstm", 1, False))
+    args = {"hidden_size": H, "num_layers": 1, "param_type": "cell_w", "input_type": "input"}
+    refused("RecurrentParamGet", [x, weights], words, {**args, **change})
