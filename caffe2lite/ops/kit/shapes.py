@@ -37,19 +37,19 @@ def matrix(X: np.ndarray, axis: int) -> np.ndarray:
     return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
 
 
-def rows_of(X: Any) -> Any:
+def rows_of(X: np.ndarray) -> np.ndarray:
     """X as a matrix with its first dimension as rows, of which there may be none."""
     return X.reshape(X.shape[0], math.prod(X.shape[1:]))
 
 
-def one(operand: Any, what: str) -> Any:
+def one(operand: np.ndarray, what: str) -> np.ndarray:
     """The value of a one-element tensor, as a 0-d array."""
     if operand.size != 1:
         raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
     return operand.reshape(())
 
 
-def check_sizes(**operands: Any) -> None:
+def check_sizes(**operands: np.ndarray) -> None:
     """ValueError where operands differ in size from the first one."""
     (first, reference), *others = operands.items()
     for what, operand in others:
