@@ -177,8 +177,9 @@ class Rank:
         self.core, self.workspace = core, workspace
         self.rank, self.size = rank, size
         self._do("FileStoreHandlerCreate", [], ["store"], path=store)
-        for world in WORLDS:
-            args = {"size": size, "rank": rank, "timeout_ms": int(1000 * DEADLINE)}
+        for world in ("start", *WORLDS):  # interpreters may take their time to start
+            seconds = 60 if world == "start" else DEADLINE
+            args = {"size": size, "rank": rank, "timeout_ms": int(1000 * seconds)}
             self._do("CreateCommonWorld", ["store"], [world], **args)
 
     def _do(self, kind, inputs, outputs, **args):

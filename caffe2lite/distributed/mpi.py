@@ -10,11 +10,12 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from caffe2lite import __version__
+from caffe2lite.devices import Array, Device
 from caffe2lite.distributed import calls, connections, links
 from caffe2lite.distributed import world as worlds
 from caffe2lite.distributed.calls import Call
@@ -43,7 +44,16 @@ _SENT_TYPES = {np.dtype(k).num: np.dtype(k) for k in ("f2", "f4", "f8", *"bBhHiI
 log = logging.getLogger("caffe2lite")
 
 
-class MPIWorld(CommonWorld):
+T = TypeVar("T")
+
+
+class Request(Protocol):
+    """What is used of mpi4py's requests."""
+
+    def Test(self, status: object) -> bool: ...  # noqa: N802 - mpi4py's name
+
+
+class MPIWorld(links.LinkedWorld):
     """A common world of MPI processes."""
 
     def __init__(
@@ -61,7 +71,7 @@ class MPIWorld(CommonWorld):
         self._links: dict[Any, Any] = {}
         self._links_lock = threading.Lock()
 
-    def link(self, device: Any, nccl: bool) -> Any:
+    def link(self, device: Device, nccl: bool) -> Any:
         if device.in_host_memory:
             return self
         key = device, nccl
@@ -90,9 +100,9 @@ class MPIWorld(CommonWorld):
         if gone:
             raise self._dead(f"the connection to {gone} was lost {when}", ask=False)
 
-    def bounded(self, call: Callable[[], Any], what: str) -> Any:
+    def bounded(self, call: Callable[[], T], what: str) -> T:
         """The result of a blocking call, on a thread that is left alone when time is up."""
-        done: list[Any] = []
+        done: list[T] = []
         errors: list[BaseException] = []
 
         def work() -> None:
@@ -122,7 +132,7 @@ class MPIWorld(CommonWorld):
         )
         return WorldError(self.world.verdict)
 
-    def _wait(self, request: Any, what: str, *buffers: Any) -> Any:
+    def _wait(self, request: Request, what: str, *buffers: object) -> Any:
         """Wait for a request; its buffers stay alive if it never ends, for MPI may still write to them."""
         status = self.world.mpi.Status()
         try:
@@ -132,7 +142,7 @@ class MPIWorld(CommonWorld):
             raise self._dead(f"{what} failed: {e}") from e
         return status
 
-    def until(self, done: Callable[[], bool], what: str, *kept: Any) -> None:
+    def until(self, done: Callable[[], bool], what: str, *kept: object) -> None:
         """Poll until it is done; after the deadline the world is dead, and what is `kept` stays alive for ever."""
         begin = time.monotonic()
         listen, ask, speak = _LISTEN_SECONDS, _SPEAKS_AFTER - _ANSWERED_AFTER, _SPEAKS_AFTER
@@ -191,17 +201,17 @@ class MPIWorld(CommonWorld):
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
-    def _gather(self, mine: np.ndarray, all_of: np.ndarray, what: str) -> None:
+    def _gather(self, mine: Array, all_of: Array, what: str) -> None:
         self._wait(self.comm.Iallgather(mine, all_of), what, mine, all_of)
 
     def take(
-        self, call: Call, array: Any, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
+        self, call: Call, array: Array, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
     ) -> None:
         """Do the work of a call when all ranks are there, as `Turns.take`."""
         self.alive()
         self._turns.take(call, array, from_cards, by_mpi)
 
-    def broadcast(self, call: Call, array: np.ndarray, root: int) -> None:
+    def broadcast(self, call: Call, array: Array, root: int) -> None:
         def from_cards(rows: np.ndarray) -> None:
             self.check_root(root)
             if self.rank != root:
@@ -209,16 +219,16 @@ class MPIWorld(CommonWorld):
 
         self.take(call, array, from_cards, lambda: self.now_broadcast(call, array, root))
 
-    def now_broadcast(self, call: Call, array: np.ndarray, root: int) -> None:
+    def now_broadcast(self, call: Call, array: Array, root: int) -> None:
         """As `broadcast`, within the work of a call that `take` was given."""
         self.check_root(root)
         buffer = _bytes(array)
         self._wait(self.comm.Ibcast(buffer, root), f"{call}, {array.nbytes:,} bytes", buffer)
 
-    def allreduce(self, call: Call, array: np.ndarray) -> None:
+    def allreduce(self, call: Call, array: Array) -> None:
         self.take(call, array, lambda rows: _sum(rows, array), lambda: self.now_allreduce(call, array))
 
-    def now_allreduce(self, call: Call, array: np.ndarray) -> None:
+    def now_allreduce(self, call: Call, array: Array) -> None:
         """As `allreduce`, within the work of a call that `take` was given."""
         work = _summable(array)
         request = self.comm.Iallreduce(self.world.mpi.IN_PLACE, work)
@@ -226,7 +236,7 @@ class MPIWorld(CommonWorld):
         if work is not array:
             array[...] = work
 
-    def reduce(self, call: Call, array: np.ndarray, root: int) -> None:
+    def reduce(self, call: Call, array: Array, root: int) -> None:
         def from_cards(rows: np.ndarray) -> None:
             self.check_root(root)
             if self.rank == root:
@@ -245,9 +255,9 @@ class MPIWorld(CommonWorld):
 
         self.take(call, array, from_cards, by_mpi)
 
-    def allgather(self, call: Call, array: np.ndarray, result: np.ndarray) -> None:
+    def allgather(self, call: Call, array: Array, result: Array) -> None:
         def from_cards(rows: np.ndarray) -> None:
-            result.reshape(self.size, array.size)[...] = rows
+            result.reshape((self.size, array.size))[...] = rows
 
         self.take(
             call,
@@ -256,7 +266,7 @@ class MPIWorld(CommonWorld):
             lambda: self._gather(_bytes(array), _bytes(result), f"{call}, {array.nbytes:,} bytes"),
         )
 
-    def reduce_scatter(self, call: Call, array: np.ndarray) -> None:
+    def reduce_scatter(self, call: Call, array: Array) -> None:
         def from_cards(rows: np.ndarray) -> None:
             part = self.part(array)
             total = np.empty_like(array).reshape(-1)
@@ -282,7 +292,7 @@ class MPIWorld(CommonWorld):
 
     # ---- messages ----------------------------------------------------------------------------------------------
 
-    def announce(self, array: np.ndarray, to: int, tag: int) -> int:
+    def announce(self, array: Array, to: int, tag: int) -> int:
         self.alive()
         if not 0 <= tag < _TAGS:
             raise ValueError(f"a tag must be within 0 to {_TAGS - 1}, got {tag}")
@@ -303,12 +313,12 @@ class MPIWorld(CommonWorld):
             status.Get_source(), status.Get_tag(), number, _SENT_TYPES[kind], tuple(map(int, head[3 : 3 + ndim]))
         )
 
-    def send(self, array: np.ndarray, to: int, number: int) -> None:
+    def send(self, array: Array, to: int, number: int) -> None:
         buffer = _bytes(array)
         request = self.world.comm.Isend(buffer, self.ranks[to], _TAGS + number)
         self._wait(request, f"sending {array.nbytes:,} bytes to rank {to}", buffer)
 
-    def receive(self, array: np.ndarray, source: int, number: int) -> None:
+    def receive(self, array: Array, source: int, number: int) -> None:
         buffer = _bytes(array)
         request = self.world.comm.Irecv(buffer, self.ranks[source], _TAGS + number)
         self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
@@ -319,22 +329,22 @@ class MPIWorld(CommonWorld):
             link.close()
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
+def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def _summable(array: np.ndarray) -> np.ndarray:
+def _summable(array: Array) -> Array:
     """The array itself, or one of a type that MPI can add."""
     _check_sum(array)
-    return array.astype(np.float32) if array.dtype == np.float16 else array
+    return array[...].astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _check_sum(array: np.ndarray) -> None:
+def _check_sum(array: Array) -> None:
     if array.dtype.kind in "bO":
         raise ValueError(f"{array.dtype} cannot be summed over shards")
 
 
-def _sum(rows: np.ndarray, result: np.ndarray) -> None:
+def _sum(rows: np.ndarray, result: Array) -> None:
     """The sum of the ranks' arrays, a row each, in the order of the ranks."""
     _check_sum(result)
     total = result.reshape(-1)

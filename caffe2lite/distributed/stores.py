@@ -12,15 +12,14 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from caffe2lite.extras import install
 
 DEFAULT_TIMEOUT = 30.0
-
-
 _CONNECT_SECONDS = 5.0
 _SPEAKS_AFTER = 5.0  # seconds from which on somebody who waits says so
+T = TypeVar("T")
 
 log = logging.getLogger("caffe2lite")
 
@@ -35,7 +34,7 @@ class StoreHandlerTimeoutError(RuntimeError):
     surfaces = True  # scripts catch this very type from operators
 
 
-def poll(step: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
+def poll(step: Callable[[], T | None], timeout: float, what: Callable[[], str]) -> T:
     """Call `step` until it gives something else than None; StoreHandlerTimeoutError says `what` was waited for."""
     begin = time.monotonic()
     end = begin + timeout

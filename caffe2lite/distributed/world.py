@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from caffe2lite.distributed import connections, ending, handshake, hydra, pmi
@@ -35,7 +36,12 @@ class World:
     """The processes of this run."""
 
     def __init__(
-        self, mpi: Any, listeners: str, timeout: float, manager: pmi.Manager | None, watcher: hydra.Guardian | None
+        self,
+        mpi: ModuleType,
+        listeners: str,
+        timeout: float,
+        manager: pmi.Manager | None,
+        watcher: hydra.Guardian | None,
     ) -> None:
         self.mpi = mpi
         self.comm = mpi.COMM_WORLD
@@ -141,7 +147,7 @@ def _import_mpi() -> Any:
     return MPI
 
 
-def _start(mpi: Any, timeout: float, look: Callable[[], None]) -> tuple[Any, bool]:
+def _start(mpi: ModuleType, timeout: float, look: Callable[[], None]) -> tuple[Any, bool]:
     """(MPI's library, whether it has started in time).  `look` is called now and then meanwhile.
 
     mpi4py's own Init would keep all other threads from running, and could not be given up.

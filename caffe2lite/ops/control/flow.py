@@ -103,13 +103,10 @@ def Do(
         workspace = scope.workspaces[-1]
         workspace.blobs.update(bindings)
     else:
-        workspace = ctx.child_workspace()
+        workspace = ctx.workspace.child()
         workspace.blobs.update(bindings)
         scope.workspaces.append(workspace)
-    compiled = workspace.nets.get(net.name)
-    if compiled is None:
-        compiled = workspace.create_net(net, overwrite=True)
-    _run(compiled)
+    _run(ctx.kept_net(net, workspace))
     if copy_external_blobs and not backward:
         _keep_values(workspace, bindings)
 
@@ -173,7 +170,7 @@ def ONNXWhile(
 
     Outputs are the carried values of the last iteration, then what was scanned, one after the other along axis 0.
     """
-    workspace = ctx.workspace if disable_scopes else ctx.child_workspace()
+    workspace = ctx.workspace if disable_scopes else ctx.workspace.child()
     count = len(carried)
     if len(body.external_input) < 2 + count or len(body.external_output) < 1 + count:
         raise ValueError("the body must take (iteration, condition, carried…) and make (condition, carried…, scanned…)")

@@ -32,7 +32,7 @@ class ScratchWorkspaces(Object):
     def step(self, ctx: Any, t: int) -> Any:
         """The workspace of step t."""
         while len(self.steps) <= t:
-            self.steps.append(type(self.shared)(parent=self.shared))
+            self.steps.append(self.shared.child())
         return self.steps[t]
 
 
@@ -84,14 +84,12 @@ def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
 
 def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any:
     """The step's net; what it writes is local to the step, except the `shared` names."""
-    made = workspace.nets.get(definition.name)
-    if made is not None:
-        return made
-    for op in definition.op:
-        for name in op.output:
-            if name not in shared:
-                workspace.create_local_blob(name)
-    return workspace.create_net(definition)
+    if definition.name not in workspace.nets:
+        for op in definition.op:
+            for name in op.output:
+                if name not in shared:
+                    workspace.create_local_blob(name)
+    return ctx.kept_net(definition, workspace)
 
 
 def _run(ctx: Any, net: Any) -> None:
@@ -126,7 +124,14 @@ def _gradient(g: Any) -> Any:
     return g.single("RecurrentNetworkGradient", names, [g.GI(i) for i in [0, *(g.arg("param") or []), *states]])
 
 
-@operator("outputs*", stateful=True, num_inputs=(1, MANY), num_outputs=(2, MANY), gradient=_gradient)
+@operator(
+    "outputs*",
+    stateful=True,
+    num_inputs=(1, MANY),
+    num_outputs=(2, MANY),
+    gradient=_gradient,
+    step_nets="step_net backward_step_net",
+)
 def RecurrentNetwork(
     ctx,
     *inputs,
@@ -153,7 +158,7 @@ def RecurrentNetwork(
     steps, batch = sequence.shape[0], sequence.shape[1]
     keep = ctx.outputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
-        keep = ScratchWorkspaces(ctx.child_workspace())
+        keep = ScratchWorkspaces(ctx.workspace.child())
         ctx.outputs[-1].hold(keep)
     shared = keep.shared
     for name, source in zip(recurrent_states, initial_recurrent_state_ids):
@@ -196,7 +201,7 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
         states[:first] = initial
 
 
-@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY))
+@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), step_nets="backward_step_net")
 def RecurrentNetworkGradient(
     ctx,
     *inputs,

@@ -105,6 +105,7 @@ for _name in ("GenerateProposals", "GenerateProposalsCPP"):
     "box_out roi_batch_splits?",
     types={"rois": "float32", "deltas": "float32", "im_info": "float32"},
     gradient=FORBID_GRADIENT,
+    traits="checks_values",
 )
 def BBoxTransform(
     xp, rois, deltas, im_info, *, weights: list[float] = (1.0, 1.0, 1.0, 1.0), apply_scale: bool = True,

@@ -96,7 +96,11 @@ def _resize_gradient(g, kind):
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    host="scales",
+    infer=like(1),
+    limits="width_scale > 0, height_scale > 0",
 )
 def ResizeNearestGradient(
     xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
@@ -143,7 +147,10 @@ def ResizeNearest3D(
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, infer=like(1), limits="temporal_scale > 0, height_scale > 0, width_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    infer=like(1),
+    limits="temporal_scale > 0, height_scale > 0, width_scale > 0",
 )
 def ResizeNearest3DGradient(
     xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
@@ -194,7 +201,11 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    host="scales",
+    infer=like(1),
+    limits="width_scale > 0, height_scale > 0",
 )
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """Each pixel gets the gradients of the pixels that it has a part in, by that part."""
@@ -251,11 +262,10 @@ def _sources(xp, size, head, tail, mode):
 
 def _infer_pad(args, inputs):
     top, left, bottom, right, order = _pads(given(args))
-    shape = list(inputs[0].shape)
+    shape = inputs[0].shape
     h = 1 if order == "NHWC" else 2
-    shape[h] += top + bottom
-    shape[h + 1] += left + right
-    return [Spec(tuple(shape), inputs[0].dtype)]
+    size = shape[h] + top + bottom, shape[h + 1] + left + right
+    return [Spec((*shape[:h], *size, *shape[h + 2 :]), inputs[0].dtype)]
 
 
 @operator("Y", types="float32", infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))

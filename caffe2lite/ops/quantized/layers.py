@@ -113,7 +113,9 @@ def _fc_op(name, relu):
         return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu, packed)
 
     doc = "Y = X W' + b, where X is seen as a matrix from `axis` on" + (", and none below 0." if relu else ".")
-    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(kernel)
+    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(
+        kernel
+    )
 
 
 _fc_op("Int8FC", relu=False)
@@ -154,7 +156,9 @@ _conv_op("Int8ConvRelu", relu=True)
 
 
 @operator("Y", infer=bytes_as("ConvTranspose"))
-def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow):
+def Int8ConvTranspose(
+    xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow
+):
     """Y spreads each pixel of X (N, H, W, M) by the filter (M, KH, KW, C)."""
     if bias is None:
         raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")

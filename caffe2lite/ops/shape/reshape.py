@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
-from caffe2lite.ops.kit.infer import Spec, scalar
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
@@ -58,12 +58,12 @@ def _reshape_gradient(g: Any) -> Any:
     return g.single("Reshape", [g.GO(0), g.O(1)], [g.GI(0), f"_{g.GI(0)}_dims"])
 
 
-def _infer_reshape(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_reshape(args: Any, inputs: Any) -> list[Spec]:
     X = inputs[0]
     old = Spec((len(X.shape),), "int64")
     shape = args.get("shape")
     if not shape:
-        return [None, old]
+        return [UNKNOWN, old]
     if not math.prod(X.shape):
         return [Spec(tuple(max(d, 0) for d in shape), X.dtype), old]
     dims = [X.shape[i] if d == 0 and i < len(X.shape) else d for i, d in enumerate(shape)]

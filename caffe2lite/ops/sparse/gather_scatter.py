@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
-from caffe2lite.ops.kit.infer import Infer, Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
 from caffe2lite.ops.kit.shapes import axis_of
@@ -227,7 +227,7 @@ def _to_dense_gradient(g: Any) -> Any:
     types={"indices": _INDICES, "values": "float32 int32 int64"},
     anywhere="rows_of",
     infer=lambda args, inputs: [
-        Spec((inputs[2].shape[0], *inputs[1].shape[1:]), inputs[1].dtype) if len(inputs) > 2 else None
+        Spec((inputs[2].shape[0], *inputs[1].shape[1:]), inputs[1].dtype) if len(inputs) > 2 else UNKNOWN
     ],
     gradient=_to_dense_gradient,
 )
@@ -434,10 +434,6 @@ def UnsafeCoalesce(ctx, *Xs):
     memory = whole.resize((sum(X.size for X in Xs),), first.dtype, ctx.device)
     start = 0
     for blob, X in zip(ctx.inputs, Xs):
-        part = memory[start : start + X.size]
-        part[...] = X.reshape(-1)
+        memory[start : start + X.size] = X.reshape(-1)
+        blob.view(whole, start, X.shape)
         start += X.size
-        blob.storage = part
-        blob._views = {X.shape: part.reshape(X.shape)}
-        blob.value = blob._views[X.shape]
-        blob.changed()
