@@ -63,9 +63,9 @@ def test_messages_of_several_threads_under_one_tag():
 def test_programs():
     """A short run of the generator; `tools/shard_programs.py` is the long one."""
     told = []
-    failed, _, faults = shard_programs.run(range(24), sizes=(2, 3), tell=told.append)
+    failed, _, faults = shard_programs.run(range(12), sizes=(2, 3), tell=told.append)
     assert not faults, told
-    assert sum(failed.values()) > 3  # there are twists among them
+    assert sum(failed.values()) > 1  # there are twists among them
 
 
 def facts(place, number=1, digest="d", net="", in_order=False):
