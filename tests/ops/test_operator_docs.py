@@ -8,7 +8,7 @@ from caffe2lite.engine import python_op  # noqa: F401 - registers Python operato
 from caffe2lite.ops.kit import registry
 
 UNFINISHED = {
-    "collective", "control", "data", "detection", "fill", "image", "loss", "math", "nn", "optim", "quantized", "reduce",
+    "collective", "control", "data", "detection", "fill", "image", "loss", "nn", "optim", "quantized", "reduce",
     "shape", "sparse",
 }  # fmt: skip
 

@@ -22,6 +22,12 @@ NAMES: dict[int, str] = {
 }
 
 
+def in_words(types: str) -> str:
+    """Dtype names as an operator's `types` has them, in a sentence: "float32, float64 or int32"."""
+    *others, last = types.split()
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def dtype_of(number: int) -> str:
     """NumPy's name of a TensorProto.DataType; ValueError for one that a tensor cannot have."""
     try:
