@@ -54,6 +54,11 @@ def describe(value: Any) -> str:
     return f"{kind}[{', '.join(map(str, value.shape))}]{place}"
 
 
+def _is_object(value: Any) -> bool:
+    """Whether a blob holds something that is no tensor."""
+    return value is not None and not hasattr(value, "dtype")
+
+
 def _list(names: Any) -> str:
     """Names for an error message, which must stay readable."""
     shown = list(names[:6])
@@ -84,7 +89,10 @@ def explain(error: BaseException, instance: Any, net: str = "") -> BaseException
     values = [b.value for b in instance.inputs]
     where = f" of net {net!r}" if net else ""
     text = str(error) or type(error).__name__
-    if isinstance(error, (LookupError, AttributeError, AssertionError, ArithmeticError)):
+    objects = [f"{b.name!r} holds a {type(b.value).__name__}" for b in instance.inputs if _is_object(b.value)]
+    if isinstance(error, AttributeError) and objects:
+        text = f"input blob {', '.join(objects)}; a tensor is needed"
+    elif isinstance(error, (LookupError, AttributeError, AssertionError, ArithmeticError)):
         record = instance.record
         text = (
             f"inputs or arguments do not fit the operator ({type(error).__name__}: {text})\n"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from derivatives import check, values
 
-
 X = values(3, 4)
 POSITIVE = values(3, 4, low=0.2, high=0.8)
 IMAGE = values(2, 4, 3, 3)

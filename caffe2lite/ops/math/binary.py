@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 from caffe2lite.ops.kit.broadcast import align, legacy, sum_to
@@ -94,14 +95,24 @@ for _name, _compute, _inplace, _gradient, _doc in (
     )
 
 
+def _as_result(dC: Any, shape: tuple[int, ...]) -> Any:
+    """Return dC in the result's shape; ValueError where it has another number of elements."""
+    if dC.shape == shape:
+        return dC
+    if dC.size != math.prod(shape):
+        raise ValueError(f"dC must have the shape of A and B broadcast, {list(shape)}, found {list(dC.shape)}")
+    return dC.reshape(shape)
+
+
 def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
     """Register dA, dB from dC, A, B; `to_A(xp, dC, A, B)` is dA before it is summed to A's shape."""
 
     def kernel(xp, dC, A, B, *, broadcast: bool = False, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
-        B_aligned, _ = align(A, B, broadcast, axis, axis_str, order)
+        B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
         writes = [(0, A, A.shape, to_A), (1, B, B_aligned.shape, to_B)]
         if out[0].replaces(dC):  # what overwrites dC comes last
             writes.reverse()
+        dC = _as_result(dC, shape)
         results: list[Any] = [None, None]
         for i, operand, aligned, derivative in writes:
             G = derivative(xp, dC, A, B_aligned)
@@ -120,7 +131,7 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
         doc=f"""{doc}
 
         dC [...] of the result's shape, A [...], B [...] -> dA of A's shape, dB of B's; {in_words(_NUMBERS)}, all of one
-        type. ValueError where A and B cannot be broadcast.
+        type. ValueError where A and B cannot be broadcast, or dC has not as many elements as their result.
         """,
     )(kernel)
 
@@ -146,12 +157,13 @@ def DivGradient(
     """dA = dC / B, dB = -dC * C / B, summed where repeated; the inputs are dC, A, B, C, or B, C, dC.
 
     dC [...] of the result's shape, A [...], B [...], C like dC -> dA of A's shape, dB of B's; float32, float64, int32 or
-    int64, all of one type. ValueError where A and B cannot be broadcast.
+    int64, all of one type. ValueError where A and B cannot be broadcast, or dC has not as many elements as their result.
     """
     if C is None:
         B, C, dC = dC, A, B
         A = C
-    B_aligned, _ = align(A, B, broadcast, axis, axis_str, order)
+    B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
+    dC, C = _as_result(dC, shape), _as_result(C, shape)
     toward_B = -dC * C / B_aligned
     dA = out[0](A.shape, A.dtype)
     sum_to(xp, dC / B_aligned, A.shape, dA)

@@ -62,6 +62,15 @@ def test_gradients_in_the_place_of_dc(kind):
     properties.in_place(kind, [floats(2, 3), floats(2, 3), floats(2, 3)], outputs=2)
 
 
+@pytest.mark.parametrize("kind", [k + "Gradient" for k in FUNCTIONS])
+@pytest.mark.parametrize("args", [{}, {"broadcast": 1}])
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3, 1, 2)])
+def test_gradients_of_another_size(kind, args, shape):
+    dC = np.ones(shape, "f")
+    inputs = [dC, floats(2, 3), floats(3), *([dC] if kind == "DivGradient" else [])]
+    properties.refuses(r"of A and B broadcast, \[2, 3\], found", kind, inputs, args, outputs=2)
+
+
 def test_gradient_of_div_in_its_two_forms():
     A, B, dC = floats(2, 3), floats(2, 3), floats(2, 3)
     want = [dC / B, -dC * A / B**2]
