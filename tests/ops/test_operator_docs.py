@@ -9,7 +9,6 @@ from caffe2lite.ops.kit import registry
 
 UNFINISHED = {
     "collective", "control", "data", "detection", "fill", "image", "loss", "nn", "optim", "quantized", "reduce",
-    "sparse",
 }  # fmt: skip
 
 SHAPE = re.compile(r"\[[^\]]*[\w.…][^\]]*\]|\[\]|\bscalars?\b|any shape|no tensors?|any number of dimensions")

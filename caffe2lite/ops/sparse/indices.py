@@ -50,7 +50,8 @@ class Index(Object):
         with self._lock:
             listed = keys.reshape(-1).tolist()
             if len(set(listed)) != len(listed):
-                raise ValueError("a key comes twice")
+                key = next(k for i, k in enumerate(listed) if k in listed[:i])
+                raise ValueError(f"the key {key!r} comes twice")
             if len(listed) + 1 > self.max_elements:
                 raise ValueError(f"{len(listed)} keys do not fit into max_elements = {self.max_elements}")
             self.numbers = {key: i + 1 for i, key in enumerate(listed)}
@@ -106,45 +107,70 @@ for _name, _dtype in (("IntIndexCreate", "int32"), ("LongIndexCreate", "int64"),
         name=_name,
         stateful=True,
         gradient=NO_GRADIENT,
-        doc="A dictionary from keys to the numbers 1 to max_elements - 1; 0 stands for unknown keys.",
+        doc=f"""A dictionary from keys to the numbers 1 to max_elements - 1; 0 stands for unknown keys.
+
+        handle, an index whose keys are {"string" if _dtype == "object" else _dtype}; no tensors. A ValueError comes later, where
+        IndexGet or IndexLoad has more keys than fit.
+        """,
     )(_creator(_dtype))
 
 
 def _index(handle) -> Index:
     if not isinstance(handle, Index):
-        raise ValueError("the first input must be an index (IntIndexCreate, LongIndexCreate, StringIndexCreate)")
+        raise ValueError(
+            f"the first input must be an index (IntIndexCreate, LongIndexCreate, StringIndexCreate), found a "
+            f"{type(handle).__name__}"
+        )
     return handle
 
 
 @operator("indices", stateful=True, gradient=NO_GRADIENT)
 def IndexGet(ctx, handle, keys):
-    """The number of each key (int64); unknown ones are added, or 0 where the index is frozen."""
+    """The number of each key (int64); unknown ones are added, or 0 where the index is frozen.
+
+    handle, an index; keys [...] of its type, int32, int64 or string -> indices [...] int64. ValueError where the handle is no
+    index, the keys are of another type, or the index is full.
+    """
     _index(handle).check(keys)
     return handle.get(keys)
 
 
 @operator("handle", stateful=True, mutates={0: 0}, gradient=NO_GRADIENT)
 def IndexLoad(ctx, handle, items, *, skip_first_entry: int = 0):
-    """Make the items the keys of the index, numbered from 1."""
+    """Make the items the keys of the index, numbered from 1.
+
+    handle, an index; items [N] of its type, int32, int64 or string, of which `skip_first_entry` leaves out the first -> the
+    handle. ValueError where the handle is no index, the items are of another type, too many, or not distinct.
+    """
     _index(handle).check(items)
     handle.load(items.reshape(-1)[1 if skip_first_entry else 0 :])
 
 
 @operator("items", stateful=True, gradient=NO_GRADIENT)
 def IndexStore(ctx, handle):
-    """The keys of the index in the order of their numbers."""
+    """The keys of the index in the order of their numbers.
+
+    handle, an index -> items [N] of its type, int32, int64 or string. ValueError where the handle is no index.
+    """
     return _index(handle).keys()
 
 
 @operator("handle", stateful=True, mutates={0: 0}, gradient=NO_GRADIENT)
 def IndexFreeze(ctx, handle):
-    """No more keys are added."""
+    """No more keys are added.
+
+    handle, an index -> the handle; no tensors. Keys that are not known get 0 from now on, of any type: int32, int64 or string.
+    ValueError where the handle is no index.
+    """
     _index(handle).frozen = True
 
 
 @operator("items", stateful=True, gradient=NO_GRADIENT)
 def IndexSize(ctx, handle, *, out):
-    """The number of entries, that of unknown keys included (int64)."""
+    """The number of entries, that of unknown keys included (int64).
+
+    handle, an index -> items, a scalar int64. ValueError where the handle is no index.
+    """
     size = out((), np.int64)
     size[...] = len(_index(handle).numbers) + 1
     return size
@@ -154,7 +180,11 @@ def IndexSize(ctx, handle, *, out):
     "HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT, infer=like(0), limits="modulo > 0"
 )
 def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
-    """A hash of each index, from 0 to modulo - 1."""
+    """A hash of each index, from 0 to modulo - 1.
+
+    Indices [...] int32 or int64 -> HashedIndices of their shape and type: of the bytes b of an index in turn
+    h = h * 65537 + b, from h = seed * 0xDEADBEEF on. ValueError where `modulo` is not above 0.
+    """
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
@@ -232,13 +262,20 @@ def _integer(number: int) -> str:
 
 @operator("map", stateful=True, num_inputs=(0, 0))
 def CreateMap(ctx, *, key_dtype: int = _T.INT32, value_dtype: int = _T.INT32):
-    """An empty map."""
+    """An empty map.
+
+    map from int32 or int64 to int32 or int64, as the two arguments say, numbers of TensorProto.DataType; no tensors.
+    ValueError where an argument names another type.
+    """
     return Map(_integer(key_dtype), _integer(value_dtype))
 
 
 @operator("map", stateful=True, types={"keys": "int32 int64", "values": "int32 int64"})
 def KeyValueToMap(ctx, keys, values):
-    """The map of pairs of keys and values; a map that is there already keeps what it has and gets the new keys."""
+    """The map of pairs of keys and values; a map that is there already keeps what it has and gets the new keys.
+
+    keys [...] int32 or int64, values alike, int32 or int64 -> map. ValueError where there is not a value for each key.
+    """
     if keys.shape != values.shape:
         raise ValueError(f"there must be a value for each key, got {list(keys.shape)} and {list(values.shape)}")
     made, present = Map(keys.dtype.name, values.dtype.name), ctx.outputs[0].value
@@ -251,8 +288,11 @@ def KeyValueToMap(ctx, keys, values):
 
 @operator("keys values", stateful=True)
 def MapToKeyValue(ctx, map):
-    """The keys and the values of a map."""
+    """The keys and the values of a map.
+
+    map -> keys [N] and values [N], int32 or int64 each, in the order in which they came. ValueError where the input is no map.
+    """
     if not isinstance(map, Map):
-        raise ValueError("the input must be a map (CreateMap, KeyValueToMap)")
+        raise ValueError(f"the input must be a map (CreateMap, KeyValueToMap), found a {type(map).__name__}")
     keys, values = np.array(list(map.items), map.key), np.array(list(map.items.values()), map.value)
     return keys, values

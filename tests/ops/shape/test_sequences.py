@@ -48,12 +48,12 @@ def test_padding_of_variable_lengths():
     properties.in_place("VariableLengthSequencePadding", [STEPS, LENGTHS])
 
 
-I, J = np.indices((3, 4))
+ROW, COLUMN = np.indices((3, 4))
 AT = INT(1, 4, 0)
 MODES = {
-    "sequence": AT[:, None] <= J,
-    "window": abs(J - AT[:, None]) > 1,
-    "upper": J > I, "lower": J < I, "upperdiag": J >= I, "lowerdiag": J <= I,
+    "sequence": AT[:, None] <= COLUMN,
+    "window": abs(COLUMN - AT[:, None]) > 1,
+    "upper": COLUMN > ROW, "lower": COLUMN < ROW, "upperdiag": COLUMN >= ROW, "lowerdiag": COLUMN <= ROW,
 }  # fmt: skip
 
 
