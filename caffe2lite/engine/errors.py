@@ -94,9 +94,10 @@ def explain(error: BaseException, instance: Any, net: str = "") -> BaseException
         text = f"input blob {', '.join(objects)}; a tensor is needed"
     elif isinstance(error, (LookupError, AttributeError, AssertionError, ArithmeticError)):
         record = instance.record
+        formula = record.doc.partition("\n\n")[0]
         text = (
             f"inputs or arguments do not fit the operator ({type(error).__name__}: {text})\n"
-            f"  {record.name}({', '.join(record.inputs)}): {' '.join(record.doc.split())}"
+            f"  {record.name}({', '.join(record.inputs)}): {' '.join(formula.split())}"
         )
     kind = type(error) if getattr(error, "surfaces", False) else OperatorError
     made = kind(f"{text}\n  enforce fail in {operator_line(instance.op, values)}{where}")

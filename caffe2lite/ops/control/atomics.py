@@ -8,13 +8,14 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import unknown
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
 class Mutex(Object):
     """A lock."""
 
+    title = "a mutex (CreateMutex makes one)"
     type_name = "std::unique_ptr<std::mutex>"
     blob_type = "std::unique_ptr<std::mutex>"
 
@@ -32,6 +33,7 @@ class Mutex(Object):
 class AtomicBool(Object):
     """A flag."""
 
+    title = "an atomic flag (CreateAtomicBool makes one)"
     type_name = "std::unique_ptr<std::atomic<bool> >"
 
     def __init__(self) -> None:
@@ -48,7 +50,7 @@ def _fetch_add(ctx, mutex_ptr, mut_value, increment, *, out):
     for what, tensor in (("value", mut_value), ("increment", increment)):
         if tensor.size != 1:
             raise ValueError(f"the {what} must be one number, got shape {list(tensor.shape)}")
-    with mutex_ptr.lock:
+    with needed(Mutex, mutex_ptr).lock:
         before = mut_value.reshape(-1)[0]
         fetched, total = out[1]((), mut_value.dtype), out[0](mut_value.shape, mut_value.dtype)
         fetched[...] = before
@@ -77,17 +79,18 @@ def CreateAtomicBool(ctx):
 @operator("", stateful=True, num_inputs=(2, 2), gradient=FORBID_GRADIENT)
 def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
     """Set the flag where the condition is true."""
+    flag = needed(AtomicBool, atomic_bool)
     if condition.dtype != np.bool_ or condition.size != 1:
-        raise ValueError("the condition must be one bool")
+        raise ValueError(f"the condition must be one bool, found {condition.dtype}{list(condition.shape)}")
     if condition.reshape(-1)[0]:
-        atomic_bool.value = True
+        flag.value = True
 
 
 @operator("value", stateful=True, gradient=FORBID_GRADIENT)
 def CheckAtomicBool(ctx, atomic_bool, *, out):
     """The flag as a bool tensor of one element."""
     value = out((1,), np.bool_)
-    value[...] = atomic_bool.value
+    value[...] = needed(AtomicBool, atomic_bool).value
     return value
 
 
@@ -105,7 +108,7 @@ def AtomicAppend(ctx, mutex, *tensors):
     if len(tensors) % 2:
         raise ValueError(f"AtomicAppend takes a mutex and pairs of tensors, got {len(tensors)} tensors")
     half = len(tensors) // 2
-    with mutex.lock:
+    with needed(Mutex, mutex).lock:
         for blob, more in zip(ctx.outputs, tensors[half:]):
             if more.size:
                 have = blob.value

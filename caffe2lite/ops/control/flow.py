@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
 from caffe2lite.proto.caffe2_pb2 import NetDef
@@ -52,6 +52,7 @@ def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = N
 class WorkspaceStack(Object):
     """Workspaces that Do operators have left for their gradients, the last first."""
 
+    title = "a scope (CreateScope makes one)"
     type_name = "caffe2::detail::WorkspaceStack"
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ def CreateScope(ctx):
 def HasScope(ctx, scope, *, out):
     """Whether there are workspaces left on the stack."""
     answer = out((1,), np.bool_)
-    answer[...] = bool(scope.workspaces)
+    answer[...] = bool(needed(WorkspaceStack, scope).workspaces)
     return answer
 
 
@@ -88,14 +89,12 @@ def Do(
     The last input and output is the stack of CreateScope: a forward Do leaves its workspace there, and the gradient
     Do (`is_gradient_op`) takes it from there again.
     """
-    scope = ctx.outputs[-1].value
-    if not isinstance(scope, WorkspaceStack):
-        raise ValueError(f"the last output of Do must be a scope (CreateScope), {ctx.op.output[-1]!r} is none")
+    scope = needed(WorkspaceStack, ctx.outputs[-1].value)
     bindings = _bindings(ctx, inner_blobs, outer_blobs_idx)
     backward = ctx.op.is_gradient_op
     if backward:
         if not scope.workspaces:
-            raise ValueError("the scope is empty: the forward Do has not run")
+            raise ValueError(f"the scope {ctx.op.output[-1]!r} is empty: the forward Do has not run")
         workspace = scope.workspaces.pop()
         for inner, blob in bindings.items():
             workspace.blobs.setdefault(inner, blob)  # what the forward run left there stays

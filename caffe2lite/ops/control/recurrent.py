@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
 from caffe2lite.proto import caffe2_pb2
@@ -23,6 +23,7 @@ from caffe2lite.proto.text import ParseError, parse
 class ScratchWorkspaces(Object):
     """What a RecurrentNetwork leaves for its gradient: a workspace for all steps, and one for each."""
 
+    title = "the workspaces of a RecurrentNetwork, its last output,"
     type_name = "caffe2::detail::ScratchWorkspaces"
 
     def __init__(self, shared: Any) -> None:
@@ -223,9 +224,7 @@ def RecurrentNetworkGradient(
     """
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
-    keep = ctx.inputs[-1].value
-    if not isinstance(keep, ScratchWorkspaces):
-        raise ValueError(f"the last input must be the workspaces of a RecurrentNetwork, {ctx.op.input[-1]!r} is none")
+    keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
     shared = keep.shared
     sequence = values[0].value
     steps = sequence.shape[0]
@@ -320,7 +319,7 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
     """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names."""
     names = []
-    for t, workspace in enumerate(workspaces.steps):
+    for t, workspace in enumerate(needed(ScratchWorkspaces, workspaces).steps):
         for name in workspace.local_names():
             blob = workspace.need_blob(name)
             if not blob.is_tensor:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from caffe2lite.ops.control.stats import StatRegistry, registry
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import operator
 
 _LONG_MAX = (1 << 63) - 1
@@ -75,11 +76,7 @@ _put("StdDevPut", _deviation, "Add the value to a count, a sum, and sums of what
 
 
 def _registry(handle: Any) -> StatRegistry:
-    if handle is None:
-        return registry
-    if not isinstance(handle, StatRegistry):
-        raise TypeError(f"a registry is needed (StatRegistryCreate makes one), found a {type(handle).__name__}")
-    return handle
+    return registry if handle is None else needed(StatRegistry, handle)
 
 
 @operator("handle", stateful=True)
@@ -111,9 +108,10 @@ def StatRegistryUpdate(ctx, keys, values, handle=None):
 # ---- timers ------------------------------------------------------------------------------------------------------
 
 
-class Timer:
+class Timer(Object):
     """A clock that has a name among the statistics."""
 
+    title = "a timer (TimerBegin makes one)"
     type_name = "caffe2::TimerInstance*"
 
     def __init__(self, name: str) -> None:
@@ -135,12 +133,6 @@ class Timer:
         return nanos
 
 
-def _timer(value: Any) -> Timer:
-    if not isinstance(value, Timer):
-        raise TypeError(f"a timer is needed (TimerBegin makes one), found a {type(value).__name__}")
-    return value
-
-
 def _nanos(out: Any, nanos: int, shape: tuple[int, ...] = ()) -> Any:
     Y = out(shape, "int64")
     Y[...] = nanos
@@ -156,16 +148,16 @@ def TimerBegin(ctx, *, counter_name: str = ""):
 @operator(stateful=True, host="timer")
 def TimerEnd(ctx, timer):
     """Stop the timer, and add its time to the statistics."""
-    _timer(timer).end()
+    needed(Timer, timer).end()
 
 
 @operator("nanos", stateful=True, host="timer nanos")
 def TimerGet(ctx, timer, *, out):
     """nanos = the time since the timer began."""
-    return _nanos(out, _timer(timer).elapsed())
+    return _nanos(out, needed(Timer, timer).elapsed())
 
 
 @operator("nanos", stateful=True, host="timer nanos")
 def TimerGetAndEnd(ctx, timer, *, out):
     """Stop the timer; nanos (1) = its time, which also goes to the statistics."""
-    return _nanos(out, _timer(timer).end(), (1,))
+    return _nanos(out, needed(Timer, timer).end(), (1,))

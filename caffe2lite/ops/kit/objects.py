@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 
 class Object:
     """Base of such values.
 
+    title       what it is, and which operators make one, for messages: "a counter (CreateCounter makes one)"
     type_name   the C++ name that FetchBlob tells
     blob_type   the type in a serialised BlobProto; None where Caffe2 cannot serialise it
     """
 
+    title: ClassVar[str]
     type_name: ClassVar[str]
     blob_type: ClassVar[str | None] = None
 
@@ -31,3 +33,13 @@ class Object:
 
 
 by_blob_type: dict[str, type[Object]] = {}
+
+Kind = TypeVar("Kind", bound=Object)
+
+
+def needed(kind: type[Kind], value: Any) -> Kind:
+    """Return the value, which must be an object of that class; TypeError otherwise."""
+    if not isinstance(value, kind):
+        found = "nothing" if value is None else "a tensor" if hasattr(value, "dtype") else f"a {type(value).__name__}"
+        raise TypeError(f"{kind.title} is needed, found {found}")
+    return value

@@ -489,8 +489,8 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
 def UnsafeCoalesce(ctx, *Xs):
     """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes.
 
-    Inputs [...] of any type, all of one -> the same blobs, and shared [number of all elements] of that type. ValueError where the outputs
-    are not the inputs and one more, or the types differ.
+    Inputs [...] of any type, all of one -> the same blobs, and shared [number of all elements] of that type. ValueError where the
+    outputs are not the inputs and one more, or the types differ.
     """
     if len(ctx.outputs) != len(Xs) + 1 or ctx.outputs[:-1] != ctx.inputs:
         names = [[b.name for b in blobs] for blobs in (ctx.inputs, ctx.outputs)]

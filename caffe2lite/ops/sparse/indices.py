@@ -8,7 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.infer import like
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
 from caffe2lite.proto import caffe2_pb2
 
@@ -18,6 +18,7 @@ _T = caffe2_pb2.TensorProto
 class Index(Object):
     """Keys of one type, numbered from 1 in the order in which they came; 0 is for those that are not known."""
 
+    title = "an index (IntIndexCreate, LongIndexCreate or StringIndexCreate makes one)"
     type_name = "std::unique_ptr<caffe2::IndexBase>"
     blob_type = "std::unique_ptr<caffe2::IndexBase>"
 
@@ -115,15 +116,6 @@ for _name, _dtype in (("IntIndexCreate", "int32"), ("LongIndexCreate", "int64"),
     )(_creator(_dtype))
 
 
-def _index(handle) -> Index:
-    if not isinstance(handle, Index):
-        raise ValueError(
-            f"the first input must be an index (IntIndexCreate, LongIndexCreate, StringIndexCreate), found a "
-            f"{type(handle).__name__}"
-        )
-    return handle
-
-
 @operator("indices", stateful=True, gradient=NO_GRADIENT)
 def IndexGet(ctx, handle, keys):
     """The number of each key (int64); unknown ones are added, or 0 where the index is frozen.
@@ -131,7 +123,7 @@ def IndexGet(ctx, handle, keys):
     handle, an index; keys [...] of its type, int32, int64 or string -> indices [...] int64. ValueError where the handle is no
     index, the keys are of another type, or the index is full.
     """
-    _index(handle).check(keys)
+    needed(Index, handle).check(keys)
     return handle.get(keys)
 
 
@@ -142,7 +134,7 @@ def IndexLoad(ctx, handle, items, *, skip_first_entry: int = 0):
     handle, an index; items [N] of its type, int32, int64 or string, of which `skip_first_entry` leaves out the first -> the
     handle. ValueError where the handle is no index, the items are of another type, too many, or not distinct.
     """
-    _index(handle).check(items)
+    needed(Index, handle).check(items)
     handle.load(items.reshape(-1)[1 if skip_first_entry else 0 :])
 
 
@@ -152,7 +144,7 @@ def IndexStore(ctx, handle):
 
     handle, an index -> items [N] of its type, int32, int64 or string. ValueError where the handle is no index.
     """
-    return _index(handle).keys()
+    return needed(Index, handle).keys()
 
 
 @operator("handle", stateful=True, mutates={0: 0}, gradient=NO_GRADIENT)
@@ -162,7 +154,7 @@ def IndexFreeze(ctx, handle):
     handle, an index -> the handle; no tensors. Keys that are not known get 0 from now on, of any type: int32, int64 or string.
     ValueError where the handle is no index.
     """
-    _index(handle).frozen = True
+    needed(Index, handle).frozen = True
 
 
 @operator("items", stateful=True, gradient=NO_GRADIENT)
@@ -172,7 +164,7 @@ def IndexSize(ctx, handle, *, out):
     handle, an index -> items, a scalar int64. ValueError where the handle is no index.
     """
     size = out((), np.int64)
-    size[...] = len(_index(handle).numbers) + 1
+    size[...] = len(needed(Index, handle).numbers) + 1
     return size
 
 
@@ -206,6 +198,7 @@ _PROTO_NAMES = {"int32": "int32_t", "int64": "int64_t"}
 class Map(Object):
     """A map between integers."""
 
+    title = "a map (CreateMap or KeyValueToMap makes one)"
     def __init__(self, key: str, value: str) -> None:
         self.key, self.value = key, value
         self.items: dict[int, int] = {}
@@ -292,7 +285,6 @@ def MapToKeyValue(ctx, map):
 
     map -> keys [N] and values [N], int32 or int64 each, in the order in which they came. ValueError where the input is no map.
     """
-    if not isinstance(map, Map):
-        raise ValueError(f"the input must be a map (CreateMap, KeyValueToMap), found a {type(map).__name__}")
+    needed(Map, map)
     keys, values = np.array(list(map.items), map.key), np.array(list(map.items.values()), map.value)
     return keys, values
