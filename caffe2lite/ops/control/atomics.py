@@ -42,7 +42,10 @@ class AtomicBool(Object):
 
 @operator("mutex_ptr", stateful=True, gradient=FORBID_GRADIENT)
 def CreateMutex(ctx):
-    """A new mutex."""
+    """A new mutex.
+
+    mutex_ptr; no tensors, of any type. There is no Error to expect.
+    """
     return Mutex()
 
 
@@ -66,19 +69,30 @@ for _name, _type, _gradient in (("AtomicFetchAdd", "int32", FORBID_GRADIENT), ("
         mutates={1: 0},
         types={"mut_value": _type, "increment": _type},
         gradient=_gradient,
-        doc="Add the increment to the value, which no other holder of the mutex sees half done; tell the value before.",
+        doc=f"""Add the increment to the value, which no other holder of the mutex sees half done; tell the value before.
+
+        mutex_ptr, mut_value [1] {_type}, increment [1] {_type} -> mut_value, fetched_value, a scalar {_type}.
+        ValueError where value or increment is not one number; TypeError where the first input is no mutex.
+        """,
     )(_fetch_add)
 
 
 @operator("atomic_bool", stateful=True, gradient=FORBID_GRADIENT)
 def CreateAtomicBool(ctx):
-    """A new flag, false."""
+    """A new flag, false.
+
+    atomic_bool; no tensors but the bool within. There is no Error to expect.
+    """
     return AtomicBool()
 
 
 @operator("", stateful=True, num_inputs=(2, 2), gradient=FORBID_GRADIENT)
 def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
-    """Set the flag where the condition is true."""
+    """Set the flag where the condition is true.
+
+    atomic_bool, condition [1] bool -> no tensors. ValueError where the condition is not one bool; TypeError where the first
+    input is no flag.
+    """
     flag = needed(AtomicBool, atomic_bool)
     if condition.dtype != np.bool_ or condition.size != 1:
         raise ValueError(f"the condition must be one bool, found {condition.dtype}{list(condition.shape)}")
@@ -88,7 +102,10 @@ def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
 
 @operator("value", stateful=True, gradient=FORBID_GRADIENT)
 def CheckAtomicBool(ctx, atomic_bool, *, out):
-    """The flag as a bool tensor of one element."""
+    """The flag, a tensor of one element.
+
+    atomic_bool -> value [1] bool. TypeError where the input is no flag.
+    """
     value = out((1,), np.bool_)
     value[...] = needed(AtomicBool, atomic_bool).value
     return value
@@ -104,7 +121,11 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
     infer=unknown,
 )
 def AtomicAppend(ctx, mutex, *tensors):
-    """Append the second half of the tensors to the first half, along axis 0, under the mutex."""
+    """Append the second half of the tensors to the first half, along axis 0, under the mutex.
+
+    mutex, A [n, ...] for each output, B [m, ...] for each, of any type -> A [n + m, ...]. ValueError where the tensors are not
+    pairs, or rows differ; TypeError where the first input is no mutex.
+    """
     if len(tensors) % 2:
         raise ValueError(f"AtomicAppend takes a mutex and pairs of tensors, got {len(tensors)} tensors")
     half = len(tensors) // 2

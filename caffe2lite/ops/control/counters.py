@@ -66,42 +66,63 @@ def _one(out: Any, value: Any, dtype: str) -> Any:
 
 @operator("counter", stateful=True, gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def CreateCounter(ctx, *, init_count: int = 0):
-    """A new counter that begins at init_count."""
+    """A new counter that begins at init_count.
+
+    counter; no tensors but the int64 within. ValueError where init_count is negative.
+    """
     return Counter(init_count)
 
 
 @operator("previous?", stateful=True, host="counter previous", gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def ResetCounter(ctx, counter, *, init_count: int = 0, out):
-    """Set the counter to init_count; previous = its count before."""
+    """Set the counter to init_count; previous = its count before.
+
+    counter -> previous, a scalar int64. ValueError where init_count is negative; TypeError where the input is no counter.
+    """
     before = needed(Counter, counter).reset(init_count)
     return _one(out, before, "int64") if ctx.outputs else None
 
 
 @operator("done", stateful=True, host="counter done", infer=scalar("bool"), gradient=FORBID_GRADIENT)
 def CountDown(ctx, counter, *, out):
-    """Count down; done = it was at 0 already."""
+    """Count down; done = it was at 0 already.
+
+    counter -> done, a scalar bool. TypeError where the input is no counter.
+    """
     return _one(out, needed(Counter, counter).down(), "bool")
 
 
 @operator("done", stateful=True, host="counter done", infer=scalar("bool"))
 def CheckCounterDone(ctx, counter, *, out):
-    """done = the counter is at 0."""
+    """done = the counter is at 0.
+
+    counter -> done, a scalar bool. TypeError where the input is no counter.
+    """
     return _one(out, needed(Counter, counter).count <= 0, "bool")
 
 
 @operator("previous", stateful=True, host="counter previous", infer=scalar("int64"), gradient=FORBID_GRADIENT)
 def CountUp(ctx, counter, *, out):
-    """Count up; previous = the count before."""
+    """Count up; previous = the count before.
+
+    counter -> previous, a scalar int64. TypeError where the input is no counter.
+    """
     return _one(out, needed(Counter, counter).up(), "int64")
 
 
 @operator("count", stateful=True, host="counter count", infer=scalar("int64"), gradient=FORBID_GRADIENT)
 def RetrieveCount(ctx, counter, *, out):
-    """count = what the counter is at."""
+    """count = what the counter is at.
+
+    counter -> count, a scalar int64. TypeError where the input is no counter.
+    """
     return _one(out, needed(Counter, counter).count, "int64")
 
 
 @operator("time", stateful=True, host="time", infer=lambda args, inputs: [Spec((), "int64")], gradient=FORBID_GRADIENT)
 def WallClockTime(ctx, *, out):
-    """time = nanoseconds since 1970."""
+    """time = nanoseconds since 1970.
+
+    time, a scalar int64. There is no Error to expect.
+    """
     return _one(out, time.time_ns(), "int64")

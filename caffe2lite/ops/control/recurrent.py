@@ -55,7 +55,7 @@ def _links(internal: Any, external: Any, offset: Any, window: Any) -> list[Link]
 
 
 def _net(argument: Any) -> Any:
-    """The net of an argument, which older programs hold as text."""
+    """Return the net of an argument, which older programs hold as text."""
     if argument is None:
         return None
     if argument.HasField("n"):
@@ -84,7 +84,7 @@ def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
 
 
 def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any:
-    """The step's net; what it writes is local to the step, except the `shared` names."""
+    """Return the step's net; what it writes is local to the step, except the `shared` names."""
     made = workspace.nets.get(definition.name)
     if made is not None:
         return made
@@ -109,7 +109,7 @@ def _tell_time(workspace: Any, name: str, t: int) -> None:
 
 
 def _on_step_device(ctx: Any, definition: Any) -> Any:
-    """The step net, with the operator's device where it names none."""
+    """Return the step net, with the operator's device where it names none."""
     if not ctx.op.HasField("device_option") or definition.HasField("device_option"):
         return definition
     made = caffe2_pb2.NetDef()
@@ -145,10 +145,12 @@ def RecurrentNetwork(
     backward_step_net: Argument | None = None,
     recompute_blobs_on_backward: list[str] = (),
 ):
-    """Run `step_net` for each step of the first input (T, N, …); the last output keeps the steps' workspaces.
+    """Run `step_net` for each step of the first input; the last output keeps the steps' workspaces.
 
-    States are tensors over T + 1 steps that begin with the initial states; links make parts of these and of the inputs
-    blobs of the step net; aliases make parts of the states outputs.
+    First input [T, N, ...], others as the step needs them, float32 mostly, but of any type; initial states [D], [N, D] or
+    [k, N, D] -> outputs [T, N, D], states over T + 1 steps that begin with the initial ones, or parts of them.
+    Links make parts of these and of the inputs blobs of the step net; aliases make parts of the states outputs.
+    ValueError where lists of links differ in length, a link reaches beyond its tensor, or `step_net` is no net.
     """
     sequence = ctx.inputs[0].value
     steps, batch = sequence.shape[0], sequence.shape[1]
@@ -187,7 +189,7 @@ def RecurrentNetwork(
 
 
 def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> None:
-    """A state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
+    """Make a state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
     size = initial.shape[-1] if initial.ndim else 1
     first = initial.shape[0] if initial.ndim == 3 else 1
     states = blob.resize((steps + first, batch, size), initial.dtype, ctx.device)
@@ -221,6 +223,9 @@ def RecurrentNetworkGradient(
 
     Inputs are the gradients of the outputs in `outputs_with_grads`, then all inputs and outputs of the forward
     operator; outputs are the gradients of its first input, its parameters and its initial states.
+
+    Gradients [T, N, D] of any type, float32 mostly -> gradients of their operands' shapes. ValueError where lists of links differ
+    in length, or a link reaches beyond its tensor; TypeError where the last input is not what a RecurrentNetwork keeps.
     """
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
@@ -235,14 +240,7 @@ def RecurrentNetworkGradient(
     external = _external_gradients(
         ctx, shared, outputs_with_grads, operands[first_output:], alias_src, alias_dst, alias_offset
     )
-    states = {}
-    for name in recurrent_states:
-        whole = shared.need_blob(name).value
-        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
-        states[name][...] = 0
-        for begin, gradient in external.get(name, ()):
-            part = states[name][begin : begin + gradient.shape[0]]
-            part += gradient
+    states = _state_gradients(ctx, shared, recurrent_states, external)
     outer = _outer_gradients(ctx, shared, operands, param, param_grads, values)
     links = _links(backward_link_internal, backward_link_external, backward_link_offset, backward_link_window)
     definition = getattr(ctx.state, "step_net", None)
@@ -269,7 +267,7 @@ def RecurrentNetworkGradient(
 def _external_gradients(
     ctx: Any, shared: Any, wanted: Any, outputs: Any, alias_src: Any, alias_dst: Any, alias_offset: Any
 ) -> dict[str, list[tuple[int, Any]]]:
-    """{state: (first step, gradient) from outside}, through the outputs that are parts of the state."""
+    """Return {state: (first step, gradient) from outside}, through the outputs that are parts of the state."""
     table: dict[str, list[tuple[int, Any]]] = {}
     for position, index in enumerate(wanted):
         name = outputs[index]
@@ -281,8 +279,21 @@ def _external_gradients(
     return table
 
 
+def _state_gradients(ctx: Any, shared: Any, names: Any, external: Any) -> dict[str, Any]:
+    """Return {state: its gradient over all steps}, which holds what comes from outside."""
+    states = {}
+    for name in names:
+        whole = shared.need_blob(name).value
+        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
+        states[name][...] = 0
+        for begin, gradient in external.get(name, ()):
+            part = states[name][begin : begin + gradient.shape[0]]
+            part += gradient
+    return states
+
+
 def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_grads: Any, values: Any) -> dict[str, Any]:
-    """{name in the links: blob}: zeroed gradients of the first input and of the parameters."""
+    """Return {name in the links: blob}: zeroed gradients of the first input and of the parameters."""
     outer = {}
     for output, source in zip(ctx.outputs, [0, *param]):
         value = values[source].value
@@ -292,7 +303,7 @@ def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_gra
 
 
 def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: int) -> list[tuple[Any, Any]]:
-    """(part of a state's gradient, what came from outside): the step net will overwrite the former."""
+    """Return (part of a state's gradient, what came from outside): the step net will overwrite the former."""
     written = {name for op in definition.op for name in op.output}
     aside = []
     for link in links:
@@ -305,7 +316,7 @@ def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: in
 
 
 def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
-    """The gradient of an initial state, summed over the batch where one served it all."""
+    """Write the gradient of an initial state, summed over the batch where one served it all."""
     first = initial.shape[0] if initial.ndim == 3 else 1
     part = gradients[:first]
     result = output.resize(initial.shape, initial.dtype, ctx.device)
@@ -317,7 +328,11 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 
 @operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
 def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
-    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names."""
+    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names.
+
+    workspaces -> blob_names [blobs] string; tensors of any type are copied. TypeError where the input is not what a
+    RecurrentNetwork keeps.
+    """
     names = []
     for t, workspace in enumerate(needed(ScratchWorkspaces, workspaces).steps):
         for name in workspace.local_names():
@@ -334,17 +349,30 @@ def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
 
 @operator("internal external", stateful=True, num_inputs=(2, 2), mutates={1: 1}, host="timestep")
 def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window: int = 1):
-    """Make the first output a name for `window` steps of the external tensor, from timestep + offset on."""
+    """Make the first output a name for `window` steps of the external tensor, from timestep + offset on.
+
+    timestep [1] of any integers, external [T, ...] of any type -> internal [window, ...], external. ValueError where these steps are
+    not within T.
+    """
     begin = int(timestep.reshape(-1)[0]) + offset
     if not 0 <= begin <= external.shape[0] - window:
-        raise ValueError(f"step {begin} is not within the {external.shape[0]} of the external tensor")
+        raise ValueError(f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor")
     each = external.size // external.shape[0]
     ctx.outputs[0].view(ctx.inputs[1], begin * each, (window, *external.shape[1:]))
 
 
 @operator("gradient*", stateful=True, num_inputs=(3, 3), num_outputs=(1, MANY), mutates={2: 0}, host="timestep")
 def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *, offset: int = 0):
-    """Add the external gradient of step timestep + offset to the gradient of that step."""
+    """Add the external gradient of step timestep + offset to the gradient of that step.
+
+    timestep [1] of any integers, external [T, ...], gradient [T + k, ...] of its type, any type -> gradient. ValueError where the
+    step is not within either.
+    """
     at = int(timestep.reshape(-1)[0]) + offset
+    source = at - (gradient.shape[0] - external.shape[0])
+    if not (0 <= source < external.shape[0] and 0 <= at < gradient.shape[0]):
+        raise ValueError(
+            f"step {at} of the gradient {list(gradient.shape)} is not within it, or has none in {list(external.shape)}"
+        )
     part = gradient[at : at + 1]
-    part += external[at - (gradient.shape[0] - external.shape[0]) : at + 1 - (gradient.shape[0] - external.shape[0])]
+    part += external[source : source + 1]
