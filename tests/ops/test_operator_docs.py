@@ -8,7 +8,7 @@ from caffe2lite.engine import python_op  # noqa: F401 - registers Python operato
 from caffe2lite.ops.kit import registry
 
 UNFINISHED = {
-    "collective", "fill", "loss", "nn", "optim", "quantized", "reduce",
+    "collective", "fill", "loss", "nn", "optim", "reduce",
 }  # fmt: skip
 
 SHAPE = re.compile(r"\[[^\]]*[\w.…][^\]]*\]|\[\]|\bscalars?\b|any shape|no tensors?|any number of dimensions")

@@ -90,8 +90,8 @@ def CreateAtomicBool(ctx):
 def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
     """Set the flag where the condition is true.
 
-    atomic_bool, condition [1] bool -> no tensors. ValueError where the condition is not one bool; TypeError where the first
-    input is no flag.
+    atomic_bool, condition [1] bool -> no tensors. ValueError where the condition is not one bool; TypeError where the
+    first input is no flag.
     """
     flag = needed(AtomicBool, atomic_bool)
     if condition.dtype != np.bool_ or condition.size != 1:
@@ -123,8 +123,8 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
 def AtomicAppend(ctx, mutex, *tensors):
     """Append the second half of the tensors to the first half, along axis 0, under the mutex.
 
-    mutex, A [n, ...] for each output, B [m, ...] for each, of any type -> A [n + m, ...]. ValueError where the tensors are not
-    pairs, or rows differ; TypeError where the first input is no mutex.
+    mutex, A [n, ...] for each output, B [m, ...] for each, of any type -> A [n + m, ...]. ValueError where the tensors
+    are not pairs, or rows differ; TypeError where the first input is no mutex.
     """
     if len(tensors) % 2:
         raise ValueError(f"AtomicAppend takes a mutex and pairs of tensors, got {len(tensors)} tensors")

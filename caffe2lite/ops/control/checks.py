@@ -22,8 +22,8 @@ _C_NAMES = {
 def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
     """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace.
 
-    X [...] float32, float64, int32, int64, uint8, bool or string -> no tensors; every `every_n`th run shows its first `limit`
-    values (0: 1000). ValueError where every_n is below 1.
+    X [...] float32, float64, int32, int64, uint8, bool or string -> no tensors; every `every_n`th run shows its first
+    `limit` values (0: 1000). ValueError where every_n is below 1.
     """
     count = ctx.state.count = getattr(ctx.state, "count", 0) + 1
     if (count - 1) % every_n:
@@ -67,7 +67,8 @@ def _nan_check_gradient(g: Any) -> Any:
 def NanCheck(ctx, X, *others, out):
     """Y = X; fail where X has NaN or infinity (the other inputs are context for a debugger).
 
-    X [...] float32, more inputs [...] of any type -> Y of X's shape. ValueError names the first such value and its place.
+    X [...] float32, more inputs [...] of any type -> Y of X's shape. ValueError names the first such value and its
+    place.
     """
     _finite(ctx.xp, X, ctx.op.input[0])
     in_place = out.replaces(X)

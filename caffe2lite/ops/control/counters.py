@@ -77,7 +77,8 @@ def CreateCounter(ctx, *, init_count: int = 0):
 def ResetCounter(ctx, counter, *, init_count: int = 0, out):
     """Set the counter to init_count; previous = its count before.
 
-    counter -> previous, a scalar int64. ValueError where init_count is negative; TypeError where the input is no counter.
+    counter -> previous, a scalar int64. ValueError where init_count is negative; TypeError where the input is no
+    counter.
     """
     before = needed(Counter, counter).reset(init_count)
     return _one(out, before, "int64") if ctx.outputs else None

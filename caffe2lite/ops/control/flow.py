@@ -33,8 +33,8 @@ def _net(ctx, key: str, definition):
 def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None):
     """Run `then_net` where the condition is true, else `else_net`, in the operator's own workspace.
 
-    condition [1] bool, inputs [...] of any type, which the nets read by name -> outputs, which they write by name. ValueError
-    where the condition is not one bool; the Error of an operator in the nets.
+    condition [1] bool, inputs [...] of any type, which the nets read by name -> outputs, which they write by name.
+    ValueError where the condition is not one bool; the Error of an operator in the nets.
     """
     if _condition(condition):
         _run(_net(ctx, "then_net", then_net))
@@ -46,8 +46,8 @@ def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None
 def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = None):
     """Run `loop_net` as long as the condition is true; `cond_net`, if given, makes the condition each time.
 
-    condition [1] bool, inputs [...] of any type, which the nets read by name -> outputs, which they write by name. ValueError
-    where the condition is not one bool; the Error of an operator in the nets.
+    condition [1] bool, inputs [...] of any type, which the nets read by name -> outputs, which they write by name.
+    ValueError where the condition is not one bool; the Error of an operator in the nets.
     """
     while True:
         if cond_net is not None:
@@ -103,9 +103,9 @@ def Do(
     The last input and output is the stack of CreateScope: a forward Do leaves its workspace there, and the gradient
     Do (`is_gradient_op`) takes it from there again.
 
-    Inputs and outputs [...] of any type; inner_blobs[k] is operand outer_blobs_idx[k], counted over the inputs, then the outputs.
-    ValueError where the two lists differ in length, an index is no operand, or a gradient Do finds the scope empty; TypeError
-    where the last output is no scope.
+    Inputs and outputs [...] of any type; inner_blobs[k] is operand outer_blobs_idx[k], counted over the inputs, then
+    the outputs. ValueError where the two lists differ in length, an index is no operand, or a gradient Do finds the
+    scope empty; TypeError where the last output is no scope.
     """
     scope = needed(WorkspaceStack, ctx.outputs[-1].value)
     bindings = _bindings(ctx, inner_blobs, outer_blobs_idx)
@@ -193,8 +193,9 @@ def ONNXWhile(
 
     Outputs are the carried values of the last iteration, then what was scanned, one after the other along axis 0.
 
-    max_trip_count [1] of any integers, first_iter_condition [1] bool, carried [...] of any type -> outputs [...], and [rows of all
-    iterations, ...]. ValueError where the body has too few inputs or outputs, or a condition is not one bool.
+    max_trip_count [1] of any integers, first_iter_condition [1] bool, carried [...] of any type -> outputs [...], and
+    [rows of all iterations, ...]. ValueError where the body has too few inputs or outputs, or a condition is not one
+    bool.
     """
     workspace = ctx.workspace if disable_scopes else ctx.child_workspace()
     count = len(carried)

@@ -147,10 +147,10 @@ def RecurrentNetwork(
 ):
     """Run `step_net` for each step of the first input; the last output keeps the steps' workspaces.
 
-    First input [T, N, ...], others as the step needs them, float32 mostly, but of any type; initial states [D], [N, D] or
-    [k, N, D] -> outputs [T, N, D], states over T + 1 steps that begin with the initial ones, or parts of them.
-    Links make parts of these and of the inputs blobs of the step net; aliases make parts of the states outputs.
-    ValueError where lists of links differ in length, a link reaches beyond its tensor, or `step_net` is no net.
+    First input [T, N, ...], others as the step needs them, float32 mostly, but of any type; initial states [D], [N, D]
+    or [k, N, D] -> outputs [T, N, D], states over T + 1 steps that begin with the initial ones, or parts of them. Links
+    make parts of these and of the inputs blobs of the step net; aliases make parts of the states outputs. ValueError
+    where lists of links differ in length, a link reaches beyond its tensor, or `step_net` is no net.
     """
     sequence = ctx.inputs[0].value
     steps, batch = sequence.shape[0], sequence.shape[1]
@@ -224,8 +224,9 @@ def RecurrentNetworkGradient(
     Inputs are the gradients of the outputs in `outputs_with_grads`, then all inputs and outputs of the forward
     operator; outputs are the gradients of its first input, its parameters and its initial states.
 
-    Gradients [T, N, D] of any type, float32 mostly -> gradients of their operands' shapes. ValueError where lists of links differ
-    in length, or a link reaches beyond its tensor; TypeError where the last input is not what a RecurrentNetwork keeps.
+    Gradients [T, N, D] of any type, float32 mostly -> gradients of their operands' shapes. ValueError where lists of
+    links differ in length, or a link reaches beyond its tensor; TypeError where the last input is not what a
+    RecurrentNetwork keeps.
     """
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
@@ -351,8 +352,8 @@ def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
 def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window: int = 1):
     """Make the first output a name for `window` steps of the external tensor, from timestep + offset on.
 
-    timestep [1] of any integers, external [T, ...] of any type -> internal [window, ...], external. ValueError where these steps are
-    not within T.
+    timestep [1] of any integers, external [T, ...] of any type -> internal [window, ...], external. ValueError where
+    these steps are not within T.
     """
     begin = int(timestep.reshape(-1)[0]) + offset
     if not 0 <= begin <= external.shape[0] - window:
@@ -365,8 +366,8 @@ def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window:
 def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *, offset: int = 0):
     """Add the external gradient of step timestep + offset to the gradient of that step.
 
-    timestep [1] of any integers, external [T, ...], gradient [T + k, ...] of its type, any type -> gradient. ValueError where the
-    step is not within either.
+    timestep [1] of any integers, external [T, ...], gradient [T + k, ...] of its type, any type -> gradient. ValueError
+    where the step is not within either.
     """
     at = int(timestep.reshape(-1)[0]) + offset
     source = at - (gradient.shape[0] - external.shape[0])

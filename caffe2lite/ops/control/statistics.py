@@ -96,8 +96,8 @@ def StatRegistryCreate(ctx):
 def StatRegistryExport(ctx, handle=None, *, reset: bool = True, out):
     """Names, values and times of all statistics; with `reset` they begin at 0 again.
 
-    handle, without which it is the process's own registry -> keys [S] string, values [S] int64, timestamps [S] int64, in ns.
-    TypeError where the handle is no registry.
+    handle, without which it is the process's own registry -> keys [S] string, values [S] int64, timestamps [S] int64,
+    in ns. TypeError where the handle is no registry.
     """
     found = sorted(_registry(handle).publish(reset).items())
     keys, values, times = (o((len(found),), kind) for o, kind in zip(out, ("object", "int64", "int64")))
@@ -110,8 +110,8 @@ def StatRegistryExport(ctx, handle=None, *, reset: bool = True, out):
 def StatRegistryUpdate(ctx, keys, values, handle=None):
     """Add values to the statistics of these names.
 
-    keys [S] string, values [S] int64, handle, without which it is the process's own registry -> no tensors. ValueError where the
-    shapes differ; TypeError where the handle is no registry.
+    keys [S] string, values [S] int64, handle, without which it is the process's own registry -> no tensors. ValueError
+    where the shapes differ; TypeError where the handle is no registry.
     """
     if keys.shape != values.shape:
         raise ValueError(f"one value for each key is needed, found {list(keys.shape)} and {list(values.shape)}")
@@ -167,8 +167,8 @@ def TimerBegin(ctx, *, counter_name: str = ""):
 def TimerEnd(ctx, timer):
     """Stop the timer, and add its time to the statistics.
 
-    timer -> no tensors; the statistics NAME/time_ns/sum and /count, int64, grow. ValueError where it has ended; TypeError where
-    the input is no timer.
+    timer -> no tensors; the statistics NAME/time_ns/sum and /count, int64, grow. ValueError where it has ended;
+    TypeError where the input is no timer.
     """
     needed(Timer, timer).end()
 

@@ -196,8 +196,8 @@ def _estimate(name: str, value: Any, chunk_size: int, bfloat16: bool) -> int:
 def EstimateAllBlobSizes(ctx, *, include_shared: bool = True, options: bytes = b"", out):
     """The names of all blobs of the workspace, the newest first, and how many bytes each takes when serialised.
 
-    names [blobs] string, sizes [blobs] int64; `options`, a serialised SerializationOptions, says how they would be saved.
-    ValueError where that cannot be read.
+    names [blobs] string, sizes [blobs] int64; `options`, a serialised SerializationOptions, says how they would be
+    saved. ValueError where that cannot be read.
     """
     names = _names(ctx, include_shared)[::-1]
     labels, sizes = out[0]((len(names),), "object"), out[1]((len(names),), "int64")

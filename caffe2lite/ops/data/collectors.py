@@ -46,8 +46,8 @@ def TensorVectorSize(ctx, vector, *, out):
 def ConcatTensorVector(ctx, vector, *, out):
     """Y = the tensors one behind the other.
 
-    vector of tensors [n, ...] of any type -> Y [sum of n, ...] of that type. ValueError where the vector is empty, or the
-    tensors have rows of different shapes.
+    vector of tensors [n, ...] of any type -> Y [sum of n, ...] of that type. ValueError where the vector is empty, or
+    the tensors have rows of different shapes.
     """
     tensors = needed(TensorVector, vector).tensors
     if not tensors:
@@ -63,8 +63,8 @@ def ConcatTensorVector(ctx, vector, *, out):
 def CollectTensor(ctx, *operands, num_to_collect: int = -1):
     """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect.
 
-    vectors, then a tensor [...] of any type for each of them -> the vectors. ValueError where the outputs are not the vectors;
-    TypeError where one is no vector of tensors.
+    vectors, then a tensor [...] of any type for each of them -> the vectors. ValueError where the outputs are not the
+    vectors; TypeError where one is no vector of tensors.
 
     J. Vitter, "Random sampling with a reservoir", 1985 (algorithm R).
     """
@@ -120,8 +120,9 @@ def _infer_last(args: Any, inputs: Any) -> list[Spec | None]:
 def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, num_to_collect: int = -1):
     """Keep the last num_to_collect rows of the data, in a ring; `next` is where the next one goes.
 
-    last_n [n, ...], which may hold nothing yet, next [] int32, data [N, ...] of last_n's type, any type; mutex; visited [1] int64,
-    which counts all rows -> last_n, next, visited. ValueError where the rows differ, or num_to_collect is not above 0.
+    last_n [n, ...], which may hold nothing yet, next [] int32, data [N, ...] of last_n's type, any type; mutex; visited
+    [1] int64, which counts all rows -> last_n, next, visited. ValueError where the rows differ, or num_to_collect is
+    not above 0.
     """
     with _locked(mutex):
         _rows(last_n, data)

@@ -71,8 +71,8 @@ class DBReader(Reader):
 def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, shard_id: int = 0):
     """Open a database for reading; of several shards, each reads every `num_shards`th record.
 
-    reader of the database `db`; no tensors, of any type. ValueError where shard_id is not in [0, num_shards); a DBError where the
-    database cannot be opened.
+    reader of the database `db`; no tensors, of any type. ValueError where shard_id is not in [0, num_shards); a DBError
+    where the database cannot be opened.
     """
     if not 0 <= shard_id < num_shards:
         raise ValueError(f"shard_id must be within 0 to {num_shards - 1}, got {shard_id}")
@@ -116,8 +116,8 @@ def TensorProtosDBInput(ctx, data, *, batch_size: int = 0):
     """The tensors of the next records, one output for each place in a record; batch_size 0 is one, without a batch.
 
     reader -> for each tensor of a record an output [batch_size, ...] of its type, any type; without a batch [...].
-    ValueError where a record holds no TensorProtos, not as many tensors as there are outputs, or others than the first one of
-    the batch; TypeError where the input is no reader.
+    ValueError where a record holds no TensorProtos, not as many tensors as there are outputs, or others than the first
+    one of the batch; TypeError where the input is no reader.
     """
     reader = needed(Reader, data)
     records = [_tensors(reader.next_record(), len(ctx.outputs)) for _ in range(max(batch_size, 1))]

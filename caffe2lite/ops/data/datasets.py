@@ -140,8 +140,8 @@ def GetCursorOffset(ctx, cursor, *, out):
 def CheckDatasetConsistency(ctx, *tensors, fields: list[str]):
     """An error where the tensors are no dataset of these fields.
 
-    Tensors [rows of their domain, ...] of any type; lengths are int32 vectors. ValueError where they are not as many as the
-    fields, lengths are others, or a field has not the rows that its domain asks for.
+    Tensors [rows of their domain, ...] of any type; lengths are int32 vectors. ValueError where they are not as many as
+    the fields, lengths are others, or a field has not the rows that its domain asks for.
     """
     Tree(fields).check(tensors)
 
@@ -161,8 +161,8 @@ def _put(ctx, i, rows) -> None:
 def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size: bool = False):
     """The next `batch_size` examples; fewer, and then none, at the end (or none at once, with enforce_batch_size).
 
-    cursor, tensors [rows of their domain, ...] of any type -> fields [rows of these examples, ...]. ValueError where the tensors
-    are not as many as the cursor's fields, or shorter than the lengths say.
+    cursor, tensors [rows of their domain, ...] of any type -> fields [rows of these examples, ...]. ValueError where
+    the tensors are not as many as the cursor's fields, or shorter than the lengths say.
     """
     _check_fields(cursor, tensors)
     tree = cursor.tree
@@ -203,8 +203,8 @@ def _offset_matrix(tree, tensors):
 def ComputeOffset(ctx, cursor, *tensors, out):
     """Where each example begins in every domain.
 
-    cursor, tensors [rows of their domain, ...] of any type -> offsets [examples + 1, domains] int64. ValueError where the tensors
-    are not as many as the cursor's fields.
+    cursor, tensors [rows of their domain, ...] of any type -> offsets [examples + 1, domains] int64. ValueError where
+    the tensors are not as many as the cursor's fields.
     """
     _check_fields(cursor, tensors)
     matrix = _offset_matrix(cursor.tree, tensors)
@@ -219,8 +219,9 @@ def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size
 
     It is always the same order, that of Caffe2.
 
-    cursor, tensors [rows of their domain, ...] of any type -> indices [examples] int64. ValueError where sort_by_field_idx is not
-    from -1 to the last field, batch_size or shuffle_size is below 1, or the field is shorter than the examples.
+    cursor, tensors [rows of their domain, ...] of any type -> indices [examples] int64. ValueError where
+    sort_by_field_idx is not from -1 to the last field, batch_size or shuffle_size is below 1, or the field is shorter
+    than the examples.
     """
     _check_fields(cursor, tensors)
     if not -1 <= sort_by_field_idx < len(tensors):
@@ -251,8 +252,9 @@ def ReadRandomBatch(
 ):
     """The next `batch_size` examples in the order of `idx`; with loop_over the first come again after the last.
 
-    cursor, idx [N] int64, offsets [examples + 1, domains] int64, tensors [rows of their domain, ...] of any type -> fields [rows of
-    these examples, ...]. ValueError where the tensors are not as many as the cursor's fields, or idx is beyond the examples.
+    cursor, idx [N] int64, offsets [examples + 1, domains] int64, tensors [rows of their domain, ...] of any type ->
+    fields [rows of these examples, ...]. ValueError where the tensors are not as many as the cursor's fields, or idx is
+    beyond the examples.
     """
     _check_fields(cursor, tensors)
     tree = cursor.tree
@@ -285,8 +287,8 @@ def ReadRandomBatch(
 def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
     """Cut off examples at the end, so that their number is a multiple of `multiple_of`.
 
-    Tensors [rows of their domain, ...] of any type -> the same, shorter. ValueError where they are no dataset of these fields, or
-    multiple_of is below 1.
+    Tensors [rows of their domain, ...] of any type -> the same, shorter. ValueError where they are no dataset of these
+    fields, or multiple_of is below 1.
     """
     tree = Tree(fields)
     tree.check(tensors)
@@ -313,8 +315,8 @@ class PackedRecords(Object):
 def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: bool = False):
     """All fields of each example packed into one element of a tensor.
 
-    Tensors [rows of their domain, ...] of any type -> tensor [examples] of records; with `pack_to_single_shared_ptr` one record
-    of the whole. ValueError where they are no dataset of these fields.
+    Tensors [rows of their domain, ...] of any type -> tensor [examples] of records; with `pack_to_single_shared_ptr`
+    one record of the whole. ValueError where they are no dataset of these fields.
     """
     tree = Tree(fields)
     tree.check(tensors)
@@ -335,8 +337,8 @@ def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: boo
 def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
     """The fields of packed examples, one after the other; prototypes give shapes and types where there is none.
 
-    packed [examples] of records, prototypes [n, ...] of any type -> fields [rows, ...]. ValueError where the fields are not as
-    many as the outputs, there are neither records nor prototypes, or a record was saved and loaded and is empty.
+    packed [examples] of records, prototypes [n, ...] of any type -> fields [rows, ...]. ValueError where the fields are
+    not as many as the outputs, there are neither records nor prototypes, or a record was saved and loaded and is empty.
     """
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
@@ -357,8 +359,8 @@ def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
 def RemoveDataBlocks(xp, data, indices, *, out):
     """The data without the rows of the given indices.
 
-    data [N, ...] of any type, indices [M] int32 or int64 -> shrunk [rows left, ...]. ValueError where the indices are no vector,
-    or one is not in [0, N); TypeError where they are no integers.
+    data [N, ...] of any type, indices [M] int32 or int64 -> shrunk [rows left, ...]. ValueError where the indices are
+    no vector, or one is not in [0, N); TypeError where they are no integers.
     """
     if data.ndim < 1 or indices.ndim != 1:
         raise ValueError(f"expected data [N, …] and indices [M], got {list(data.shape)} and {list(indices.shape)}")

@@ -57,8 +57,8 @@ def Save(
 
     `options`, a serialised SerializationOptions, says it by the names of blobs, and may ask for bfloat16.
 
-    Inputs [...] of any type, and whatever else can be serialised -> no tensors. ValueError where two blobs would have one name,
-    or the arguments contradict each other; a DBError where the database cannot be made.
+    Inputs [...] of any type, and whatever else can be serialised -> no tensors. ValueError where two blobs would have
+    one name, or the arguments contradict each other; a DBError where the database cannot be made.
     """
     if strip_prefix and blob_name_overrides:
         raise ValueError(f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both")
@@ -122,8 +122,8 @@ def Load(
 ):
     """Read blobs from one or more databases into the outputs (or, with `load_all`, into blobs of their own names).
 
-    Readers in place of `db` or `dbs` -> blobs [...] of any type, as they were saved. ValueError where a blob is absent (but with
-    `allow_incomplete`), incomplete, or there twice, or where the arguments contradict each other.
+    Readers in place of `db` or `dbs` -> blobs [...] of any type, as they were saved. ValueError where a blob is absent
+    (but with `allow_incomplete`), incomplete, or there twice, or where the arguments contradict each other.
     """
     wanted = _wanted(ctx, source_blob_names)
     missing = _Remaining(wanted)

@@ -82,8 +82,8 @@ def CreateBlobsQueue(
 ):
     """A new queue of at most `capacity` records of `num_blobs` blobs.
 
-    queue; no tensors, of any type, are in it yet. ValueError where capacity or num_blobs is below 1, the field_names are not as
-    many as the blobs, or the blob must be new and holds a queue.
+    queue; no tensors, of any type, are in it yet. ValueError where capacity or num_blobs is below 1, the field_names
+    are not as many as the blobs, or the blob must be new and holds a queue.
     """
     if capacity < 1 or num_blobs < 1:
         raise ValueError(f"a queue needs a positive capacity and number of blobs, got {capacity} and {num_blobs}")
@@ -101,8 +101,8 @@ _MOVED = [(i + 1, i) for i in range(64)]
 def EnqueueBlobs(ctx, queue, *blobs):
     """Move the blobs into the queue, waiting for room; the net stops where the queue is closed.
 
-    queue, blobs of any type and any shape -> the same blobs, emptied. ValueError where they are not as many as a record has, or
-    one holds nothing; TypeError where the first input is no queue of blobs.
+    queue, blobs of any type and any shape -> the same blobs, emptied. ValueError where they are not as many as a record
+    has, or one holds nothing; TypeError where the first input is no queue of blobs.
     """
     _all_initialised(ctx, ctx.inputs[1:])
     if not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled):
@@ -127,8 +127,8 @@ def _all_initialised(ctx, blobs) -> None:
 def SafeEnqueueBlobs(ctx, queue, *blobs):
     """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on.
 
-    queue, blobs of any type and any shape -> the same blobs, emptied, and status, a scalar bool. ValueError where they are not as
-    many as a record has, or one holds nothing.
+    queue, blobs of any type and any shape -> the same blobs, emptied, and status, a scalar bool. ValueError where they
+    are not as many as a record has, or one holds nothing.
     """
     _all_initialised(ctx, ctx.inputs[1:])
     _tell(ctx, not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled))
@@ -143,8 +143,8 @@ def _tell(ctx, closed: bool) -> None:
 def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
     """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up.
 
-    queue -> blobs of any type and any shape. ValueError where the outputs are not as many as a record has; TypeError where the
-    input is no queue of blobs.
+    queue -> blobs of any type and any shape. ValueError where the outputs are not as many as a record has; TypeError
+    where the input is no queue of blobs.
     """
     if not needed(BlobsQueue, queue).read(ctx.outputs, ctx.cancelled, timeout_secs):
         raise StopNet(f"queue {queue.name!r} is closed and empty, or nothing came in time")
@@ -162,8 +162,8 @@ def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
 def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
     """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0.
 
-    queue -> blobs of any type and any shape, and status, a scalar bool. ValueError where the outputs but the last are not as many
-    as a record has, records do not go together, or num_records is not above 0.
+    queue -> blobs of any type and any shape, and status, a scalar bool. ValueError where the outputs but the last are
+    not as many as a record has, records do not go together, or num_records is not above 0.
     """
     blobs = ctx.outputs[:-1]
     needed(BlobsQueue, queue)
@@ -202,8 +202,8 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
 
     `table_idx_blob` is the output that gets the number of the queue.
 
-    queues -> blobs of any type and any shape, [1] int32 for the number, and status, a scalar bool. ValueError where the weights
-    are not as many as the queues, or have no positive sum.
+    queues -> blobs of any type and any shape, [1] int32 for the number, and status, a scalar bool. ValueError where the
+    weights are not as many as the queues, or have no positive sum.
     """
     if weights and len(weights) != len(queues):
         raise ValueError(f"{len(weights)} weights are given for {len(queues)} queues")
@@ -243,8 +243,8 @@ def _record_bytes(value) -> bytes:
 def CreateBlobsQueueDB(ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
     """A reader whose records are the queue's: blobs of the given indices are key and value.
 
-    queue -> reader; no tensors, but each record's blobs must be strings, or tensors of one. ValueError where an index is not below
-    the number of blobs; TypeError where the input is no queue of blobs.
+    queue -> reader; no tensors, but each record's blobs must be strings, or tensors of one. ValueError where an index
+    is not below the number of blobs; TypeError where the input is no queue of blobs.
     """
     needed(BlobsQueue, queue)
     for what, index in (("key_blob_index", key_blob_index), ("value_blob_index", value_blob_index)):

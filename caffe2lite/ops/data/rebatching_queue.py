@@ -69,8 +69,8 @@ def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
 def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
     """Put one element, or with `enqueue_batch` each row of the tensors, into the queue.
 
-    queue, tensors [...], or with enqueue_batch [rows, ...], of any type. ValueError where they are not as many as an element has,
-    or differ in rows; TypeError where the first input is no such queue.
+    queue, tensors [...], or with enqueue_batch [rows, ...], of any type. ValueError where they are not as many as an
+    element has, or differ in rows; TypeError where the first input is no such queue.
     """
     if len(tensors) != needed(RebatchingQueue, queue).components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(tensors)}")
@@ -90,8 +90,8 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
 def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
     """Take up to `num_elements` elements out, stacked along a new first axis.
 
-    queue -> tensors [elements, ...] of any type. ValueError where the outputs are not as many as an element has tensors, or the
-    elements differ in shape; TypeError where the input is no such queue.
+    queue -> tensors [elements, ...] of any type. ValueError where the outputs are not as many as an element has
+    tensors, or the elements differ in shape; TypeError where the input is no such queue.
     """
     if len(ctx.outputs) != needed(RebatchingQueue, queue).components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(ctx.outputs)}")

@@ -42,9 +42,10 @@ def ReservoirSampling(
     With identifiers a row counts only where its identifier is neither in the reservoir nor twice in the data; a map
     tells the row of each identifier, and a vector the identifier of each row.  An empty reservoir begins anew.
 
-    reservoir [n, ...] like the data, or nothing yet, num_visited [1] int64, data [N, ...] of any type, mutex, object_id [N] int64,
-    object_to_pos, a map from int64 to int32, pos_to_object [n] int64 -> the reservoir and what goes with it.
-    ValueError where rows or numbers do not fit together, or num_to_collect is not above 0; TypeError where there is no map or mutex.
+    reservoir [n, ...] like the data, or nothing yet, num_visited [1] int64, data [N, ...] of any type, mutex, object_id
+    [N] int64, object_to_pos, a map from int64 to int32, pos_to_object [n] int64 -> the reservoir and what goes with it.
+    ValueError where rows or numbers do not fit together, or num_to_collect is not above 0; TypeError where there is no
+    map or mutex.
 
     J. Vitter, "Random sampling with a reservoir", 1985 (algorithm R).
     """

@@ -80,8 +80,8 @@ def _text(value) -> bytes:
 def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
     """The elements of each row (or, with axis 1, of each column), each followed by the delimiter.
 
-    input [N] or [N, M] of string, numbers or bool -> strings [N], with axis 1 [M]. ValueError where the input has other dimensions,
-    or the axis is none of them.
+    input [N] or [N, M] of string, numbers or bool -> strings [N], with axis 1 [M]. ValueError where the input has other
+    dimensions, or the axis is none of them.
     """
     if input.ndim not in (1, 2) or axis not in (0, 1) or axis >= input.ndim:
         raise ValueError(

@@ -56,8 +56,8 @@ class TextFileReader(Object):
 def CreateTextFileReader(ctx, *, filename: str = "", num_passes: int = 1, field_types: list[int] = ()):
     """A reader of a file of rows whose fields are between tabs: FLOAT or STRING, by the numbers of TensorProto.
 
-    handler; no tensors. ValueError where field_types is empty, or names another type than float32 (FLOAT) and string (STRING); an
-    OSError where the file cannot be opened.
+    handler; no tensors. ValueError where field_types is empty, or names another type than float32 (FLOAT) and string
+    (STRING); an OSError where the file cannot be opened.
     """
     types = [dtype_of(t) for t in field_types]
     if not types or not set(types) <= {"float32", "object"}:
@@ -80,8 +80,8 @@ def _column(name, dtype, values):
 def TextFileReaderRead(ctx, handler, *, batch_size: int = 1):
     """The next rows, at most `batch_size`, one output a field; empty at the end of the file.
 
-    handler -> fields [rows] float32 or string. ValueError where a row has another number of fields, a field is no number, or the
-    outputs are not as many as the fields; TypeError where the input is no reader of text.
+    handler -> fields [rows] float32 or string. ValueError where a row has another number of fields, a field is no
+    number, or the outputs are not as many as the fields; TypeError where the input is no reader of text.
     """
     needed(TextFileReader, handler)
     if len(ctx.outputs) != len(handler.types):

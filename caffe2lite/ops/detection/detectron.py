@@ -106,8 +106,8 @@ def _chosen(xp, Y_hat, Y, L):
 def SelectSmoothL1Loss(xp, Y_hat, Y, L, S, *, beta: float = 1.0, scale: float = 1.0, out):
     """scale / max(S, 1) * sum of smooth(prediction - target) over the places L (image, channel, row, column).
 
-    Y_hat [N, A * 4, H, W] float32, Y [M, 4], L [M, 4], S [1] -> loss, a scalar. ValueError where the shapes do not fit, or a
-    place is not within Y_hat.
+    Y_hat [N, A * 4, H, W] float32, Y [M, 4], L [M, 4], S [1] -> loss, a scalar. ValueError where the shapes do not fit,
+    or a place is not within Y_hat.
     """
     if not Y.size:
         return _scalar(out, 0)
@@ -119,8 +119,8 @@ def SelectSmoothL1Loss(xp, Y_hat, Y, L, S, *, beta: float = 1.0, scale: float = 
 def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, scale: float = 1.0, out):
     """The gradient by the prediction: 0 except at the places.
 
-    The operands of SelectSmoothL1Loss [N, A * 4, H, W] float32, ..., dloss [1] -> dY_hat. ValueError where the shapes do not fit,
-    or a place is not within Y_hat.
+    The operands of SelectSmoothL1Loss [N, A * 4, H, W] float32, ..., dloss [1] -> dY_hat. ValueError where the shapes
+    do not fit, or a place is not within Y_hat.
     """
     d = out(Y_hat.shape, Y_hat.dtype)
     d[...] = 0
@@ -239,8 +239,8 @@ def SigmoidFocalLossGradient(
 ):
     """The gradient by the logits.
 
-    The operands of SigmoidFocalLoss [N, A * num_classes, H, W] float32, ..., dloss [1] -> dX. ValueError where the shapes do not
-    fit.
+    The operands of SigmoidFocalLoss [N, A * num_classes, H, W] float32, ..., dloss [1] -> dX. ValueError where the
+    shapes do not fit.
     """
     x, positive, negative = _focal_terms(xp, X, labels, fg_num, num_classes, alpha)
     p = _sigmoid(xp, x)
@@ -272,8 +272,8 @@ def SoftmaxFocalLoss(
 ):
     """Sum of the focal losses of a softmax an anchor, over the number of foreground boxes; and the softmax P.
 
-    X [N, A * num_classes, H, W] float32, labels [N, A, H, W] int32, 0 for the background, fg_num [1] -> loss, a scalar, P of X's
-    shape. ValueError where the shapes do not fit, or a label is not below num_classes.
+    X [N, A * num_classes, H, W] float32, labels [N, A, H, W] int32, 0 for the background, fg_num [1] -> loss, a scalar,
+    P of X's shape. ValueError where the shapes do not fit, or a label is not below num_classes.
 
     T.-Y. Lin et al., "Focal loss for dense object detection", 2017.
     """
@@ -298,8 +298,8 @@ def SoftmaxFocalLossGradient(
 ):  # fmt: skip
     """The gradient by the logits.
 
-    The operands of SoftmaxFocalLoss [N, A * num_classes, H, W] float32, ..., P, dloss [1] -> dX. ValueError where the shapes do
-    not fit, or a label is not below num_classes.
+    The operands of SoftmaxFocalLoss [N, A * num_classes, H, W] float32, ..., P, dloss [1] -> dX. ValueError where the
+    shapes do not fit, or a label is not below num_classes.
     """
     x, t = _by_class(xp, X, labels, num_classes)
     p = P.reshape(x.shape)
@@ -323,7 +323,8 @@ def _groups(X, num_classes):
 def GroupSpatialSoftmax(xp, X, *, num_classes: int = 81, out):
     """A softmax over each group of num_classes channels, pixel by pixel.
 
-    X [N, A * num_classes, H, W] float32 -> P of its shape. ValueError where the channels are no multiple of num_classes.
+    X [N, A * num_classes, H, W] float32 -> P of its shape. ValueError where the channels are no multiple of
+    num_classes.
     """
     shape = _groups(X, num_classes)
     P = out(X.shape, X.dtype)
@@ -335,8 +336,8 @@ def GroupSpatialSoftmax(xp, X, *, num_classes: int = 81, out):
 def GroupSpatialSoftmaxGradient(xp, P, dP, *, num_classes: int = 81, out):
     """The gradient by the scores.
 
-    P [N, A * num_classes, H, W] float32, dP alike -> dX. ValueError where the shapes differ, or the channels are no multiple of
-    num_classes.
+    P [N, A * num_classes, H, W] float32, dP alike -> dX. ValueError where the shapes differ, or the channels are no
+    multiple of num_classes.
     """
     shape = _groups(P, num_classes)
     _check_same(P, dP)
@@ -372,8 +373,8 @@ def _labelled(xp, X, L):
 def SampleAsGradient(xp, X, L, dY, *, out):
     """The gradients of the rows that were taken, 0 for the others.
 
-    X [N, ...] float32, L [N] int32, dY [positive labels, ...] -> dX of X's shape. ValueError where there is not one label for
-    each row, or one row of dY for each positive one.
+    X [N, ...] float32, L [N] int32, dY [positive labels, ...] -> dX of X's shape. ValueError where there is not one
+    label for each row, or one row of dY for each positive one.
     """
     rows = _labelled(xp, X, L)
     _check_gradient(dY, (rows.shape[0], *X.shape[1:]))
@@ -407,7 +408,8 @@ def _check_narrow(A, B):
 def SpatialNarrowAsGradient(xp, A, B, dC, *, out):
     """The gradient within the part, 0 beyond.
 
-    A [..., H, W] float32 or int32, B [N, C, h, w], dC [..., h, w] -> dA of A's shape. ValueError where dC has not the part's shape.
+    A [..., H, W] float32 or int32, B [N, C, h, w], dC [..., h, w] -> dA of A's shape. ValueError where dC has not the
+    part's shape.
     """
     _check_narrow(A, B)
     _check_gradient(dC, (*A.shape[:-2], *B.shape[2:]))
@@ -430,8 +432,8 @@ def _upsampled(X, scale):
 def UpsampleNearest(xp, X, *, scale: int = 2, out):
     """Each pixel becomes scale × scale pixels.
 
-    X [N, C, H, W] or [C, H, W] float32 -> Y [..., scale * H, scale * W]. ValueError where X has other dimensions, or `scale` is
-    below 1.
+    X [N, C, H, W] or [C, H, W] float32 -> Y [..., scale * H, scale * W]. ValueError where X has other dimensions, or
+    `scale` is below 1.
     """
     Y = out(_upsampled(X, scale), X.dtype)
     if Y.size:
@@ -478,8 +480,8 @@ def _ps_bins(box, spatial_scale, group):
 def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
     """The mean of each part of a roi, each part in channels of its own.
 
-    X [N, D * g * g, H, W] float32, rois [R, 5] of (image, x1, y1, x2, y2) -> Y [R, D, g, g], mapping [R, D, g, g] int32, the
-    channels. ValueError where the channels are not output_dim * group_size², or a roi is of no image.
+    X [N, D * g * g, H, W] float32, rois [R, 5] of (image, x1, y1, x2, y2) -> Y [R, D, g, g], mapping [R, D, g, g]
+    int32, the channels. ValueError where the channels are not output_dim * group_size², or a roi is of no image.
 
     J. Dai et al., "R-FCN: object detection via region-based fully convolutional networks", 2016.
     """
@@ -503,8 +505,8 @@ def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, outpu
 def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
     """Each pixel gets its share of the gradients of the means that it has a part in.
 
-    X [N, D * g * g, H, W] float32, rois [R, 5], mapping [R, D, g, g] int32, dY [R, D, g, g] -> dX of X's shape. ValueError where
-    the shapes do not fit, or a roi is of no image.
+    X [N, D * g * g, H, W] float32, rois [R, 5], mapping [R, D, g, g] int32, dY [R, D, g, g] -> dX of X's shape.
+    ValueError where the shapes do not fit, or a roi is of no image.
     """
     _check_ps(X, rois, group_size, output_dim)
     _check_gradient(dY, (rois.shape[0], output_dim, group_size, group_size))
@@ -528,8 +530,8 @@ def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, g
 def RoIPoolF(xp, X, rois, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out):
     """As RoIPool for training.
 
-    X [N, C, H, W] float32, rois [R, 5] -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32. ValueError where the shapes do not
-    fit, or a roi is of no image.
+    X [N, C, H, W] float32, rois [R, 5] -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32. ValueError where the
+    shapes do not fit, or a roi is of no image.
     """
     return RoIPool.kernels["", None](
         xp, X, rois, pooled_h=pooled_h, pooled_w=pooled_w, spatial_scale=spatial_scale, out=out
@@ -542,8 +544,8 @@ def RoIPoolFGradient(
 ):
     """As RoIPoolGradient.
 
-    X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape. ValueError where the
-    shapes do not fit, or a roi is of no image.
+    X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape.
+    ValueError where the shapes do not fit, or a roi is of no image.
     """
     return RoIPoolGradient.kernels["", None](xp, X, rois, argmaxes, dY, pooled_h=pooled_h, pooled_w=pooled_w, out=out)
 
@@ -561,7 +563,8 @@ def _along_channels(X, values):
 def AffineNd(xp, X, scale, bias, *, out):
     """Y = scale * X + bias, channel by channel; scale and bias are fixed.
 
-    X [N, C, ...] float32, scale [C], bias [C] -> Y of X's shape. ValueError where there is not one value for each channel.
+    X [N, C, ...] float32, scale [C], bias [C] -> Y of X's shape. ValueError where there is not one value for each
+    channel.
     """
     Y = out(X.shape, X.dtype)
     xp.multiply(X, _along_channels(X, scale), out=Y)

@@ -122,11 +122,13 @@ def BBoxTransform(
 ):  # fmt: skip
     """Rois moved by the deltas of each of K classes, within their image.
 
-    rois [M, 4] or [M, 5] of (image,) x1, y1, x2, y2, if rotated [M, 5] or [M, 6], deltas [M, K * 4 or 5], im_info [N, 3] of height,
-    width, scale, all float32 -> box_out [M, K * 4 or 5], roi_batch_splits [N]. ValueError where the shapes do not fit, rois are
-    unsorted or of no image, weights are not four, or angles do not span a multiple of 180 degrees.
+    rois [M, 4] or [M, 5] of (image,) x1, y1, x2, y2, if rotated [M, 5] or [M, 6], deltas [M, K * 4 or 5], im_info [N,
+    3] of height, width, scale, all float32 -> box_out [M, K * 4 or 5], roi_batch_splits [N]. ValueError where the
+    shapes do not fit, rois are unsorted or of no image, weights are not four, or angles do not span a multiple of 180
+    degrees.
 
-    R. Girshick et al., "Rich feature hierarchies for accurate object detection and semantic segmentation", 2014 (deltas).
+    R. Girshick et al., "Rich feature hierarchies for accurate object detection and semantic segmentation", 2014
+    (deltas).
     """
     size = 5 if rotated else 4
     if rois.ndim != 2 or rois.shape[1] not in (size, size + 1):
@@ -197,9 +199,9 @@ def BoxWithNMSLimit(
     The background is the first class of scores and boxes, or the last one of the scores alone where
     input_boxes_include_bg_cls is off.
 
-    scores [M, K] or [M], boxes [M, K * 4 or 5], batch_splits [N], all float32 -> scores [n], boxes [n, 4 or 5], classes [n],
-    batch_splits [N], float32, keeps [n] int32, keeps_size [N, K] int32. ValueError where the shapes or splits do not fit, or
-    the method is unknown.
+    scores [M, K] or [M], boxes [M, K * 4 or 5], batch_splits [N], all float32 -> scores [n], boxes [n, 4 or 5], classes
+    [n], batch_splits [N], float32, keeps [n] int32, keeps_size [N, K] int32. ValueError where the shapes or splits do
+    not fit, or the method is unknown.
 
     N. Bodla et al., "Soft-NMS: improving object detection with one line of code", 2017 (with soft_nms_enabled).
     """
@@ -323,8 +325,8 @@ def CollectAndDistributeFpnRpnProposals(
     """The best rois of all levels, and the same by the level of their size with the permutation that restores them.
 
     For each level rois [n, 5], then for each level scores [n], float32 -> rois [N, 5], rois of each level [n, 5],
-    rois_idx_restore [N] int32. ValueError where inputs or outputs are not as many as the levels ask for, or a roi ends before it
-    begins.
+    rois_idx_restore [N] int32. ValueError where inputs or outputs are not as many as the levels ask for, or a roi ends
+    before it begins.
 
     T.-Y. Lin et al., "Feature pyramid networks for object detection", 2017 (equation 1).
     """
@@ -350,8 +352,8 @@ def CollectRpnProposals(
 ):
     """The best rois of all levels, by falling score.
 
-    For each level rois [n, 5], then for each level scores [n], float32 -> rois [N, 5]. ValueError where the inputs are not as many
-    as the levels ask for.
+    For each level rois [n, 5], then for each level scores [n], float32 -> rois [N, 5]. ValueError where the inputs are
+    not as many as the levels ask for.
     """
     return xp.asarray(
         _collect([_host(xp, i) for i in inputs], rpn_min_level, rpn_max_level, rpn_post_nms_topN).astype("float32")
@@ -371,8 +373,8 @@ def DistributeFpnProposals(
 ):  # fmt: skip
     """Rois by the level of their size, and the permutation that restores their order.
 
-    rois [N, 5] float32 -> rois of each level [n, 5], rois_idx_restore [N] int32. ValueError where the outputs are not as many as
-    the levels ask for, or a roi ends before it begins.
+    rois [N, 5] float32 -> rois of each level [n, 5], rois_idx_restore [N] int32. ValueError where the outputs are not
+    as many as the levels ask for, or a roi ends before it begins.
     """
     if rois.ndim != 2 or rois.shape[1] != 5:
         raise ValueError(f"rois must be [n, 5], got shape {list(rois.shape)}")
@@ -398,8 +400,8 @@ def DistributeFpnProposals(
 def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = False, out):
     """The place, score and probability of each keypoint: the peak of its heat map, refined by a parabola, within the box.
 
-    heatmaps [R, K, H, W] float32, boxes [R, 4] float32 -> keypoints [R, 4, K] of x, y, score, probability. ValueError where the
-    shapes do not fit.
+    heatmaps [R, K, H, W] float32, boxes [R, 4] float32 -> keypoints [R, 4, K] of x, y, score, probability. ValueError
+    where the shapes do not fit.
 
     K. He et al., "Mask R-CNN", 2017.
     """

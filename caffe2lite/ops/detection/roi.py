@@ -107,8 +107,9 @@ def RoIAlign(
 ):  # fmt: skip
     """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5] of (image,) x1, y1, x2, y2 -> Y [R, C, pooled_h, pooled_w].
-    ValueError where the shapes do not fit, a roi is of no image, has a negative size (if aligned), or pooled_h or pooled_w is below 1.
+    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5] of (image,) x1, y1, x2, y2 -> Y [R, C, pooled_h,
+    pooled_w]. ValueError where the shapes do not fit, a roi is of no image, has a negative size (if aligned), or
+    pooled_h or pooled_w is below 1.
 
     K. He et al., "Mask R-CNN", 2017.
     """
@@ -128,8 +129,8 @@ def RoIAlignGradient(
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError
-    where the shapes do not fit, or a roi is of no image.
+    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's
+    shape. ValueError where the shapes do not fit, or a roi is of no image.
     """
     check_rois(X, RoIs, (4, 5), order)
     if order == "NHWC":
@@ -195,8 +196,9 @@ def RoIAlignRotated(
 ):  # fmt: skip
     """RoIAlign for rotated rois.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 5] or [R, 6] of (image,) x, y, w, h, degrees -> Y [R, C, pooled_h,
-    pooled_w]. ValueError where the shapes do not fit, a roi is of no image, or pooled_h or pooled_w is below 1.
+    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 5] or [R, 6] of (image,) x, y, w, h, degrees -> Y [R, C,
+    pooled_h, pooled_w]. ValueError where the shapes do not fit, a roi is of no image, or pooled_h or pooled_w is below
+    1.
 
     J. Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018.
     """
@@ -218,8 +220,8 @@ def RoIAlignRotatedGradient(
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
-    X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where the shapes do
-    not fit, or a roi is of no image.
+    X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where
+    the shapes do not fit, or a roi is of no image.
     """
     check_rois(X, RoIs, (5, 6), order)
     _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
@@ -273,9 +275,9 @@ def RoIPool(
 ):  # fmt: skip
     """The maximum in each of pooled_h × pooled_w parts of each roi, and, unless is_test, which pixel it is.
 
-    X [N, C, H, W] float32, rois [R, 5] of image, x1, y1, x2, y2 -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32, -1 where a
-    part is empty. ValueError where the order is not NCHW, the shapes do not fit, a roi is of no image, outputs do not go with
-    is_test, or a size or scale is not above 0.
+    X [N, C, H, W] float32, rois [R, 5] of image, x1, y1, x2, y2 -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32,
+    -1 where a part is empty. ValueError where the order is not NCHW, the shapes do not fit, a roi is of no image,
+    outputs do not go with is_test, or a size or scale is not above 0.
 
     R. Girshick, "Fast R-CNN", 2015.
     """
@@ -323,8 +325,8 @@ def RoIPoolGradient(
 ):
     """The gradient goes to the pixel that each maximum was.
 
-    X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape. ValueError on the
-    CPU, for which Caffe2 has none, and where the shapes do not fit.
+    X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape.
+    ValueError on the CPU, for which Caffe2 has none, and where the shapes do not fit.
     """
     check_rois(X, rois, (5,), order)
     _check_pooled(dY, rois, X, pooled_h, pooled_w)

@@ -258,9 +258,10 @@ def ImageInput(
 ):  # fmt: skip
     """The next `batch_size` records, decoded, transformed and stacked.
 
-    reader, without which `db` is opened -> data [N, crop, crop, channels] float32 or float16 (with use_gpu_transform NCHW), label
-    [N] or [N, num_labels] int32 or float32, further tensors [N, ...]. ValueError where an argument is out of range, or a record
-    holds no image, other labels or other tensors; TypeError where the input is no reader; RuntimeError where Pillow is not installed.
+    reader, without which `db` is opened -> data [N, crop, crop, channels] float32 or float16 (with use_gpu_transform
+    NCHW), label [N] or [N, num_labels] int32 or float32, further tensors [N, ...]. ValueError where an argument is out
+    of range, or a record holds no image, other labels or other tensors; TypeError where the input is no reader;
+    RuntimeError where Pillow is not installed.
     """
     if output_type not in ("float", "float16"):
         raise ValueError(f"output_type is float or float16, not {output_type!r}")

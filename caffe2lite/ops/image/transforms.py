@@ -83,8 +83,8 @@ def _nearest(xp, size, scale, count=None):
 def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out):
     """The image in another size, each pixel the nearest one: height and width times their scales, rounded down.
 
-    X [N, C, H, W] float32 (NHWC: channels last), scales [2] float32 of height and width in place of the arguments -> Y [N, C,
-    H * height_scale, W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
+    X [N, C, H, W] float32 (NHWC: channels last), scales [2] float32 of height and width in place of the arguments -> Y
+    [N, C, H * height_scale, W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     x = _first(X, order)
@@ -107,8 +107,8 @@ def ResizeNearestGradient(
 ):
     """Each pixel gets the sum of the gradients of its copies.
 
-    dY [N, C, h, w] float32, X [N, C, H, W] (NHWC: channels last), scales [2] -> dX of X's shape. ValueError where batch or channels
-    differ, or a scale is not above 0.
+    dY [N, C, h, w] float32, X [N, C, H, W] (NHWC: channels last), scales [2] -> dX of X's shape. ValueError where batch
+    or channels differ, or a scale is not above 0.
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     dy, shape = _first(dY, order), _first(X, order).shape
@@ -137,8 +137,8 @@ def ResizeNearest3D(
 ):
     """A video in another size, each pixel the nearest one.
 
-    X [N, C, T, H, W] float32 -> Y [N, C, T * temporal_scale, H * 2, W * 2]. ValueError where X has not five dimensions, the
-    order is not NCHW, or a scale is one that Caffe2 does not take: temporal 1 or 2, height and width 2.
+    X [N, C, T, H, W] float32 -> Y [N, C, T * temporal_scale, H * 2, W * 2]. ValueError where X has not five dimensions,
+    the order is not NCHW, or a scale is one that Caffe2 does not take: temporal 1 or 2, height and width 2.
     """
     if order != "NCHW":
         raise ValueError(f"ResizeNearest3D takes the order NCHW only, found {order!r}")
@@ -163,8 +163,8 @@ def ResizeNearest3DGradient(
 ):  # fmt: skip
     """Each pixel gets the sum of the gradients of its copies.
 
-    dY [N, C, t, h, w] float32, X [N, C, T, H, W] -> dX of X's shape. ValueError where these are not five dimensions, or a scale is not
-    above 0.
+    dY [N, C, t, h, w] float32, X [N, C, T, H, W] -> dX of X's shape. ValueError where these are not five dimensions, or
+    a scale is not above 0.
     """
     _volume(X)
     _volume(dY)
@@ -201,8 +201,8 @@ def _bilinear(xp, size, scale):
 def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """The image in another size by bilinear interpolation; the corners stay.
 
-    X [N, C, H, W] float32, scales [2] float32 of height and width in place of the arguments -> Y [N, C, H * height_scale,
-    W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
+    X [N, C, H, W] float32, scales [2] float32 of height and width in place of the arguments -> Y [N, C, H *
+    height_scale, W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     _four(X)
@@ -219,8 +219,8 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """Each pixel gets the gradients of the pixels that it has a part in, by that part.
 
-    dY [N, C, h, w] float32, X [N, C, H, W], scales [2] -> dX of X's shape. ValueError where dY has not the result's size, or a scale is
-    not above 0.
+    dY [N, C, h, w] float32, X [N, C, H, W], scales [2] -> dX of X's shape. ValueError where dY has not the result's
+    size, or a scale is not above 0.
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     _four(X)
@@ -286,8 +286,8 @@ def _infer_pad(args, inputs):
 def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padding, out):
     """X with a border: of a constant value, of the pixels at the edge, or reflected.
 
-    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where the mode is not
-    constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
+    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where the
+    mode is not constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
     """
     top, left, bottom, right, order = padding
     x = _first(X, order)
@@ -313,8 +313,8 @@ def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padd
 def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
     """Each pixel gets the sum of the gradients of all places that show it.
 
-    dY [N, C, H, W] float32 (NHWC: channels last) -> dX without the border. ValueError where dY is not larger than its padding, or the
-    mode is unknown.
+    dY [N, C, H, W] float32 (NHWC: channels last) -> dX without the border. ValueError where dY is not larger than its
+    padding, or the mode is unknown.
     """
     top, left, bottom, right, order = padding
     dy = _first(dY, order)
@@ -373,8 +373,8 @@ def _block_pads(pad, pad_t, order):
 def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
     """Pad with zeros, and move each place of a block of pixels to a part of the batch of its own.
 
-    X [N, C, H, W] float32 -> Y [N * block_size², C, (H + pads) / block_size, (W + pads) / block_size]. ValueError where the order
-    is not NCHW, block_size is below 1, or the padded sides are no multiples of it.
+    X [N, C, H, W] float32 -> Y [N * block_size², C, (H + pads) / block_size, (W + pads) / block_size]. ValueError where
+    the order is not NCHW, block_size is below 1, or the padded sides are no multiples of it.
     """
     top, left, bottom, right = _block_pads(pad, pad_t, order)
     _four(X)
@@ -396,8 +396,9 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
 def BatchToSpace(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
     """The reverse of SpaceToBatch: parts of the batch become pixels, then the border is cut off.
 
-    X [N * block_size², C, h, w] float32 -> Y [N, C, h * block_size - pads, w * block_size - pads]. ValueError where the order is
-    not NCHW, block_size is below 1, the batch is no multiple of its square, or nothing is left within the border.
+    X [N * block_size², C, h, w] float32 -> Y [N, C, h * block_size - pads, w * block_size - pads]. ValueError where the
+    order is not NCHW, block_size is below 1, the batch is no multiple of its square, or nothing is left within the
+    border.
     """
     top, left, bottom, right = _block_pads(pad, pad_t, order)
     _four(X)
@@ -439,7 +440,8 @@ def _shuffle(xp, X, group, order, out, back):
 def ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", out):
     """The first channel of each group, then the second of each, and so on.
 
-    X [N, C, ...] float32 (NHWC: channels last) -> Y of its shape. ValueError where the channels are no multiple of `group`.
+    X [N, C, ...] float32 (NHWC: channels last) -> Y of its shape. ValueError where the channels are no multiple of
+    `group`.
 
     X. Zhang et al., "ShuffleNet: an extremely efficient convolutional neural network for mobile devices", 2018.
     """
@@ -450,7 +452,8 @@ def ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", out):
 def ChannelShuffleGradient(xp, dY, *, group: int = 1, order: str = "NCHW", out):
     """The channels back where they came from.
 
-    dY [N, C, ...] float32 (NHWC: channels last) -> dX of its shape. ValueError where the channels are no multiple of `group`.
+    dY [N, C, ...] float32 (NHWC: channels last) -> dX of its shape. ValueError where the channels are no multiple of
+    `group`.
     """
     return _shuffle(xp, dY, group, order, out, back=True)
 
@@ -459,8 +462,8 @@ def ChannelShuffleGradient(xp, dY, *, group: int = 1, order: str = "NCHW", out):
 def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
     """(X - mean) / deviation, channel by channel, by the first row of each.
 
-    X [N, C, H, W] float32, mean [..., C], deviation [..., C] -> Y of X's shape. ValueError where X has not four dimensions, or there is
-    not a value for each channel.
+    X [N, C, H, W] float32, mean [..., C], deviation [..., C] -> Y of X's shape. ValueError where X has not four
+    dimensions, or there is not a value for each channel.
     """
     _four(X)
     channels = X.shape[1]
@@ -508,8 +511,8 @@ def _rmac(height, width, scales, overlap):
 def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
     """A fixed grid of square regions at several scales, for each image.
 
-    X [N, C, H, W] float32, whose values are not read -> regions [R, 5] of image, x1, y1, x2, y2. ValueError where X has not four
-    dimensions.
+    X [N, C, H, W] float32, whose values are not read -> regions [R, 5] of image, x1, y1, x2, y2. ValueError where X has
+    not four dimensions.
 
     G. Tolias, R. Sicre, H. Jégou, "Particular object retrieval with integral max-pooling of CNN activations", 2016.
     """

@@ -69,11 +69,11 @@ def VideoInput(
 ):  # fmt: skip
     """The next `batch_size` videos, decoded and cut into clips, and their labels.
 
-    reader -> data [batch_size * clip_per_video, 3, length_rgb, height, width] float32, label [clips] or [clips, num_of_class] int32.
-    decode_type 0 begins clips anywhere (in a test evenly spread), 1 evenly spread; video_res_type 0 scales frames to
-    scale_h x scale_w, 1 so that the shorter side is short_edge, 2 not at all.  Then they are cropped to crop_size.
-    ValueError where an argument is out of range, or a record holds no video or other labels; TypeError where the input is no
-    reader; RuntimeError where PyAV is not installed.
+    reader -> data [batch_size * clip_per_video, 3, length_rgb, height, width] float32, label [clips] or [clips,
+    num_of_class] int32. decode_type 0 begins clips anywhere (in a test evenly spread), 1 evenly spread; video_res_type
+    0 scales frames to scale_h x scale_w, 1 so that the shorter side is short_edge, 2 not at all.  Then they are cropped
+    to crop_size. ValueError where an argument is out of range, or a record holds no video or other labels; TypeError
+    where the input is no reader; RuntimeError where PyAV is not installed.
     """
     if get_optical_flow:
         raise ValueError("get_optical_flow=1: optical flow is not computed here; set it to 0 and use the frames")

@@ -156,8 +156,9 @@ def DivGradient(
 ):
     """dA = dC / B, dB = -dC * C / B, summed where repeated; the inputs are dC, A, B, C, or B, C, dC.
 
-    dC [...] of the result's shape, A [...], B [...], C like dC -> dA of A's shape, dB of B's; float32, float64, int32 or
-    int64, all of one type. ValueError where A and B cannot be broadcast, or dC has not as many elements as their result.
+    dC [...] of the result's shape, A [...], B [...], C like dC -> dA of A's shape, dB of B's; float32, float64, int32
+    or int64, all of one type. ValueError where A and B cannot be broadcast, or dC has not as many elements as their
+    result.
     """
     if C is None:
         B, C, dC = dC, A, B
@@ -324,8 +325,8 @@ def ReduceTailSum(xp, X, *, out):
 def SquareRootDivide(xp, X, scale, *, out):
     """Y = X with its row i divided by sqrt(scale[i]) where that is above 0.
 
-    X [N, ...] float32, scale [N] float32, int32 or int64 -> Y of X's shape. ValueError where scale has not N values, or a
-    negative one.
+    X [N, ...] float32, scale [N] float32, int32 or int64 -> Y of X's shape. ValueError where scale has not N values, or
+    a negative one.
     """
     if X.ndim < 1 or scale.shape[:1] != X.shape[:1]:
         raise ValueError(f"one scale for each row is needed: X is {list(X.shape)}, scale {list(scale.shape)}")

@@ -46,9 +46,8 @@ def _infer_cast(args: Any, inputs: Any) -> list[Spec | None]:
 def Cast(xp, X, *, to: Argument, out):
     """Y = X in the type `to`, a number or name of TensorProto.DataType; numbers become text for STRING.
 
-    X [...] -> Y of its shape; any numbers or bool but float16. A float that goes to 8 or 16 bits goes through int32, as in
-    C: 300 becomes 44 in uint8.
-    ValueError where `to` is no type of a tensor, or is FLOAT16.
+    X [...] -> Y of its shape; any numbers or bool but float16. A float that goes to 8 or 16 bits goes through int32, as
+    in C: 300 becomes 44 in uint8. ValueError where `to` is no type of a tensor, or is FLOAT16.
     """
     kind = _target(to)
     Y = out(X.shape, kind)

@@ -139,8 +139,8 @@ def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
 def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False, out):
     """dX = dY * mask / (1 - ratio); for a test dX = dY.
 
-    dY [...] float32, on GPUs float16 too, mask of its size, bool -> dX of dY's shape. ValueError where the mask is missing
-    though this is no test, or is of another size, or where the ratio is not in [0, 1).
+    dY [...] float32, on GPUs float16 too, mask of its size, bool -> dX of dY's shape. ValueError where the mask is
+    missing though this is no test, or is of another size, or where the ratio is not in [0, 1).
     """
     scale = 1 / (1 - ratio)
     if not is_test and mask is None:

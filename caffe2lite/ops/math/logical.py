@@ -58,7 +58,8 @@ def Where(xp, C, X, Y, *, broadcast_on_rows: bool = False, out):
 def IsMemberOf(xp, X, *, value: Argument = None, dtype: int = 0, out):
     """Y = whether each element is among the argument `value`.
 
-    X [...] -> Y of its shape, bool; int32, int64, bool or string. ValueError where the argument `dtype` is not X's type.
+    X [...] -> Y of its shape, bool; int32, int64, bool or string. ValueError where the argument `dtype` is not X's
+    type.
     """
     kind = dtype_of(dtype) if dtype else X.dtype.name
     if kind != X.dtype.name:

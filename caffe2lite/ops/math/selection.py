@@ -42,8 +42,8 @@ def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
 def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
     """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1.
 
-    X [..., n, ...] float32, k_in [1] int32 or int64 in place of the argument `k` -> values and indices, int64, of X's shape
-    with k for n along `axis`; flat, int64, has an element for each. Of equal values the earlier one comes first.
+    X [..., n, ...] float32, k_in [1] int32 or int64 in place of the argument `k` -> values and indices, int64, of X's
+    shape with k for n along `axis`; flat, int64, has an element for each. Of equal values the earlier one comes first.
     ValueError where k is below 1, or the axis is none of X's.
     """
     at = end_axis(axis, X.ndim)
@@ -120,8 +120,8 @@ def _ks(X: Any, K: Any) -> tuple[Any, list[int]]:
 def FlexibleTopK(xp, X, K, *, out):
     """The K[i] largest of each row i, one row behind the other, and where they are in their row.
 
-    X [..., n] float32, whose rows are its last dimension, K [rows] int64 -> values [sum of K] float32, indices alike, int64.
-    ValueError where K has not one value for each row, or one that is not in 1 to n.
+    X [..., n] float32, whose rows are its last dimension, K [rows] int64 -> values [sum of K] float32, indices alike,
+    int64. ValueError where K has not one value for each row, or one that is not in 1 to n.
     """
     rows, ks = _ks(X, K)
     values, indices = out[0]((sum(ks),), X.dtype), out[1]((sum(ks),), "int64")
@@ -220,8 +220,8 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 def Bucketize(xp, X, *, boundaries: list[float], out):
     """Y = how many boundaries are below each element, int32.
 
-    X [N, ...] float32 -> Y of its shape; NaN goes to bucket 0. ValueError where X is a scalar, or where the boundaries are
-    not ascending or there are none.
+    X [N, ...] float32 -> Y of its shape; NaN goes to bucket 0. ValueError where X is a scalar, or where the boundaries
+    are not ascending or there are none.
     """
     if not X.ndim:
         raise ValueError("the input must have a dimension at least, found a scalar")
@@ -246,8 +246,8 @@ def _ascending(boundaries: Any) -> None:
 def OneHot(xp, indices, size, *, out):
     """Y[i, indices[i]] = 1, 0 elsewhere, float32, with as many columns as the second input says.
 
-    indices [N] int64, size [1] int64 -> Y [N, size]. ValueError where indices is no vector, or has a value that is not in
-    [0, size).
+    indices [N] int64, size [1] int64 -> Y [N, size]. ValueError where indices is no vector, or has a value that is not
+    in [0, size).
     """
     if indices.ndim != 1 or size.size != 1:
         raise ValueError(
@@ -302,8 +302,8 @@ def _infer_buckets(args: Any, inputs: Any) -> list[Spec | None]:
 def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
     """Each column j of X becomes lengths[j] + 1 columns that tell which bucket it is in.
 
-    X [N, D] float32, lengths [D] int32, boundaries [sum of lengths] float32, ascending in each column ->
-    Y [N, sum of lengths + D] float32. ValueError where X is no matrix, or the lengths do not cover columns and boundaries.
+    X [N, D] float32, lengths [D] int32, boundaries [sum of lengths] float32, ascending in each column -> Y [N, sum of
+    lengths + D] float32. ValueError where X is no matrix, or the lengths do not cover columns and boundaries.
     """
     if X.ndim != 2:
         raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")

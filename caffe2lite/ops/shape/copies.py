@@ -79,8 +79,8 @@ for _name, _host, _anywhere, _gradient, _doc in (
 def CopyOnDeviceLike(ctx, X, target):
     """Y = X, on the device where `target` is.
 
-    X [...] of any type, target [...], which may be on any device -> Y of X's shape and type. An OperatorError for a blob that is
-    no tensor.
+    X [...] of any type, target [...], which may be on any device -> Y of X's shape and type. An OperatorError for a
+    blob that is no tensor.
     """
     ctx.outputs[0].assign(X, devices.of(target))
 
@@ -130,8 +130,8 @@ def AliasWithName(ctx, X, *, name: str = "", is_backward: bool = False):
 def Free(ctx, *blobs):
     """Empty the blobs, so that their memory can be used again.
 
-    Any number of blobs, of any type and any shape, or that hold nothing yet -> the same blobs. ValueError where the outputs
-    are not the inputs.
+    Any number of blobs, of any type and any shape, or that hold nothing yet -> the same blobs. ValueError where the
+    outputs are not the inputs.
     """
     if ctx.inputs != ctx.outputs:
         names = [[b.name for b in blobs] for blobs in (ctx.inputs, ctx.outputs)]

@@ -48,8 +48,8 @@ def transpose_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 def Transpose(xp, X, *, axes: list[int] = (), out):
     """Y = X with its dimensions in the order `axes` (default: the last first).
 
-    X [d0, d1, ...] -> Y [d of axes[0], d of axes[1], ...]; float32, float64, int32 or int64. ValueError where `axes` is no
-    permutation of X's dimensions.
+    X [d0, d1, ...] -> Y [d of axes[0], d of axes[1], ...]; float32, float64, int32 or int64. ValueError where `axes` is
+    no permutation of X's dimensions.
     """
     turned = X.transpose(transpose_order(axes, X.ndim))
     Y = out(turned.shape, X.dtype)
@@ -260,7 +260,8 @@ def SplitByLengths(
     """The pieces of X along an axis, where each output takes the sum of its equal share of `lengths`.
 
     X [..., n, ...] of any type, lengths [k * outputs] int32 -> parts [..., size, ...]. With `use_scaling_lengths` the
-    lengths are multiplied so that their sum is n. ValueError where the lengths cannot be shared out evenly, or do not sum to n.
+    lengths are multiplied so that their sum is n. ValueError where the lengths cannot be shared out evenly, or do not
+    sum to n.
     """
     at = axis_of(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
@@ -331,8 +332,9 @@ def _infer_slice(args: Any, inputs: Any) -> list[Spec | None]:
 def Slice(xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: list[int] = (), out):
     """Y = X[starts:ends] in each dimension; an end of -1 is the end.
 
-    X [d0, d1, ...] of any type, starts and ends [k] int32 or int64, in place of the arguments -> Y [ends - starts, ...]; a
-    start beyond the end gives nothing. ValueError where the bounds are more than the dimensions, or an end is before its start.
+    X [d0, d1, ...] of any type, starts and ends [k] int32 or int64, in place of the arguments -> Y [ends - starts,
+    ...]; a start beyond the end gives nothing. ValueError where the bounds are more than the dimensions, or an end is
+    before its start.
     """
     part = X[slice_window(X.shape, *slice_bounds(starts_in, ends_in, starts, ends))]
     Y = out(part.shape, X.dtype)
@@ -344,8 +346,8 @@ def Slice(xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: 
 def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), out):
     """dX = dY in the slice, 0 elsewhere; the inputs are X, dY, or X, starts, ends, dY.
 
-    X [...] of any type, dY of the slice's shape -> dX of X's shape and dY's type. ValueError where there are neither 2 nor 4
-    inputs, or dY has not the slice's shape.
+    X [...] of any type, dY of the slice's shape -> dX of X's shape and dY's type. ValueError where there are neither 2
+    nor 4 inputs, or dY has not the slice's shape.
     """
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
@@ -397,8 +399,9 @@ def _tile_gradient(g: Any) -> Any:
 def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
     """Y = X, `tiles` times one behind the other along `axis`.
 
-    X [..., n, ...], tiles [1] and axis [1], in place of the arguments -> Y [..., tiles * n, ...]; float32, float64, float16,
-    int32, int64, uint8 or string. ValueError where tiles or axis is missing, tiles is negative, or the axis is none of X's.
+    X [..., n, ...], tiles [1] and axis [1], in place of the arguments -> Y [..., tiles * n, ...]; float32, float64,
+    float16, int32, int64, uint8 or string. ValueError where tiles or axis is missing, tiles is negative, or the axis is
+    none of X's.
     """
     tiles, at = _tiling(X, tiles_in, axis_in, tiles, axis)
     Y = out((*X.shape[:at], X.shape[at] * tiles, *X.shape[at + 1 :]), X.dtype)
@@ -410,8 +413,8 @@ def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: 
 def TileGradient(xp, dY, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
     """dX = the sum of dY over the repetitions.
 
-    dY [..., tiles * n, ...] -> dX [..., n, ...]; float32, float64, int32 or int64. ValueError where the axis is no multiple
-    of `tiles`.
+    dY [..., tiles * n, ...] -> dX [..., n, ...]; float32, float64, int32 or int64. ValueError where the axis is no
+    multiple of `tiles`.
     """
     tiles, at = _tiling(dY, tiles_in, axis_in, tiles, axis)
     if not tiles or dY.shape[at] % tiles:
@@ -425,8 +428,8 @@ def TileGradient(xp, dY, tiles_in=None, axis_in=None, *, tiles: int | None = Non
 def NumpyTile(xp, X, repeats, *, out):
     """Y = X repeated repeats[d] times along each dimension d.
 
-    X [d0, d1, ...] of any type, repeats [number of dimensions] int64 -> Y [repeats[0] * d0, ...]. ValueError where there is
-    not one repeat for each dimension, or one is negative.
+    X [d0, d1, ...] of any type, repeats [number of dimensions] int64 -> Y [repeats[0] * d0, ...]. ValueError where
+    there is not one repeat for each dimension, or one is negative.
     """
     if repeats.shape != (X.ndim,):
         raise ValueError(f"a repeat for each of the {X.ndim} dimensions is needed, found {list(repeats.shape)}")
@@ -447,8 +450,8 @@ def NumpyTile(xp, X, repeats, *, out):
 def Expand(xp, X, shape, *, out):
     """Y = X broadcast with the shape in the second input.
 
-    X [...], shape [k] int32 or int64, where a dimension below 1 counts as 1 -> Y of the shape of both; float32, float64,
-    int32 or int64. ValueError where the two shapes cannot be broadcast.
+    X [...], shape [k] int32 or int64, where a dimension below 1 counts as 1 -> Y of the shape of both; float32,
+    float64, int32 or int64. ValueError where the two shapes cannot be broadcast.
     """
     if shape.ndim != 1:
         raise ValueError(f"the shape must be a vector, found {list(shape.shape)}")
@@ -476,8 +479,8 @@ def ExpandGradient(xp, dY, X, *, out):
 def BatchPermutation(xp, X, indices, *, out):
     """Y[i] = X[indices[i]].
 
-    X [N, ...] float32, indices [N] int32 -> Y of X's shape. ValueError where there is not one index for each row, or one is
-    not in [0, N).
+    X [N, ...] float32, indices [N] int32 -> Y of X's shape. ValueError where there is not one index for each row, or
+    one is not in [0, N).
     """
     _check_rows(indices, X)
     Y = out(X.shape, X.dtype)
@@ -489,8 +492,8 @@ def BatchPermutation(xp, X, indices, *, out):
 def BatchPermutationGradient(xp, indices, dY, *, out):
     """dX[indices[i]] = dY[i].
 
-    indices [N] int32, dY [N, ...] float32 -> dX of its shape. ValueError where there is not one index for each row, or one is
-    not in [0, N).
+    indices [N] int32, dY [N, ...] float32 -> dX of its shape. ValueError where there is not one index for each row, or
+    one is not in [0, N).
     """
     _check_rows(indices, dY)
     dX = out(dY.shape, dY.dtype)

@@ -124,8 +124,8 @@ def ResizeLike(xp, X, like, *, out):
 def Flatten(xp, X, *, axis: int = 1, out):
     """Y = X as a matrix: dimensions before `axis` are its rows, the others its columns.
 
-    X [d0, ..., dn] of any type -> Y [d0 * ... * d(axis - 1), the product of the others]. ValueError where `axis` is not from
-    0 to the number of dimensions.
+    X [d0, ..., dn] of any type -> Y [d0 * ... * d(axis - 1), the product of the others]. ValueError where `axis` is not
+    from 0 to the number of dimensions.
     """
     if not 0 <= axis <= X.ndim:
         raise ValueError(f"axis {axis} must be from 0 to {X.ndim}, for X of shape {list(X.shape)}")
@@ -209,7 +209,8 @@ def _merge_gradient(g: Any) -> Any:
 def PrependDim(xp, X, *, dim_size: int = 0, out):
     """Y = X with its first dimension n seen as two: dim_size and n / dim_size.
 
-    X [n, ...] of any type -> Y [dim_size, n / dim_size, ...]. ValueError where dim_size is not above 0, or does not divide n.
+    X [n, ...] of any type -> Y [dim_size, n / dim_size, ...]. ValueError where dim_size is not above 0, or does not
+    divide n.
     """
     if X.ndim < 1 or X.shape[0] % dim_size:
         raise ValueError(f"the first dimension of {list(X.shape)} is no multiple of dim_size={dim_size}")

@@ -47,8 +47,8 @@ def PackSegments(
     """Rows of each segment side by side, padded at the end; rows past `max_length` are cut.
 
     lengths [S] int32 or int64, tensor [N, ...] float32, int32, int64 or string -> packed [S, longest, ...] of its type,
-    presence_mask [S, longest] bool, which tells rows from padding. Padding is 0 (-infinity with `pad_minf`), or empty strings.
-    ValueError where the lengths do not sum to N, or one is negative.
+    presence_mask [S, longest] bool, which tells rows from padding. Padding is 0 (-infinity with `pad_minf`), or empty
+    strings. ValueError where the lengths do not sum to N, or one is negative.
     """
     if tensor.ndim < 1:
         raise ValueError("the tensor must have rows, found a scalar")
@@ -86,8 +86,9 @@ def _kept(xp, lengths, longest):
 def UnpackSegments(xp, lengths, packed, *, max_length: int = -1, out):
     """The rows of segments one after the other; a segment longer than `max_length` gives what there is.
 
-    lengths [S] int32 or int64, packed [S, longest, ...] float32, int32, int64 or string -> tensor [sum of lengths, ...].
-    ValueError where there are not S lengths, one is negative or above `longest`, or `max_length` is neither -1 nor `longest`.
+    lengths [S] int32 or int64, packed [S, longest, ...] float32, int32, int64 or string -> tensor [sum of lengths,
+    ...]. ValueError where there are not S lengths, one is negative or above `longest`, or `max_length` is neither -1
+    nor `longest`.
     """
     if packed.ndim < 2:
         raise ValueError(f"the packed tensor must have two dimensions at least, got shape {list(packed.shape)}")
@@ -126,9 +127,9 @@ def SequenceMask(
     window      abs(j - lengths[i]) > radius
     upper, lower, upperdiag, lowerdiag    j > i, j < i, j >= i, j <= i
 
-    X [..., rows, columns, ...] float32, lengths [rows] int32 -> Y of X's shape. Dimensions up to `batch` share the masks, those
-    from `repeat_from_axis` on are masked as one. ValueError where the mode is unknown, an axis is none of X's or out of order,
-    or where a mode needs lengths and there are too few.
+    X [..., rows, columns, ...] float32, lengths [rows] int32 -> Y of X's shape. Dimensions up to `batch` share the
+    masks, those from `repeat_from_axis` on are masked as one. ValueError where the mode is unknown, an axis is none of
+    X's or out of order, or where a mode needs lengths and there are too few.
     """
     axis = axis_of(axis, X.ndim)
     shape = X.shape
@@ -248,8 +249,8 @@ def UnpackRNNSequence(xp, values, lengths, *, out):
 def VariableLengthSequencePadding(xp, X, lengths, *, out):
     """X with zeros past the end of each segment.
 
-    X [longest, S, D] float32, lengths [S] int32 -> Y of X's shape. ValueError where X has not three dimensions, or there is
-    not one length for each segment.
+    X [longest, S, D] float32, lengths [S] int32 -> Y of X's shape. ValueError where X has not three dimensions, or
+    there is not one length for each segment.
     """
     if X.ndim != 3 or lengths.shape != (X.shape[1],):
         raise ValueError(
@@ -319,8 +320,8 @@ def AddPadding(
 ):  # fmt: skip
     """Put `padding_width` rows of padding (zeros by default) before and after each range of rows.
 
-    data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range, start_padding
-    and end_padding [...] like a row -> data_out [N + S * both widths, ...], lengths_out [S] int32.
+    data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range,
+    start_padding and end_padding [...] like a row -> data_out [N + S * both widths, ...], lengths_out [S] int32.
     ValueError where the lengths do not sum to N, a padding is not like a row, or `padding_width` is negative.
     """
     before, after = _widths(padding_width, end_padding_width)
@@ -368,9 +369,9 @@ def _unpadding_gradient(g):
 def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding_width: int = -1, out):
     """Take `padding_width` rows away before and after each range of rows.
 
-    data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range -> data_out
-    [N - S * both widths, ...], lengths_out [S] int32. ValueError where a range is shorter than its padding, or the lengths sum
-    to more than N.
+    data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range ->
+    data_out [N - S * both widths, ...], lengths_out [S] int32. ValueError where a range is shorter than its padding, or
+    the lengths sum to more than N.
     """
     before, after = _widths(padding_width, end_padding_width)
     counts = _ranges(xp, data, lengths, exact=False)
@@ -392,8 +393,8 @@ def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding
 def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_width: int = -1, out):
     """The sums of the padding before and after the ranges; with one output, of both together.
 
-    data [N, ...] float32, float64, int32 or int64, lengths [S] int32 -> padding_sum and end_padding_sum, each [...] like a row.
-    ValueError where the padding reaches beyond the data, or the lengths sum to more than N.
+    data [N, ...] float32, float64, int32 or int64, lengths [S] int32 -> padding_sum and end_padding_sum, each [...]
+    like a row. ValueError where the padding reaches beyond the data, or the lengths sum to more than N.
     """
     before, after = _widths(padding_width, end_padding_width)
     if not before and not after:  # Caffe2's answer where there is no padding at all
@@ -423,8 +424,8 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
 def PadEmptySamples(xp, lengths, *features, out):
     """Give each sample of length 0 one row of zeros (or an empty string) in each feature.
 
-    lengths [S] int32, features [N, ...] of any type -> out_lengths [S] int32, with 1 for 0, and a longer feature for each.
-    ValueError where the lengths do not sum to a feature's rows, or one is negative.
+    lengths [S] int32, features [N, ...] of any type -> out_lengths [S] int32, with 1 for 0, and a longer feature for
+    each. ValueError where the lengths do not sum to a feature's rows, or one is negative.
     """
     total = _total(lengths)
     made = [out[0](lengths.shape, "int32")]

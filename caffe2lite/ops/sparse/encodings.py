@@ -35,8 +35,8 @@ def SinusoidPositionEncoding(
 def ViterbiPath(xp, scores, transitions, *, out):
     """The path through states with the highest sum of scores and transitions, int32.
 
-    scores [steps, states] float32, transitions [states, states] float32 -> path [steps]. ValueError where the shapes do not
-    fit.
+    scores [steps, states] float32, transitions [states, states] float32 -> path [steps]. ValueError where the shapes do
+    not fit.
 
     A. Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm", 1967.
     """
@@ -66,8 +66,8 @@ def ViterbiPath(xp, scores, transitions, *, out):
 def SwapBestPath(xp, scores, path, *, out):
     """Y = scores, where in each row the best one and that of the path have changed places.
 
-    scores [steps, states] float32, path [steps] int32 -> Y of the scores' shape. ValueError where there is not one state for
-    each step, or one is not in [0, states).
+    scores [steps, states] float32, path [steps] int32 -> Y of the scores' shape. ValueError where there is not one
+    state for each step, or one is not in [0, states).
     """
     if scores.ndim != 2 or path.shape != scores.shape[:1]:
         raise ValueError(f"one state a row is needed: scores {list(scores.shape)}, path {list(path.shape)}")

@@ -130,8 +130,8 @@ def _single_gradient(kind, width, value):
 def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], out):
     """A matrix (examples, features) as a multi feature of scalars, without what is not present.
 
-    in1 [N, features] of any type, in1_presence alike, bool -> out_lengths [N] int32, out_keys [K] int64, out_values [K] of in1's
-    type. ValueError where the shapes differ, or there is not one of `feature_ids` for each column.
+    in1 [N, features] of any type, in1_presence alike, bool -> out_lengths [N] int32, out_keys [K] int64, out_values [K]
+    of in1's type. ValueError where the shapes differ, or there is not one of `feature_ids` for each column.
     """
     if in1.ndim != 2 or in1.shape != in1_presence.shape or in1.shape[1] != len(feature_ids):
         raise ValueError(
@@ -149,8 +149,9 @@ def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], o
 def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     """(value, presence) of each feature, merged.
 
-    For each of `feature_ids`: value [N] of any type, presence [N] bool -> out_lengths [N] int32, out_keys [K] int64, out_values
-    [K]. ValueError where the groups are incomplete, differ in N, or are not as many as the ids; TypeError where types differ.
+    For each of `feature_ids`: value [N] of any type, presence [N] bool -> out_lengths [N] int32, out_keys [K] int64,
+    out_values [K]. ValueError where the groups are incomplete, differ in N, or are not as many as the ids; TypeError
+    where types differ.
     """
     groups = _groups(inputs, ("*", "bool"), feature_ids)
     count = _same_examples(inputs)
@@ -167,8 +168,8 @@ def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradient of each feature; zero where it is not present.
 
-    For each feature its presence [N] bool, then the gradient [K] of the merged values, of any type -> a gradient [N] for each.
-    ValueError where the gradient has not K elements, or there is not an output for each feature.
+    For each feature its presence [N] bool, then the gradient [K] of the merged values, of any type -> a gradient [N]
+    for each. ValueError where the gradient has not K elements, or there is not an output for each feature.
     """
     *presences, dY = inputs
     _check_outputs(presences, out)
@@ -208,9 +209,9 @@ def _rows(xp, group, values):
 def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     """(lengths, values, presence) of each feature of lists, merged.
 
-    For each of `feature_ids`: lengths [N] int32, values [sum of lengths] of any type, presence [N] bool -> out_lengths [N] int32,
-    out_keys [K] int64, out_values_lengths [K] int32, out_values_values [sum of these].
-    ValueError where the groups are incomplete, differ in N, or lengths do not sum to the values; TypeError where types differ.
+    For each of `feature_ids`: lengths [N] int32, values [sum of lengths] of any type, presence [N] bool -> out_lengths
+    [N] int32, out_keys [K] int64, out_values_lengths [K] int32, out_values_values [sum of these]. ValueError where the
+    groups are incomplete, differ in N, or lengths do not sum to the values; TypeError where types differ.
     """
     groups = _groups(inputs, ("int32", "*", "bool"), feature_ids)
     lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
@@ -225,9 +226,10 @@ def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     """(lengths, keys, values, presence) of each feature of maps, merged.
 
-    For each of `feature_ids`: lengths [N] int32, keys and values [sum of lengths] of any type, presence [N] bool -> out_lengths
-    [N] int32, out_keys [K] int64, out_values_lengths [K] int32, out_values_keys and out_values_values [sum of these].
-    ValueError where the groups are incomplete, differ in N, or lengths do not sum to the values; TypeError where types differ.
+    For each of `feature_ids`: lengths [N] int32, keys and values [sum of lengths] of any type, presence [N] bool ->
+    out_lengths [N] int32, out_keys [K] int64, out_values_lengths [K] int32, out_values_keys and out_values_values [sum
+    of these]. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the values; TypeError
+    where types differ.
     """
     groups = _groups(inputs, ("int32", "*", "*", "bool"), feature_ids)
     lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
@@ -298,8 +300,9 @@ def _multi(xp, groups, counts):
 def MergeMultiScalarFeatureTensors(xp, *inputs, out):
     """(lengths, keys, values) of each tensor of scalar features, merged.
 
-    For each tensor: lengths [N] int32, keys [sum of lengths] int64, values alike, of any type -> the same three, merged.
-    ValueError where the groups are incomplete, differ in N, or lengths do not sum to the keys; TypeError where types differ.
+    For each tensor: lengths [N] int32, keys [sum of lengths] int64, values alike, of any type -> the same three,
+    merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the keys; TypeError where
+    types differ.
     """
     groups = _groups(inputs, ("int32", "int64", "*"))
     lengths, keys, merge = _multi(xp, groups, [xp.ones(g[1].shape[0], "int64") for g in groups])
@@ -314,8 +317,9 @@ def MergeMultiScalarFeatureTensors(xp, *inputs, out):
 def MergeMultiListFeatureTensors(xp, *inputs, out):
     """(lengths, keys, lengths of the values, values) of each tensor of list features, merged.
 
-    For each tensor: lengths [N] int32, keys [K] int64, their lengths [K] int32, values [sum of these] of any type -> the same
-    four, merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to what they count.
+    For each tensor: lengths [N] int32, keys [K] int64, their lengths [K] int32, values [sum of these] of any type ->
+    the same four, merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to what they
+    count.
     """
     groups = _groups(inputs, ("int32", "int64", "int32", "*"))
     lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
@@ -330,8 +334,9 @@ def MergeMultiListFeatureTensors(xp, *inputs, out):
 def MergeMultiMapFeatureTensors(xp, *inputs, out):
     """(lengths, keys, lengths of the values, their keys, values) of each tensor of map features, merged.
 
-    For each tensor: lengths [N] int32, keys [K] int64, their lengths [K] int32, keys and values [sum of these] of any type ->
-    the same five, merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to what they count.
+    For each tensor: lengths [N] int32, keys [K] int64, their lengths [K] int32, keys and values [sum of these] of any
+    type -> the same five, merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to
+    what they count.
     """
     groups = _groups(inputs, ("int32", "int64", "int32", "*", "*"))
     lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
@@ -353,8 +358,8 @@ def _split(merge, dY, sizes, out):
 def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradients of the values of each tensor, from those of the merged ones.
 
-    For each tensor its lengths [N] int32, then the gradient [K] of the merged values, of any type -> a gradient [sum of lengths]
-    for each. ValueError where the gradient has not K elements, or there is not an output for each tensor.
+    For each tensor its lengths [N] int32, then the gradient [K] of the merged values, of any type -> a gradient [sum of
+    lengths] for each. ValueError where the gradient has not K elements, or there is not an output for each tensor.
     """
     *lengths, dY = inputs
     _check_outputs(lengths, out)
@@ -390,8 +395,9 @@ for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTenso
 def MergeIdLists(xp, *inputs, out):
     """The ids of each example, of all lists together, each once (sorted).
 
-    For each list: lengths [N] int32, values [sum of lengths] of integers of one type -> merged_lengths [N] int32, merged_values
-    [sum of these]. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the values.
+    For each list: lengths [N] int32, values [sum of lengths] of integers of one type -> merged_lengths [N] int32,
+    merged_values [sum of these]. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the
+    values.
     """
     groups = _groups(inputs, ("int32", "*"))
     count = _same_examples([g[0] for g in groups])

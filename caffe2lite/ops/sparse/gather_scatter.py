@@ -95,9 +95,9 @@ def _infer_gather(first: int | None) -> Infer:
 def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     """Y = entries of X along the axis, by index; along the first axis negative indices count from the end.
 
-    X [..., n, ...] of any type, indices [k, ...] int32 or int64 -> Y [..., k, ..., ...]. With `match_outer` the indices begin
-    with X's dimensions before the axis, and each of these has its own. ValueError where X is a scalar, the axis is none of
-    X's, or an index is outside of it.
+    X [..., n, ...] of any type, indices [k, ...] int32 or int64 -> Y [..., k, ..., ...]. With `match_outer` the indices
+    begin with X's dimensions before the axis, and each of these has its own. ValueError where X is a scalar, the axis
+    is none of X's, or an index is outside of it.
     """
     if not X.ndim:
         raise ValueError("X must have entries, found a scalar")
@@ -162,8 +162,8 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
 def ScatterAssign(xp, X, indices, slices):
     """X[indices[i]] = slices[i]; of several writes to one row the last stays.
 
-    X [N, ...], indices [K] int32 or int64, slices [K, ...]; any numbers or bool -> X. ValueError where X is a scalar, an index
-    is not in [0, N), or slices has not a row for each index.
+    X [N, ...], indices [K] int32 or int64, slices [K, ...]; any numbers or bool -> X. ValueError where X is a scalar,
+    an index is not in [0, N), or slices has not a row for each index.
     """
     if not X.ndim:
         raise ValueError("X must have rows, found a scalar")
@@ -189,8 +189,8 @@ def ScatterAssign(xp, X, indices, slices):
 def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
     """Y = X with updates written along the axis: Y[i, indices[i, j]] = updates[i, j] for axis 1.
 
-    X [...] float32, indices of as many dimensions, int32 or int64, updates of their shape -> Y of X's shape. ValueError where
-    the shapes do not fit, or an index is not within the axis.
+    X [...] float32, indices of as many dimensions, int32 or int64, updates of their shape -> Y of X's shape. ValueError
+    where the shapes do not fit, or an index is not within the axis.
     """
     at = axis_of(axis, X.ndim)
     if indices.shape != updates.shape or indices.ndim != X.ndim:
@@ -216,8 +216,9 @@ def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
 def ScatterWeightedSum(xp, X, weight, indices, *pairs):
     """X[i] = X[i] * w0 + X1[...] * w1 + ... for the rows i in the indices, each pair being rows and their weight.
 
-    X [N, ...] float32 or float64, weight [1] float32, indices [K] int32 or int64, then pairs of rows [K, ...] and weight [1] ->
-    X. ValueError where the shapes do not fit, or an index is not in [0, N); TypeError where the types differ.
+    X [N, ...] float32 or float64, weight [1] float32, indices [K] int32 or int64, then pairs of rows [K, ...] and
+    weight [1] -> X. ValueError where the shapes do not fit, or an index is not in [0, N); TypeError where the types
+    differ.
     """
     if not X.ndim:
         raise ValueError("X must have rows, found a scalar")
@@ -261,8 +262,8 @@ def _to_dense_gradient(g: Any) -> Any:
 def SparseToDense(xp, indices, values, rows_of=None, *, out):
     """Y[indices[i]] += values[i], 0 elsewhere; as many rows as the third input has, or as the largest index needs.
 
-    indices [K] int32 or int64, values [K, ...] float32, int32 or int64, rows_of [N, ...] whose values are not read -> Y [N, ...].
-    ValueError where there is not a row of values for each index, or an index is not in [0, N).
+    indices [K] int32 or int64, values [K, ...] float32, int32 or int64, rows_of [N, ...] whose values are not read -> Y
+    [N, ...]. ValueError where there is not a row of values for each index, or an index is not in [0, N).
     """
     if indices.ndim != 1 or values.ndim < 1 or values.shape[0] != indices.size:
         raise ValueError(
@@ -290,8 +291,8 @@ def _copy_rows_gradient(g: Any) -> Any:
 def CopyRowsToTensor(xp, X, indices, row):
     """X[i] = row for each of the indices.
 
-    X [N, D] of any type, indices [K] int32 or int64, row [D] of X's type -> X. ValueError where X is no matrix, the row does not
-    fit, or an index is not in [0, N).
+    X [N, D] of any type, indices [K] int32 or int64, row [D] of X's type -> X. ValueError where X is no matrix, the row
+    does not fit, or an index is not in [0, N).
     """
     if X.ndim != 2 or row.shape != X.shape[1:]:
         raise ValueError(
@@ -329,8 +330,8 @@ def _check_mask(rows: int, mask: Any) -> None:
 def BooleanMask(xp, X, mask, *, out):
     """Y = the rows of X where the mask is true, and which these are, int64.
 
-    X [N, ...] of any type, mask [N] bool -> Y [true values, ...], indices [true values]. ValueError where the mask has not one
-    value for each row.
+    X [N, ...] of any type, mask [N] bool -> Y [true values, ...], indices [true values]. ValueError where the mask has
+    not one value for each row.
     """
     if not X.ndim:
         raise ValueError("X must have rows, found a scalar")
@@ -349,8 +350,8 @@ def BooleanMask(xp, X, mask, *, out):
 def BooleanMaskGradient(xp, mask, dY, *, out):
     """dX = dY, of a vector, in the places where the mask is true, 0 elsewhere.
 
-    mask [N] bool, dY [true values] float32, float64, int32, int64 or bool -> dX [N]. ValueError where the mask is no vector, or
-    has more true values than dY elements.
+    mask [N] bool, dY [true values] float32, float64, int32, int64 or bool -> dX [N]. ValueError where the mask is no
+    vector, or has more true values than dY elements.
     """
     if mask.ndim != 1:
         raise ValueError(f"the mask must be a vector, found {list(mask.shape)}")
@@ -367,8 +368,8 @@ def BooleanMaskGradient(xp, mask, dY, *, out):
 def BooleanUnmask(xp, *pairs, out):
     """Y from pairs of mask and values: each place takes the next value of the first mask that is true there.
 
-    Pairs of mask [N] bool and values [true values] of any type, all of one -> Y [N]. ValueError where masks or values differ in shape
-    or type, there are too few values, or a place is in no mask.
+    Pairs of mask [N] bool and values [true values] of any type, all of one -> Y [N]. ValueError where masks or values
+    differ in shape or type, there are too few values, or a place is in no mask.
     """
     masks, values = pairs[::2], pairs[1::2]
     n = masks[0].size
@@ -398,7 +399,8 @@ def BooleanUnmask(xp, *pairs, out):
 def Conditional(xp, condition, on, off, *, out):
     """Y[i] = on[i] where the condition is true, else off[i], row by row.
 
-    condition [N] bool, on [N, ...], off alike; any numbers or bool -> Y of their shape. ValueError where the shapes do not fit.
+    condition [N] bool, on [N, ...], off alike; any numbers or bool -> Y of their shape. ValueError where the shapes do
+    not fit.
     """
     if on.shape != off.shape or condition.ndim != 1 or on.shape[:1] != condition.shape:
         raise ValueError(
@@ -441,8 +443,9 @@ def BatchSparseToDense(
 ):
     """Y[i] = row i of a sparse batch, the default where it has no value.
 
-    lengths [N] int32 or int64, indices [K] int32 or int64, values [K] float32, like [N, D], whose values are not read, in place
-    of `dense_last_dim` -> Y [N, D]. ValueError where the lengths do not sum to K, an index is not in [0, D), or D is not known.
+    lengths [N] int32 or int64, indices [K] int32 or int64, values [K] float32, like [N, D], whose values are not read,
+    in place of `dense_last_dim` -> Y [N, D]. ValueError where the lengths do not sum to K, an index is not in [0, D),
+    or D is not known.
     """
     rows = _places(xp, lengths, indices)
     if values.shape != indices.shape:
@@ -473,8 +476,8 @@ def _sparse_gradient(g: Any) -> Any:
 def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
     """The values of the dense rows at the indices of each row.
 
-    lengths [N] int32 or int64, indices [K] int32 or int64, dense [N, D] float32 -> values [K]. ValueError where the lengths do
-    not sum to K, dense has not N rows, or an index is not in [0, D).
+    lengths [N] int32 or int64, indices [K] int32 or int64, dense [N, D] float32 -> values [K]. ValueError where the
+    lengths do not sum to K, dense has not N rows, or an index is not in [0, D).
     """
     rows = _places(xp, lengths, indices)
     if dense.ndim != 2 or dense.shape[0] != lengths.size:
@@ -489,8 +492,8 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
 def UnsafeCoalesce(ctx, *Xs):
     """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes.
 
-    Inputs [...] of any type, all of one -> the same blobs, and shared [number of all elements] of that type. ValueError where the
-    outputs are not the inputs and one more, or the types differ.
+    Inputs [...] of any type, all of one -> the same blobs, and shared [number of all elements] of that type. ValueError
+    where the outputs are not the inputs and one more, or the types differ.
     """
     if len(ctx.outputs) != len(Xs) + 1 or ctx.outputs[:-1] != ctx.inputs:
         names = [[b.name for b in blobs] for blobs in (ctx.inputs, ctx.outputs)]

@@ -120,8 +120,8 @@ for _name, _dtype in (("IntIndexCreate", "int32"), ("LongIndexCreate", "int64"),
 def IndexGet(ctx, handle, keys):
     """The number of each key (int64); unknown ones are added, or 0 where the index is frozen.
 
-    handle, an index; keys [...] of its type, int32, int64 or string -> indices [...] int64. ValueError where the handle is no
-    index, the keys are of another type, or the index is full.
+    handle, an index; keys [...] of its type, int32, int64 or string -> indices [...] int64. ValueError where the handle
+    is no index, the keys are of another type, or the index is full.
     """
     needed(Index, handle).check(keys)
     return handle.get(keys)
@@ -131,8 +131,8 @@ def IndexGet(ctx, handle, keys):
 def IndexLoad(ctx, handle, items, *, skip_first_entry: int = 0):
     """Make the items the keys of the index, numbered from 1.
 
-    handle, an index; items [N] of its type, int32, int64 or string, of which `skip_first_entry` leaves out the first -> the
-    handle. ValueError where the handle is no index, the items are of another type, too many, or not distinct.
+    handle, an index; items [N] of its type, int32, int64 or string, of which `skip_first_entry` leaves out the first ->
+    the handle. ValueError where the handle is no index, the items are of another type, too many, or not distinct.
     """
     needed(Index, handle).check(items)
     handle.load(items.reshape(-1)[1 if skip_first_entry else 0 :])
@@ -151,8 +151,8 @@ def IndexStore(ctx, handle):
 def IndexFreeze(ctx, handle):
     """No more keys are added.
 
-    handle, an index -> the handle; no tensors. Keys that are not known get 0 from now on, of any type: int32, int64 or string.
-    ValueError where the handle is no index.
+    handle, an index -> the handle; no tensors. Keys that are not known get 0 from now on, of any type: int32, int64 or
+    string. ValueError where the handle is no index.
     """
     needed(Index, handle).frozen = True
 
@@ -283,7 +283,8 @@ def KeyValueToMap(ctx, keys, values):
 def MapToKeyValue(ctx, map):
     """The keys and the values of a map.
 
-    map -> keys [N] and values [N], int32 or int64 each, in the order in which they came. ValueError where the input is no map.
+    map -> keys [N] and values [N], int32 or int64 each, in the order in which they came. ValueError where the input is
+    no map.
     """
     needed(Map, map)
     keys, values = np.array(list(map.items), map.key), np.array(list(map.items.values()), map.value)

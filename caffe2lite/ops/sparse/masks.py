@@ -67,9 +67,10 @@ def SparseToDenseMask(
 ):
     """Y[..., k] = the value whose index is mask[k], the default where there is none; and which of these there were.
 
-    indices [N] int32 or int64, values [N, ...] of any type, default [...] like a value, lengths [R] int32 -> Y [R, K, ...],
-    presence [R, K] bool, for the K indices in `mask`; without lengths Y [K, ...]. Of several values with one index the last
-    stays. ValueError where the shapes or lengths do not fit, or the mask is empty or has a negative index.
+    indices [N] int32 or int64, values [N, ...] of any type, default [...] like a value, lengths [R] int32 -> Y [R, K,
+    ...], presence [R, K] bool, for the K indices in `mask`; without lengths Y [K, ...]. Of several values with one
+    index the last stays. ValueError where the shapes or lengths do not fit, or the mask is empty or has a negative
+    index.
     """
     if values.ndim < 1 or values.shape[0] != indices.size:
         raise ValueError(f"one value for each of {indices.size} indices is needed, found {list(values.shape)}")
@@ -99,8 +100,8 @@ def SparseToDenseMaskGradient(
 ):
     """dvalues = dY in the places of the values, 0 for those that were not seen in the result.
 
-    indices [N] int32 or int64, dY [R, K, ...] of any type, lengths [R] int32 -> dvalues [N, ...]. ValueError where the shapes or
-    lengths do not fit, or the mask is empty or has a negative index.
+    indices [N] int32 or int64, dY [R, K, ...] of any type, lengths [R] int32 -> dvalues [N, ...]. ValueError where the
+    shapes or lengths do not fit, or the mask is empty or has a negative index.
     """
     if not mask:
         raise ValueError("the argument mask must have the indices of the columns, found none")
@@ -139,8 +140,8 @@ def _gather_by_key_gradient(g: Any) -> Any:
 def GatherByKey(xp, keys, *parts, out):
     """Y = the rows that Partition has put into the parts, by key modulo their number, in the order of the keys.
 
-    keys [N] int32 or int64, parts [n, ...] of any type, all of one -> Y [N, ...]. ValueError where the parts differ in type or rows, or
-    one has not as many rows as there are keys that belong there.
+    keys [N] int32 or int64, parts [n, ...] of any type, all of one -> Y [N, ...]. ValueError where the parts differ in
+    type or rows, or one has not as many rows as there are keys that belong there.
     """
     first = parts[0]
     if keys.ndim != 1:

@@ -34,7 +34,8 @@ def _owners(xp, lengths):
 def LengthsToSegmentIds(xp, lengths, *, out):
     """[1, 3, 0, 2] becomes [0, 1, 1, 1, 3, 3].
 
-    lengths [S] int32 -> segment_ids [sum of lengths] int32. ValueError where the lengths are no vector, or one is negative.
+    lengths [S] int32 -> segment_ids [sum of lengths] int32. ValueError where the lengths are no vector, or one is
+    negative.
     """
     _vector(lengths)
     filled = xp.nonzero(lengths)[0]
@@ -99,8 +100,8 @@ def LengthsToShape(xp, X, *, out):
 def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     """1 / length^power for each row.
 
-    lengths [S] int32 or int64 -> weights [sum of lengths] float32. ValueError where the lengths are no vector, or one is
-    negative.
+    lengths [S] int32 or int64 -> weights [sum of lengths] float32. ValueError where the lengths are no vector, or one
+    is negative.
     """
     _vector(lengths)
     owners = _owners(xp, lengths)
@@ -133,8 +134,8 @@ def _segment_count(segment_ids, data):
 def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
     """[0, 0, 2] becomes [2, 0, 1]; as many as the second input has rows, where it is given.
 
-    segment_ids [N] int32 or int64, sorted, data [S, ...] whose values are not read -> lengths [S] int32. ValueError where the
-    ids are no vector, unsorted, negative, or not below S.
+    segment_ids [N] int32 or int64, sorted, data [S, ...] whose values are not read -> lengths [S] int32. ValueError
+    where the ids are no vector, unsorted, negative, or not below S.
     """
     count = _segment_count(segment_ids, data)
     lengths = out((count,), "int32")
@@ -146,8 +147,8 @@ def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
 def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
     """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]].
 
-    segment_ids [N] int32 or int64, sorted, data [S, ...] whose values are not read -> ranges [S, 2] int32. ValueError where the
-    ids are no vector, unsorted, negative, or not below S.
+    segment_ids [N] int32 or int64, sorted, data [S, ...] whose values are not read -> ranges [S, 2] int32. ValueError
+    where the ids are no vector, unsorted, negative, or not below S.
     """
     count = _segment_count(segment_ids, data)
     lengths = xp.bincount(segment_ids, minlength=count) if segment_ids.size else xp.zeros(count, "int64")
@@ -161,8 +162,8 @@ def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
 def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     """1 at the indices of each segment, 0 elsewhere.
 
-    lengths [S] int32, indices [N] int64, index_size [1] int64 -> one_hots [S, index_size] float32. ValueError where the lengths
-    do not sum to N, or an index is not in [0, index_size).
+    lengths [S] int32, indices [N] int64, index_size [1] int64 -> one_hots [S, index_size] float32. ValueError where the
+    lengths do not sum to N, or an index is not in [0, index_size).
     """
     _vector(lengths)
     if index_size.size != 1:
@@ -209,8 +210,8 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
 def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length: int = -1, out):
     """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end.
 
-    DATA [N, ...] float32, float64, int32 or int64, LENGTHS [S] int32 -> OUTPUT [S * target_length, ...]. ValueError where the
-    lengths do not sum to N, a segment is longer than target_length, or that is below 1.
+    DATA [N, ...] float32, float64, int32 or int64, LENGTHS [S] int32 -> OUTPUT [S * target_length, ...]. ValueError
+    where the lengths do not sum to N, a segment is longer than target_length, or that is below 1.
     """
     _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     if counts.size and int(counts.max()) > target_length:
@@ -234,8 +235,8 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
 def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
     """Each length split into `n_split` (the second input before the argument) nearly equal ones, larger first.
 
-    LENGTHS [S] int32, n_split_input [1] of any integers -> Y [S * n_split] int32. ValueError where a length is negative, or
-    n_split is not above 0.
+    LENGTHS [S] int32, n_split_input [1] of any integers -> Y [S * n_split] int32. ValueError where a length is
+    negative, or n_split is not above 0.
     """
     _vector(LENGTHS)
     parts = n_split
@@ -255,8 +256,8 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
 def LengthsTile(xp, DATA, LENGTHS, *, out):
     """Row i of the data, LENGTHS[i] times.
 
-    DATA [S, ...] of any type, LENGTHS [S] int32 -> OUTPUT [sum of lengths, ...]. ValueError where there is not one length for
-    each row, or one is negative.
+    DATA [S, ...] of any type, LENGTHS [S] int32 -> OUTPUT [sum of lengths, ...]. ValueError where there is not one
+    length for each row, or one is negative.
     """
     _vector(LENGTHS)
     if DATA.ndim < 1 or DATA.shape[0] != LENGTHS.shape[0]:
@@ -289,8 +290,8 @@ def _top_places(xp, DATA, LENGTHS, k):
 def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     """The k largest values of each segment and where they are in it; 0 and -1 where there are fewer.
 
-    DATA [N] float32, LENGTHS [S] int32 -> TopKValue [S, k] float32, TopKIndices [S, k] int32; of equal values the earlier one
-    comes first. ValueError where the data is no vector, the lengths do not sum to N, or k is below 1.
+    DATA [N] float32, LENGTHS [S] int32 -> TopKValue [S, k] float32, TopKIndices [S, k] int32; of equal values the
+    earlier one comes first. ValueError where the data is no vector, the lengths do not sum to N, or k is below 1.
     """
     if DATA.ndim != 1:
         raise ValueError(f"the data must have one dimension, got shape {list(DATA.shape)}")
@@ -309,8 +310,8 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
 def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     """The gradient goes to the rows that were among the best.
 
-    LENGTHS [S] int32, indices [S, k] int32, dY [S, k] float32 -> dX [sum of lengths]. ValueError where the shapes differ, or k
-    is below 1.
+    LENGTHS [S] int32, indices [S, k] int32, dY [S, k] float32 -> dX [sum of lengths]. ValueError where the shapes
+    differ, or k is below 1.
     """
     _vector(LENGTHS)
     if indices.shape != (LENGTHS.size, k) or dY.shape != indices.shape:
@@ -332,8 +333,8 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
 def GatherRanges(xp, DATA, RANGES, *, out):
     """The elements of the ranges (first, number), one after the other, and how many each example has.
 
-    DATA [N] of any type, RANGES [examples, ranges, 2] int32 or int64 -> OUTPUT [sum of the numbers], LENGTHS [examples] int32.
-    ValueError where the shapes are others, or a range reaches beyond the data.
+    DATA [N] of any type, RANGES [examples, ranges, 2] int32 or int64 -> OUTPUT [sum of the numbers], LENGTHS [examples]
+    int32. ValueError where the shapes are others, or a range reaches beyond the data.
     """
     if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
         raise ValueError(
@@ -375,9 +376,9 @@ def GatherRangesToDense(
 
     their keys.
 
-    DATA [N] of any type, RANGES [examples, features, 2] int32 or int64, KEY [N] int64 -> OUTPUTS [examples, lengths[j]] each.
-    ValueError where the shapes do not fit, a range reaches beyond the data, or more ranges than the ratios allow are empty or
-    have not the length.
+    DATA [N] of any type, RANGES [examples, features, 2] int32 or int64, KEY [N] int64 -> OUTPUTS [examples, lengths[j]]
+    each. ValueError where the shapes do not fit, a range reaches beyond the data, or more ranges than the ratios allow
+    are empty or have not the length.
     """
     if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
         raise ValueError(
@@ -421,8 +422,8 @@ def GatherRangesToDense(
 def BooleanMaskLengths(xp, lengths, mask, *, out):
     """How many places of each segment the mask keeps.
 
-    lengths [S] int32 or int64, mask [N] bool -> masked_lengths [S] of the lengths' type. ValueError where the lengths do not sum
-    to N, or the mask is no vector.
+    lengths [S] int32 or int64, mask [N] bool -> masked_lengths [S] of the lengths' type. ValueError where the lengths
+    do not sum to N, or the mask is no vector.
     """
     starts, counts = segments.lengths_to_starts(xp, lengths, mask.size, exact=True)
     if mask.ndim != 1:
@@ -441,8 +442,8 @@ def _infer_grams(args: Any, inputs: Any) -> list[Spec]:
 def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[int], vals: list[int], out):
     """One number for the categories in the columns `col_ids` together; column k has categorical_limits[k] of `vals`.
 
-    X [N, D] float32, float64, int32 or int64 -> Y [N] int64: the sum of the places of the categories, each times the product of
-    the limits before. ValueError where the three lists do not fit each other, or a column is not in [0, D).
+    X [N, D] float32, float64, int32 or int64 -> Y [N] int64: the sum of the places of the categories, each times the
+    product of the limits before. ValueError where the three lists do not fit each other, or a column is not in [0, D).
     """
     if len(col_ids) != len(categorical_limits) or sum(categorical_limits) != len(vals):
         raise ValueError(
@@ -498,8 +499,9 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
     """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it.
 
-    Inputs [d, ...] that begin with the first one's shape, the first int32 or int64, others of any type -> for each partition
-    as many outputs [rows, ...]. ValueError where the outputs cannot be divided among the inputs, or shapes do not fit.
+    Inputs [d, ...] that begin with the first one's shape, the first int32 or int64, others of any type -> for each
+    partition as many outputs [rows, ...]. ValueError where the outputs cannot be divided among the inputs, or shapes do
+    not fit.
     """
     _check_partition(inputs, out, 0)
     if inputs[0].dtype.kind != "i":
