@@ -8,10 +8,11 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from caffe2lite.devices import Array, Device
 from caffe2lite.distributed import connections, links
 from caffe2lite.distributed import world as worlds
 from caffe2lite.distributed.collective import CommonWorld
@@ -25,7 +26,16 @@ _ASKED_SECONDS = 1.0  # by then a thread that asks the other ranks has heard wha
 _ADDRESS_BYTES = 2048
 
 
-class MPIWorld(CommonWorld):
+T = TypeVar("T")
+
+
+class Request(Protocol):
+    """What is used of mpi4py's requests."""
+
+    def Test(self, status: object) -> bool: ...  # noqa: N802 - mpi4py's name
+
+
+class MPIWorld(links.LinkedWorld):
     """A common world of MPI processes."""
 
     def __init__(
@@ -43,7 +53,7 @@ class MPIWorld(CommonWorld):
         self._links: dict[Any, Any] = {}
         self._links_lock = threading.Lock()
 
-    def link(self, device: Any, nccl: bool) -> Any:
+    def link(self, device: Device, nccl: bool) -> Any:
         if device.in_host_memory:
             return self
         key = device, nccl
@@ -72,9 +82,9 @@ class MPIWorld(CommonWorld):
         if gone:
             raise self._dead(f"the connection to {gone} was lost {when}", ask=False)
 
-    def bounded(self, call: Callable[[], Any], what: str) -> Any:
+    def bounded(self, call: Callable[[], T], what: str) -> T:
         """The result of a blocking call, on a thread that is left alone when time is up."""
-        done: list[Any] = []
+        done: list[T] = []
         errors: list[BaseException] = []
 
         def work() -> None:
@@ -108,7 +118,7 @@ class MPIWorld(CommonWorld):
         )
         return WorldError(self.world.verdict)
 
-    def _wait(self, request: Any, what: str, *buffers: Any) -> Any:
+    def _wait(self, request: Request, what: str, *buffers: object) -> Any:
         """Wait for a request; its buffers stay alive if it never ends, for MPI may still write to them."""
         status = self.world.mpi.Status()
         try:
@@ -117,7 +127,7 @@ class MPIWorld(CommonWorld):
             raise self._dead(f"{what} failed: {e}") from e
         return status
 
-    def until(self, done: Callable[[], bool], what: str, *kept: Any) -> None:
+    def until(self, done: Callable[[], bool], what: str, *kept: object) -> None:
         """Poll until it is done; after the deadline the world is dead, and what is `kept` stays alive for ever."""
         begin = time.monotonic()
         listen = _LISTEN_SECONDS
@@ -149,13 +159,13 @@ class MPIWorld(CommonWorld):
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
-    def broadcast(self, array: np.ndarray, root: int, of: str = "") -> None:
+    def broadcast(self, array: Array, root: int, of: str = "") -> None:
         with self._lock:
             self.alive()
             buffer = _bytes(array)
             self._wait(self.comm.Ibcast(buffer, root), f"a broadcast of {array.nbytes:,} bytes{of}", buffer)
 
-    def allreduce(self, array: np.ndarray) -> None:
+    def allreduce(self, array: Array) -> None:
         with self._lock:
             self.alive()
             work = _summable(array)
@@ -163,7 +173,7 @@ class MPIWorld(CommonWorld):
             if work is not array:
                 array[...] = work
 
-    def reduce(self, array: np.ndarray, root: int) -> None:
+    def reduce(self, array: Array, root: int) -> None:
         with self._lock:
             self.alive()
             work = _summable(array)
@@ -175,13 +185,13 @@ class MPIWorld(CommonWorld):
             if work is not array and self.rank == root:
                 array[...] = work
 
-    def allgather(self, array: np.ndarray, result: np.ndarray) -> None:
+    def allgather(self, array: Array, result: Array) -> None:
         with self._lock:
             self.alive()
             mine, all_of = _bytes(array), _bytes(result)
             self._wait(self.comm.Iallgather(mine, all_of), f"a gathering of {array.nbytes:,} bytes", mine, all_of)
 
-    def reduce_scatter(self, array: np.ndarray) -> None:
+    def reduce_scatter(self, array: Array) -> None:
         with self._lock:
             self.alive()
             work = _summable(array)
@@ -195,12 +205,12 @@ class MPIWorld(CommonWorld):
             self.alive()
             self._wait(self.comm.Ibarrier(), "a barrier")
 
-    def send(self, array: np.ndarray, to: int, tag: int) -> None:
+    def send(self, array: Array, to: int, tag: int) -> None:
         self.alive()
         buffer = _bytes(array)
         self._wait(self.comm.Isend(buffer, to, tag), f"sending {array.nbytes:,} bytes to rank {to}", buffer)
 
-    def receive(self, array: np.ndarray, source: int, tag: int) -> tuple[int, int]:
+    def receive(self, array: Array, source: int, tag: int) -> tuple[int, int]:
         self.alive()
         mpi = self.world.mpi
         buffer = _bytes(array)
@@ -241,14 +251,14 @@ def _table(plans: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
+def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
-def _summable(array: np.ndarray) -> np.ndarray:
+def _summable(array: Array) -> Array:
     """The array itself, or one of a type that MPI can add."""
     if array.dtype == np.float16:
-        return array.astype(np.float32)
+        return array[...].astype(np.float32)
     if array.dtype == np.bool_ or array.dtype == object:
         raise ValueError(f"{array.dtype} cannot be summed over shards")
     return array

@@ -10,11 +10,12 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TypeVar
 
 from caffe2lite.extras import install
 
 DEFAULT_TIMEOUT = 30.0
+T = TypeVar("T")
 
 
 class StoreHandlerTimeoutError(RuntimeError):
@@ -23,7 +24,7 @@ class StoreHandlerTimeoutError(RuntimeError):
     surfaces = True  # scripts catch this very type from operators
 
 
-def poll(step: Callable[[], Any], timeout: float, what: Callable[[], str]) -> Any:
+def poll(step: Callable[[], T | None], timeout: float, what: Callable[[], str]) -> T:
     """Call `step` until it gives something else than None; StoreHandlerTimeoutError says `what` was waited for."""
     end = time.monotonic() + timeout
     pause = 0.0005

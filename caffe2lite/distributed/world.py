@@ -15,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from types import ModuleType, TracebackType
 from typing import Any
 
 from caffe2lite.distributed import connections, handshake, pmi
@@ -38,7 +39,7 @@ class WorldError(RuntimeError):
 class World:
     """The processes of this run.  `rank_of[shard]` is the MPI rank of a shard."""
 
-    def __init__(self, mpi: Any, manager: pmi.Manager | None, listeners: str) -> None:
+    def __init__(self, mpi: ModuleType, manager: pmi.Manager | None, listeners: str) -> None:
         self.mpi = mpi
         self.comm = mpi.COMM_WORLD
         self.manager = manager
@@ -161,7 +162,7 @@ def _import_mpi() -> Any:
     return MPI
 
 
-def _start(mpi: Any, timeout: float) -> tuple[Any, bool]:
+def _start(mpi: ModuleType, timeout: float) -> tuple[Any, bool]:
     """(MPI's library, whether it has started in time).
 
     mpi4py's own Init would keep all other threads from running, and could not be given up.
@@ -206,7 +207,7 @@ def _give_up_with_the_script(world: World) -> None:
     """
     tell = sys.excepthook
 
-    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         known = world.broken
         world.declare_dead("this process has failed")
         tell(kind, error, trace)

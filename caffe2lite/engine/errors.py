@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from caffe2lite.engine.blob import Blob
+from caffe2lite.ops.kit.registry import Operator
 from caffe2lite.ops.kit.signals import StopNet
+from caffe2lite.proto import caffe2_pb2
 
 __all__ = [
     "EngineError",
@@ -43,29 +47,29 @@ class UserCodeError(Exception):
         self.error = error
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """What a blob holds, in few words: `float32[2, 3]`."""
     if value is None:
         return "nothing"
-    if not hasattr(value, "dtype"):
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return type(value).__name__
     kind = "string" if value.dtype == object else str(value.dtype)
     place = "" if isinstance(value, np.ndarray) else f"@{getattr(value, 'device', 'gpu')}"
     return f"{kind}[{', '.join(map(str, value.shape))}]{place}"
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> bool:
     """Whether a blob holds something that is no tensor."""
     return value is not None and not hasattr(value, "dtype")
 
 
-def _list(names: Any) -> str:
+def _list(names: Sequence[str]) -> str:
     """Names for an error message, which must stay readable."""
     shown = list(names[:6])
     return ", ".join(shown + [f"… and {len(names) - 6} more"] if len(names) > 6 else shown)
 
 
-def operator_line(op: Any, inputs: Any = None) -> str:
+def operator_line(op: caffe2_pb2.OperatorDef, inputs: Iterable[object] | None = None) -> str:
     """One line that shows an operator with what its inputs hold: `FC(x: float32[2, 3], w: float32[4, 5]) -> y`."""
     if inputs is None:
         left = _list(op.input)
@@ -80,7 +84,15 @@ def operator_line(op: Any, inputs: Any = None) -> str:
     return f"{op.type}{name}({left}) -> {_list(op.output)}{device}"
 
 
-def explain(error: BaseException, instance: Any, net: str = "") -> BaseException:
+class Failed(Protocol):
+    """An operator that has failed, with its blobs."""
+
+    op: caffe2_pb2.OperatorDef
+    record: Operator
+    inputs: list[Blob]
+
+
+def explain(error: BaseException, instance: Failed, net: str = "") -> BaseException:
     """The exception to raise for one that a kernel raised: it says which operator, on what, in which net."""
     if isinstance(error, UserCodeError):
         return error.error

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from caffe2lite.ops.kit import arguments, registry
-from caffe2lite.ops.kit.gradient import Forward, set_argument
+from caffe2lite.ops.kit.gradient import Forward
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -40,7 +40,7 @@ def check(kind, inputs, wanted, outputs=1, by=(0,), step=1e-6, tolerance=1e-5, *
     op = caffe2_pb2.OperatorDef(type=kind, input=[f"x{i}" for i in range(len(inputs))])
     op.output.extend(f"y{i}" for i in range(outputs))
     for name, value in args.items():
-        set_argument(op.arg.add(name=name), value)
+        arguments.write(op.arg.add(), name, value)
     start = {f"x{i}": np.array(v) for i, v in enumerate(inputs)}
     blobs = {name: value.copy() for name, value in start.items()}
     run(op, blobs)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from running import definition
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.workspace import Workspace
 
 
@@ -21,7 +22,7 @@ class Session:
             self.workspace.feed(name, np.asarray(value))
 
     def __call__(self, kind: str, inputs: str = "", outputs: str = "", **args: Any) -> list[np.ndarray]:
-        self.workspace.run_operator(definition(kind, inputs.split(), outputs.split(), args))
+        runner.run_operator(self.workspace, definition(kind, inputs.split(), outputs.split(), args))
         return [self[name] for name in outputs.split() if self.workspace.blobs[name].is_tensor]
 
     def __getitem__(self, name: str) -> np.ndarray:

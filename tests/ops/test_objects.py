@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from running import definition
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import registry
@@ -28,12 +29,12 @@ def test_a_counter_is_no_tensor(kind):
     inputs, outputs = operands(kind)
     workspace = Workspace()
     for name in inputs:
-        workspace.run_operator(definition("CreateCounter", [], [name]))
+        runner.run_operator(workspace, definition("CreateCounter", [], [name]))
     if kind in UNREAD:
-        workspace.run_operator(definition(kind, inputs, outputs))
+        runner.run_operator(workspace, definition(kind, inputs, outputs))
         return
     with pytest.raises(OperatorError) as caught:
-        workspace.run_operator(definition(kind, inputs, outputs))
+        runner.run_operator(workspace, definition(kind, inputs, outputs))
     assert "AttributeError" not in str(caught.value)
 
 
@@ -46,6 +47,6 @@ def test_a_tensor_is_no_object(kind):
     for name in inputs:
         workspace.feed(name, np.zeros(1, "f"))
     try:
-        workspace.run_operator(definition(kind, inputs, outputs))
+        runner.run_operator(workspace, definition(kind, inputs, outputs))
     except OperatorError as e:
         assert "AttributeError" not in str(e)

@@ -53,7 +53,15 @@ class CommonWorldBlob(Object):
         self.world = world
 
 
-@operator("comm_world", stateful=True, blocking=True, num_inputs=(0, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
+@operator(
+    "comm_world",
+    stateful=True,
+    blocking=True,
+    num_inputs=(0, 1),
+    num_outputs=(1, 1),
+    gradient=FORBID_GRADIENT,
+    traits="common_world",
+)
 @_with_status
 def CreateCommonWorld(
     ctx, kv_handler=None, *, size: int = -1, rank: int = -1, timeout_ms: int = _DEFAULT_TIMEOUT_MS,
@@ -72,7 +80,15 @@ def CreateCommonWorld(
     return CommonWorldBlob(mpi.create(ctx.op.output[0], rank, size, store, timeout_ms / 1000, interface))
 
 
-@operator("comm_world", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, 1), gradient=FORBID_GRADIENT)
+@operator(
+    "comm_world",
+    stateful=True,
+    blocking=True,
+    num_inputs=(1, 1),
+    num_outputs=(1, 1),
+    gradient=FORBID_GRADIENT,
+    traits="common_world",
+)
 @_with_status
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     """Another world of the same shards."""
@@ -81,7 +97,13 @@ def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
 
 
 @operator(
-    "common_world", stateful=True, num_inputs=(1, 1), num_outputs=(1, 1), mutates={0: 0}, gradient=FORBID_GRADIENT
+    "common_world",
+    stateful=True,
+    num_inputs=(1, 1),
+    num_outputs=(1, 1),
+    mutates={0: 0},
+    gradient=FORBID_GRADIENT,
+    traits="common_world",
 )
 def DestroyCommonWorld(ctx, common_world):
     """Close a world: nothing is sent over it any more."""
@@ -209,6 +231,7 @@ def _share(ctx, first: Any) -> None:
     num_outputs=(1, MANY),
     mutates=_IN_PLACE,
     gradient=FORBID_GRADIENT,
+    traits="collective rooted to_all",
 )
 @_with_status
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
@@ -234,6 +257,7 @@ def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_b
     num_outputs=(1, MANY),
     mutates=_IN_PLACE,
     gradient=FORBID_GRADIENT,
+    traits="collective to_all",
 )
 @_with_status
 def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
@@ -259,7 +283,16 @@ def _local_sum(ctx) -> Any:
     return total
 
 
-@operator("Y", stateful=True, blocking=True, anywhere="X", num_inputs=(2, 2), inplace={1: 0}, gradient=FORBID_GRADIENT)
+@operator(
+    "Y",
+    stateful=True,
+    blocking=True,
+    anywhere="X",
+    num_inputs=(2, 2),
+    inplace={1: 0},
+    gradient=FORBID_GRADIENT,
+    traits="collective rooted",
+)
 def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
     """The sum over all shards comes to shard `root`; the others' outputs are their own values."""
     world = _world(ctx)
@@ -278,7 +311,14 @@ def _output_link(ctx, world) -> Any:
 
 
 @operator(
-    "Y", stateful=True, blocking=True, anywhere="Xs", num_inputs=(2, MANY), num_outputs=(1, 1), gradient=FORBID_GRADIENT
+    "Y",
+    stateful=True,
+    blocking=True,
+    anywhere="Xs",
+    num_inputs=(2, MANY),
+    num_outputs=(1, 1),
+    gradient=FORBID_GRADIENT,
+    traits="collective",
 )
 def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     """The blobs of all shards, one after the other along axis 0."""
@@ -306,6 +346,7 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     num_outputs=(1, MANY),
     mutates=_IN_PLACE,
     gradient=FORBID_GRADIENT,
+    traits="collective",
 )
 @_with_status
 def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
@@ -319,7 +360,15 @@ def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = 
     _share(ctx, total)
 
 
-@operator("", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(0, MANY), gradient=FORBID_GRADIENT)
+@operator(
+    "",
+    stateful=True,
+    blocking=True,
+    num_inputs=(1, 1),
+    num_outputs=(0, MANY),
+    gradient=FORBID_GRADIENT,
+    traits="collective",
+)
 @_with_status
 def Barrier(ctx, comm_world, *, timeout_ms: int = 0, status_blob: str = ""):
     """Wait until all shards are here."""
@@ -341,6 +390,7 @@ def _number(blob_value, default: int) -> int:
     num_inputs=(2, 4),
     num_outputs=(0, 0),
     gradient=FORBID_GRADIENT,
+    traits="paired",
 )
 def SendTensor(
     ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
@@ -366,6 +416,7 @@ def SendTensor(
     mutates={1: 0},
     host="src_blob tag_blob src tag",
     gradient=FORBID_GRADIENT,
+    traits="paired",
 )
 def ReceiveTensor(
     ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False

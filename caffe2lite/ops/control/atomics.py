@@ -69,6 +69,7 @@ for _name, _type, _gradient in (("AtomicFetchAdd", "int32", FORBID_GRADIENT), ("
         mutates={1: 0},
         types={"mut_value": _type, "increment": _type},
         gradient=_gradient,
+        traits="under_mutex",
         doc=f"""Add the increment to the value, which no other holder of the mutex sees half done; tell the value before.
 
         mutex_ptr, mut_value [1] {_type}, increment [1] {_type} -> mut_value, fetched_value, a scalar {_type}.
@@ -119,6 +120,7 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
     mutates=[(i + 1, i) for i in range(16)],
     gradient=FORBID_GRADIENT,
     infer=unknown,
+    traits="under_mutex",
 )
 def AtomicAppend(ctx, mutex, *tensors):
     """Append the second half of the tensors to the first half, along axis 0, under the mutex.

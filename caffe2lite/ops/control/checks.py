@@ -17,7 +17,10 @@ _C_NAMES = {
 
 
 @operator(
-    stateful=True, types="float32 float64 int32 int64 uint8 bool string", gradient=FORBID_GRADIENT, limits="every_n >= 1"
+    stateful=True,
+    types="float32 float64 int32 int64 uint8 bool string",
+    gradient=FORBID_GRADIENT,
+    limits="every_n >= 1",
 )
 def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
     """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace.

@@ -120,13 +120,10 @@ def Do(
         workspace = scope.workspaces[-1]
         workspace.blobs.update(bindings)
     else:
-        workspace = ctx.child_workspace()
+        workspace = ctx.workspace.child()
         workspace.blobs.update(bindings)
         scope.workspaces.append(workspace)
-    compiled = workspace.nets.get(net.name)
-    if compiled is None:
-        compiled = workspace.create_net(net, overwrite=True)
-    _run(compiled)
+    _run(ctx.kept_net(net, workspace))
     if copy_external_blobs and not backward:
         _keep_values(workspace, bindings)
 
@@ -197,7 +194,7 @@ def ONNXWhile(
     [rows of all iterations, ...]. ValueError where the body has too few inputs or outputs, or a condition is not one
     bool.
     """
-    workspace = ctx.workspace if disable_scopes else ctx.child_workspace()
+    workspace = ctx.workspace if disable_scopes else ctx.workspace.child()
     count = len(carried)
     if len(body.external_input) < 2 + count or len(body.external_output) < 1 + count:
         raise ValueError(

@@ -33,7 +33,7 @@ class ScratchWorkspaces(Object):
     def step(self, ctx: Any, t: int) -> Any:
         """The workspace of step t."""
         while len(self.steps) <= t:
-            self.steps.append(type(self.shared)(parent=self.shared))
+            self.steps.append(self.shared.child())
         return self.steps[t]
 
 
@@ -85,14 +85,12 @@ def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
 
 def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any:
     """Return the step's net; what it writes is local to the step, except the `shared` names."""
-    made = workspace.nets.get(definition.name)
-    if made is not None:
-        return made
-    for op in definition.op:
-        for name in op.output:
-            if name not in shared:
-                workspace.create_local_blob(name)
-    return workspace.create_net(definition)
+    if definition.name not in workspace.nets:
+        for op in definition.op:
+            for name in op.output:
+                if name not in shared:
+                    workspace.create_local_blob(name)
+    return ctx.kept_net(definition, workspace)
 
 
 def _run(ctx: Any, net: Any) -> None:
@@ -127,7 +125,14 @@ def _gradient(g: Any) -> Any:
     return g.single("RecurrentNetworkGradient", names, [g.GI(i) for i in [0, *(g.arg("param") or []), *states]])
 
 
-@operator("outputs*", stateful=True, num_inputs=(1, MANY), num_outputs=(2, MANY), gradient=_gradient)
+@operator(
+    "outputs*",
+    stateful=True,
+    num_inputs=(1, MANY),
+    num_outputs=(2, MANY),
+    gradient=_gradient,
+    step_nets="step_net backward_step_net",
+)
 def RecurrentNetwork(
     ctx,
     *inputs,
@@ -153,10 +158,12 @@ def RecurrentNetwork(
     where lists of links differ in length, a link reaches beyond its tensor, or `step_net` is no net.
     """
     sequence = ctx.inputs[0].value
-    steps, batch = sequence.shape[0], sequence.shape[1]
+    if sequence.ndim < 2:
+        raise ValueError(f"the first input must have steps and a batch, [T, N, ...], found {list(sequence.shape)}")
+    steps, batch = sequence.shape[:2]
     keep = ctx.outputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
-        keep = ScratchWorkspaces(ctx.child_workspace())
+        keep = ScratchWorkspaces(ctx.workspace.child())
         ctx.outputs[-1].hold(keep)
     shared = keep.shared
     for name, source in zip(recurrent_states, initial_recurrent_state_ids):
@@ -190,7 +197,12 @@ def RecurrentNetwork(
 
 def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> None:
     """Make a state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
-    size = initial.shape[-1] if initial.ndim else 1
+    if not 1 <= initial.ndim <= 3 or initial.shape[-2:-1] not in ((), (1,), (batch,)) or not initial.shape[0]:
+        raise ValueError(
+            f"an initial state must be [D], [{batch}, D] or [steps, {batch}, D], as the first input's batch is; found "
+            f"{list(initial.shape)}"
+        )
+    size = initial.shape[-1]
     first = initial.shape[0] if initial.ndim == 3 else 1
     states = blob.resize((steps + first, batch, size), initial.dtype, ctx.device)
     if initial.ndim == 1:
@@ -199,7 +211,7 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
         states[:first] = initial
 
 
-@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY))
+@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), step_nets="backward_step_net")
 def RecurrentNetworkGradient(
     ctx,
     *inputs,

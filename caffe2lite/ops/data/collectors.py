@@ -100,7 +100,7 @@ def _rows(kept: Any, data: Any) -> None:
         )
 
 
-def _infer_last(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_last(args: Any, inputs: Any) -> list[Spec]:
     data = inputs[2]
     return [Spec((args["num_to_collect"], *data.shape[1:]), data.dtype), Spec((), "int32"), Spec((1,), "int64")]
 

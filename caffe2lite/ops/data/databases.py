@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
-from caffe2lite.ops.kit.dtypes import dtype_of
+from caffe2lite.ops.kit.dtypes import dtype_of, field_of
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.proto import caffe2_pb2
@@ -79,9 +79,6 @@ def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, sha
     return DBReader(db_type, db, num_shards, shard_id)
 
 
-_FIELDS = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "object": "string_data"}
-
-
 def array_of(tensor, key):
     """Return the array of a TensorProto."""
     dtype = dtype_of(tensor.data_type)
@@ -93,7 +90,7 @@ def array_of(tensor, key):
     elif dtype == "float16":
         values = np.array(tensor.int32_data, np.uint16).view(dtype)
     else:
-        values = np.array(getattr(tensor, _FIELDS.get(dtype, "int32_data")), dtype)
+        values = np.array(getattr(tensor, field_of(dtype)), dtype)
     if values.size != math.prod(shape) or any(d < 0 for d in shape):
         raise ValueError(f"the record {key!r} has a tensor of {values.size} values for the shape {list(shape)}")
     return values.reshape(shape)

@@ -15,6 +15,7 @@ from caffe2lite.ops.kit.infer import unknown
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.shapes import rows_of
 
 _LENGTHS = "lengths"
 
@@ -234,7 +235,7 @@ def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size
         key = tensors[sort_by_field_idx]
         if key.shape[0] < count:
             raise ValueError(f"field {sort_by_field_idx} has {key.shape[0]} rows for {count} examples")
-        order = np.argsort(key[:count].reshape(count, -1)[:, 0], kind="stable")
+        order = np.argsort(rows_of(key[:count])[:, 0], kind="stable")
     run = batch_size * shuffle_size
     for begin in range(0, count - run, run):  # the last run stays sorted, as in Caffe2
         order[begin : begin + run] = order[begin : begin + run][shuffled(run)]

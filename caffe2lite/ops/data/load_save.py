@@ -34,7 +34,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], options: Options) -> N
     try:
         transaction = db.new_transaction()
         for blob, name in zip(ctx.inputs, names):
-            for key, content in ctx.workspace.chunks(blob, name, *options.of(name)):
+            for key, content in ctx.chunks(blob, name, *options.of(name)):
                 transaction.put(key.encode(), content)
         transaction.commit()
     finally:
@@ -182,7 +182,7 @@ def _wanted(ctx, source_blob_names):
 
 
 def _load_piece(ctx, blob, content, keep_device, source):
-    return ctx.workspace.load(blob, content, None if keep_device else ctx.device, source)
+    return ctx.load(blob, content, None if keep_device else ctx.device, source)
 
 
 class _Remaining:

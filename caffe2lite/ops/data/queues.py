@@ -97,7 +97,15 @@ def CreateBlobsQueue(
 _MOVED = [(i + 1, i) for i in range(64)]
 
 
-@operator("blobs*", stateful=True, blocking=True, num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_MOVED)
+@operator(
+    "blobs*",
+    stateful=True,
+    blocking=True,
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
+    mutates=_MOVED,
+    traits="enqueues",
+)
 def EnqueueBlobs(ctx, queue, *blobs):
     """Move the blobs into the queue, waiting for room; the net stops where the queue is closed.
 
@@ -123,6 +131,7 @@ def _all_initialised(ctx, blobs) -> None:
     num_outputs=(2, MANY),
     mutates=_MOVED,
     gradient=NO_GRADIENT,
+    traits="enqueues",
 )
 def SafeEnqueueBlobs(ctx, queue, *blobs):
     """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on.
@@ -139,7 +148,15 @@ def _tell(ctx, closed: bool) -> None:
     ctx.outputs[-1].resize((), np.bool_)[...] = closed
 
 
-@operator("blobs*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator(
+    "blobs*",
+    stateful=True,
+    blocking=True,
+    num_inputs=(1, 1),
+    num_outputs=(1, MANY),
+    gradient=NO_GRADIENT,
+    traits="dequeues",
+)
 def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
     """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up.
 
@@ -158,6 +175,7 @@ def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
     num_outputs=(2, MANY),
     gradient=NO_GRADIENT,
     limits="num_records > 0",
+    traits="dequeues",
 )
 def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
     """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0.

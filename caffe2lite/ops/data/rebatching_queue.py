@@ -65,7 +65,7 @@ def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
     return RebatchingQueue(capacity, num_blobs)
 
 
-@operator("", stateful=True, blocking=True, num_inputs=(2, MANY), gradient=NO_GRADIENT)
+@operator("", stateful=True, blocking=True, num_inputs=(2, MANY), gradient=NO_GRADIENT, traits="enqueues")
 def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
     """Put one element, or with `enqueue_batch` each row of the tensors, into the queue.
 
@@ -86,7 +86,15 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
             raise StopNet("the queue is closed")
 
 
-@operator("tensors*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator(
+    "tensors*",
+    stateful=True,
+    blocking=True,
+    num_inputs=(1, 1),
+    num_outputs=(1, MANY),
+    gradient=NO_GRADIENT,
+    traits="dequeues",
+)
 def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
     """Take up to `num_elements` elements out, stacked along a new first axis.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.control.atomics import Mutex
+from caffe2lite.ops.kit.infer import UNKNOWN
 from caffe2lite.ops.kit.objects import needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
 from caffe2lite.ops.sparse.indices import Map
@@ -20,7 +21,7 @@ from caffe2lite.ops.sparse.indices import Map
     mutates={0: 0, 1: 1, 5: 2, 6: 3},
     types={"num_visited": "int64", "object_id": "int64", "pos_to_object": "int64"},
     host="reservoir num_visited data object_id pos_to_object",
-    infer=lambda args, inputs: [None, inputs[1], None, None],
+    infer=lambda args, inputs: [UNKNOWN, inputs[1], UNKNOWN, UNKNOWN],
     uninitialised="reservoir",
     gradient=FORBID_GRADIENT,
     limits="num_to_collect > 0",

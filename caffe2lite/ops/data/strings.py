@@ -81,12 +81,15 @@ def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
     """The elements of each row (or, with axis 1, of each column), each followed by the delimiter.
 
     input [N] or [N, M] of string, numbers or bool -> strings [N], with axis 1 [M]. ValueError where the input has other
-    dimensions, or the axis is none of them.
+    dimensions, the axis is none of
+    them, or there is nothing in it.
     """
     if input.ndim not in (1, 2) or axis not in (0, 1) or axis >= input.ndim:
         raise ValueError(
             f"the input must have one or two dimensions, and axis be one of them: {list(input.shape)}, {axis}"
         )
+    if not input.size:
+        raise ValueError(f"there is nothing to join in an input of the shape {list(input.shape)}")
     rows = input.reshape(input.shape[0], -1)
     if axis == 1:
         rows = rows.T

@@ -30,7 +30,7 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
     zeros = [np.zeros_like(x)] * 3
     shifts = np.stack([x, y, *zeros] if rotated else [x, y, x, y], axis=-1).reshape(-1, 1, size)
     grid = (anchors[None] + shifts).astype("float32").reshape(-1, size)  # order: row, column, anchor
-    rois, probabilities = [], []
+    rois, probabilities = [np.zeros((0, size + 1), "float32")], [np.zeros(0, "float32")]
     for image in range(n):
         p = scores[image].transpose(1, 2, 0).reshape(-1)
         d = deltas[image].reshape(kinds, size, height, width).transpose(2, 3, 0, 1).reshape(-1, size)
@@ -114,6 +114,7 @@ for _name in ("GenerateProposals", "GenerateProposalsCPP"):
     "box_out roi_batch_splits?",
     types={"rois": "float32", "deltas": "float32", "im_info": "float32"},
     gradient=FORBID_GRADIENT,
+    traits="checks_values",
 )
 def BBoxTransform(
     xp, rois, deltas, im_info, *, weights: list[float] = (1.0, 1.0, 1.0, 1.0), apply_scale: bool = True,

@@ -10,7 +10,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import CPU, operator
 
-_SIZES = "pooled_h > 0, pooled_w > 0"
+_SIZES = "pooled_h >= 0, pooled_w >= 0"
 
 
 def check_rois(X, rois, sizes, order="NCHW"):
@@ -30,12 +30,11 @@ def on_host(rois):
 
 def image_of(roi, size, batch):
     """Return (image number, the box itself)."""
-    if len(roi) == size:
-        return 0, roi
-    image = int(roi[0])
+    image, box = (0, roi) if len(roi) == size else (int(roi[0]), roi[1:])
     if not 0 <= image < batch:
-        raise ValueError(f"the image of a roi is {image}; it must be from 0 to {batch - 1}")
-    return image, roi[1:]
+        must = f"must be from 0 to {batch - 1}" if batch else "cannot be: there are no images"
+        raise ValueError(f"the image of a roi is {image}; it {must}")
+    return image, box
 
 
 def _shape(X, rois, order, *pooled):
@@ -109,13 +108,13 @@ def RoIAlign(
 
     X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5] of (image,) x1, y1, x2, y2 -> Y [R, C, pooled_h,
     pooled_w]. ValueError where the shapes do not fit, a roi is of no image, has a negative size (if aligned), or
-    pooled_h or pooled_w is below 1.
+    pooled_h or pooled_w is below 0.
 
     K. He et al., "Mask R-CNN", 2017.
     """
     check_rois(X, RoIs, (4, 5), order)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         y[r] = xp.matmul(xp.matmul(xp.asarray(rows), x[image]), xp.asarray(columns).T)
@@ -144,7 +143,7 @@ def RoIAlignGradient(
     _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
@@ -198,13 +197,13 @@ def RoIAlignRotated(
 
     X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 5] or [R, 6] of (image,) x, y, w, h, degrees -> Y [R, C,
     pooled_h, pooled_w]. ValueError where the shapes do not fit, a roi is of no image, or pooled_h or pooled_w is below
-    1.
+    0.
 
     J. Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018.
     """
     check_rois(X, RoIs, (5, 6), order)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 5, x.shape[0])
         pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         plane = x[image].reshape(x.shape[1], -1)
@@ -228,7 +227,7 @@ def RoIAlignRotatedGradient(
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 5, X.shape[0])
         pixels, weights = _rotated_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         spread = np.zeros((pooled_h * pooled_w, size), np.float32)
@@ -267,7 +266,7 @@ def _infer_pool(args, inputs):
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
-    limits=f"{_SIZES}, spatial_scale > 0",
+    limits="pooled_h > 0, pooled_w > 0, spatial_scale > 0",
 )
 def RoIPool(
     xp, X, rois, *, is_test: int = 0, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1,

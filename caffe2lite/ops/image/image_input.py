@@ -92,7 +92,13 @@ def transform(sample: _Sample, options: _Options, seed: int) -> np.ndarray:
     if pixels.ndim != 3 or pixels.shape[2] != (3 if options.color else 1):
         raise ValueError(f"the record {sample.key!r} holds an image of shape {list(pixels.shape)}")
     top, left, height, width = sample.box
-    if min(sample.box) >= 0 and height and width and top + height <= pixels.shape[0] and left + width <= pixels.shape[1]:
+    if (
+        min(sample.box) >= 0
+        and height
+        and width
+        and top + height <= pixels.shape[0]
+        and left + width <= pixels.shape[1]
+    ):
         pixels = pixels[top : top + height, left : left + width]
     crop = options.crop
     if options.inception and not options.is_test:
@@ -183,7 +189,9 @@ def _read(record: tuple[bytes, bytes], box: tuple[int, ...], extra: int) -> _Sam
     except DecodeError:
         raise ValueError(f"the record {key!r} holds no TensorProtos") from None
     if len(protos) not in (2 + extra, 3 + extra):
-        raise ValueError(f"the record {key!r} holds {len(protos)} tensors; an image, a label and {extra} more are expected")
+        raise ValueError(
+            f"the record {key!r} holds {len(protos)} tensors; an image, a label and {extra} more are expected"
+        )
     if len(protos) == 3 + extra:
         found = tuple(protos.pop().int32_data)
         if len(found) != 4:

@@ -100,7 +100,11 @@ def _resize_gradient(g, kind):
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    host="scales",
+    infer=like(1),
+    limits="width_scale > 0, height_scale > 0",
 )
 def ResizeNearestGradient(
     xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
@@ -155,7 +159,10 @@ def ResizeNearest3D(
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, infer=like(1), limits="temporal_scale > 0, height_scale > 0, width_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    infer=like(1),
+    limits="temporal_scale > 0, height_scale > 0, width_scale > 0",
 )
 def ResizeNearest3DGradient(
     xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
@@ -172,7 +179,7 @@ def ResizeNearest3DGradient(
     t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
     dX = out(X.shape, dY.dtype)
     planes = xp.matmul(xp.matmul(_chosen(xp, h, X.shape[3]).T, dY), _chosen(xp, w, X.shape[4]))  # (N, C, out T, H, W)
-    flat = planes.reshape(*planes.shape[:3], -1)
+    flat = planes.reshape(*planes.shape[:3], X.shape[3] * X.shape[4])
     dX[...] = xp.matmul(_chosen(xp, t, X.shape[2]).T, flat).reshape(X.shape)
     return dX
 
@@ -214,7 +221,11 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
 
 
 @operator(
-    "dX", types={"dY": "float32", "X": "float32"}, host="scales", infer=like(1), limits="width_scale > 0, height_scale > 0"
+    "dX",
+    types={"dY": "float32", "X": "float32"},
+    host="scales",
+    infer=like(1),
+    limits="width_scale > 0, height_scale > 0",
 )
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
     """Each pixel gets the gradients of the pixels that it has a part in, by that part.
@@ -275,11 +286,10 @@ def _sources(xp, size, head, tail, mode):
 
 def _infer_pad(args, inputs):
     top, left, bottom, right, order = _pads(given(args))
-    shape = list(inputs[0].shape)
+    shape = inputs[0].shape
     h = 1 if order == "NHWC" else 2
-    shape[h] += top + bottom
-    shape[h + 1] += left + right
-    return [Spec(tuple(shape), inputs[0].dtype)]
+    size = shape[h] + top + bottom, shape[h + 1] + left + right
+    return [Spec((*shape[:h], *size, *shape[h + 2 :]), inputs[0].dtype)]
 
 
 @operator("Y", types="float32", infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))
@@ -468,9 +478,11 @@ def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
     _four(X)
     channels = X.shape[1]
     for values in (mean, deviation):
-        if values.ndim < 1 or values.shape[-1] != channels:
+        if values.ndim < 1 or values.shape[-1] != channels or (X.size and not values.size):
             raise ValueError(f"there must be a value for each of {channels} channels, got shape {list(values.shape)}")
     Y = out(X.shape, X.dtype)
+    if not X.size:
+        return Y
     m, d = (v.reshape(-1, channels)[0].reshape(1, -1, 1, 1) for v in (mean, deviation))
     xp.subtract(X, m, out=Y)
     return xp.divide(Y, d, out=Y)

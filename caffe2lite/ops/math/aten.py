@@ -217,14 +217,18 @@ def _along(found: Any, dim: Any, keepdim: Any, xp: Any) -> Any:
 def _max(xp, X, *Ys, dim=None, keepdim=0):
     if Ys:
         return xp.maximum(X, Ys[0])
-    return X.max() if dim is None else (X.max(axis=dim, keepdims=bool(keepdim)), _argmax(xp, X, dim=dim, keepdim=keepdim))
+    return (
+        X.max() if dim is None else (X.max(axis=dim, keepdims=bool(keepdim)), _argmax(xp, X, dim=dim, keepdim=keepdim))
+    )
 
 
 @_aten("min")
 def _min(xp, X, *Ys, dim=None, keepdim=0):
     if Ys:
         return xp.minimum(X, Ys[0])
-    return X.min() if dim is None else (X.min(axis=dim, keepdims=bool(keepdim)), _argmin(xp, X, dim=dim, keepdim=keepdim))
+    return (
+        X.min() if dim is None else (X.min(axis=dim, keepdims=bool(keepdim)), _argmin(xp, X, dim=dim, keepdim=keepdim))
+    )
 
 
 @_aten("cumsum")

@@ -15,12 +15,12 @@ from caffe2lite.ops.kit.registry import operator
 _NUMBERS = "float32 float64 int32 int64"
 
 
-def infer_binary(args: Any, inputs: Any) -> list[Spec | None]:
+def infer_binary(args: Any, inputs: Any) -> list[Spec]:
     """Inference of an operator that broadcasts: shape and type of the result."""
     return _infer(args, inputs, inputs[0].dtype)
 
 
-def _infer(args: Any, inputs: Any, dtype: str | None) -> list[Spec | None]:
+def _infer(args: Any, inputs: Any, dtype: str | None) -> list[Spec]:
     a, b = inputs[0].shape, inputs[1].shape
     if args.get("broadcast") or a == b:
         return [Spec(a, dtype)]

@@ -38,7 +38,7 @@ def _cast_gradient(g: Any) -> Any:
     return [op]
 
 
-def _infer_cast(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_cast(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape, _target(args["to"]))]
 
 

@@ -71,8 +71,12 @@ def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, ou
 
 
 @operator(
-    "Y", inplace={0: 0}, types={"X": "float32", "val": "=X", "additional_threshold": "=X"}, infer=like(0),
-    gradient=FORBID_GRADIENT, limits="threshold > 0",
+    "Y",
+    inplace={0: 0},
+    types={"X": "float32", "val": "=X", "additional_threshold": "=X"},
+    infer=like(0),
+    gradient=FORBID_GRADIENT,
+    limits="threshold > 0",
 )
 def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: float, out):
     """Y = X * threshold / val where val (X's norm, say) is above the threshold, else X.
@@ -133,7 +137,11 @@ def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
 
 
 @operator(
-    "dX", inplace={0: 0}, types={"dY": "float32", "mask": "bool"}, cuda_types={"dY": "float32 float16"}, infer=like(0),
+    "dX",
+    inplace={0: 0},
+    types={"dY": "float32", "mask": "bool"},
+    cuda_types={"dY": "float32 float16"},
+    infer=like(0),
     limits="ratio >= 0, ratio < 1",
 )
 def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False, out):

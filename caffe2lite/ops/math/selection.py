@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
-from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_range
 from caffe2lite.ops.kit.shapes import end_axis
@@ -22,10 +22,10 @@ def _best(xp: Any, rows: Any, k: int) -> Any:
     return xp.argsort(-rows, axis=1, kind="stable")[:, :k]
 
 
-def _infer_top_k(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_top_k(args: Any, inputs: Any) -> list[Spec]:
     X = inputs[0]
     if len(inputs) > 1 or args["k"] < 1:
-        return [None, None, None]
+        return [UNKNOWN, UNKNOWN, UNKNOWN]
     at = end_axis(args["axis"], len(X.shape))
     shape = (*X.shape[:at], args["k"], *X.shape[at + 1 :])
     # Caffe2 says int32, though the indices are int64.
@@ -155,7 +155,7 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     "unique remapping?",
     types=_INDICES,
     gradient=FORBID_GRADIENT,
-    infer=lambda args, inputs: [inputs[0] if inputs[0].shape[0] < 2 else None, Spec(inputs[0].shape, "int32")],
+    infer=lambda args, inputs: [inputs[0] if inputs[0].shape[0] < 2 else UNKNOWN, Spec(inputs[0].shape, "int32")],
 )
 def Unique(xp, X, *, out):
     """The distinct values of X, sorted, and for each element of X which of them it is, int32.
@@ -291,7 +291,7 @@ def BatchOneHot(xp, X, lengths, values, *, out):
     return Y
 
 
-def _infer_buckets(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_buckets(args: Any, inputs: Any) -> list[Spec]:
     X, lengths, boundaries = inputs
     return [Spec((X.shape[0], math.prod(lengths.shape) + math.prod(boundaries.shape)), "float32")]
 

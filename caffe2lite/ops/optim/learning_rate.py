@@ -265,7 +265,15 @@ def _policy(read: Reader, base: float) -> Factor:
     gradient=NO_GRADIENT,
 )
 def LearningRate(ctx, iter, *, base_lr: float | None = None, out):
-    """lr = base_lr times the factor that the argument `policy` gives for this iteration."""
+    """lr = base_lr times the factor that the argument `policy` gives for this iteration.
+
+    The policies are fixed, alter, hill, slope, step, exp, gate, inv, poly, linearWarmup, constantWarmup, pieceWarmup,
+    cyclical (Smith, Cyclical Learning Rates for Training Neural Networks, 2017), constantThenLinearWarmup,
+    compositeCyclical, cosine (Loshchilov and Hutter, SGDR, 2017), compositeCosine and composite.
+
+    iter [1] (int64), lr a scalar (float32).  ValueError where there is no such policy, base_lr or an argument of the
+    policy is missing, or one by which it divides is not above 0.
+    """
     if base_lr is None:
         raise ValueError("LearningRate needs the argument base_lr, a float")
     if not iter.size:

@@ -23,7 +23,7 @@ def _filled(values, shape, Y_scale, Y_zero_point):
     return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
 
 
-@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")])
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")], traits="fill")
 def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """A tensor of the bytes `values`.
 
@@ -32,7 +32,7 @@ def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_sca
     return _filled(np.frombuffer(values, np.uint8).copy(), shape, Y_scale, Y_zero_point)
 
 
-@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "int32")])
+@operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "int32")], traits="fill")
 def Int8GivenIntTensorFill(
     xp, *, values: list[int] = (), shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0
 ):
@@ -261,7 +261,7 @@ def Int8ChannelShuffle(
     return Int8Tensor(parts.swapaxes(-1, -2).reshape(X.shape), Y_scale, Y_zero_point)
 
 
-def _infer_resized(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_resized(args: Any, inputs: Any) -> list[Spec]:
     n, height, width, channels = inputs[0].shape
     return [Spec((n, int(height * args["height_scale"]), int(width * args["width_scale"]), channels), "uint8")]
 

@@ -123,7 +123,9 @@ def _fc_op(name, relu):
     X, an Int8 tensor [N, K] of uint8, W [M, K] of uint8 or packed, b [M] of int32 -> Y [N, M]. ValueError where the shapes or
     the scales do not fit; TypeError where one is no Int8 tensor.
     """
-    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(kernel)
+    operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(
+        kernel
+    )
 
 
 _fc_op("Int8FC", relu=False)
@@ -167,7 +169,9 @@ _conv_op("Int8ConvRelu", relu=True)
 
 
 @operator("Y", infer=bytes_as("ConvTranspose"))
-def Int8ConvTranspose(xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow):
+def Int8ConvTranspose(
+    xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow
+):
     """Y spreads each pixel of X by the filter, plus bias.
 
     X, an Int8 tensor [N, H, W, M] of uint8, filter [M, KH, KW, C] of uint8, bias [C] of int32 -> Y [N, OH, OW, C].

@@ -6,6 +6,7 @@ from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import NO_GRADIENT, operator
 from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
+from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.quantized import forms
 from caffe2lite.ops.quantized.forms import EIGHT, EIGHT_HALF, FOUR, FOUR_FAKE, TWO, TWO_FAKE
 
@@ -307,7 +308,7 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """
     if input.ndim < 2 or not input.shape[0]:
         raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
-    rows = input.reshape(input.shape[0], -1)
+    rows = rows_of(input)
     low = rows.min(axis=1, keepdims=True)
     scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
     scale = xp.where(scale < 1e-8, xp.float32(1), scale)
@@ -326,7 +327,7 @@ def Rowwise8BitQuantizedToFloat(xp, quantized_input, scale_bias, *, out):
     """
     _check_pairs(quantized_input, scale_bias)
     Y = out(quantized_input.shape, "float32")
-    rows = quantized_input.reshape(quantized_input.shape[0], -1)
+    rows = rows_of(quantized_input)
     Y.reshape(rows.shape)[...] = rows * scale_bias[:, :1] + scale_bias[:, 1:]
     return Y
 
@@ -340,7 +341,7 @@ def _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, mean):
     _check_pairs(DATA, scale_bias)
     check_indices(INDICES, DATA.shape[0])
     _check_weights(SCALARS, INDICES)
-    flat = DATA.reshape(DATA.shape[0], -1) if DATA.size else DATA.reshape(DATA.shape[0], 0)
+    flat = rows_of(DATA)
     decode = lambda rows: flat[rows] * scale_bias[rows][:, :1] + scale_bias[rows][:, 1:]
     shaped = lambda shape, dtype: out((shape[0], *DATA.shape[1:]), dtype)
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)

@@ -121,9 +121,9 @@ def requantize(sums: np.ndarray, scale: np.float32) -> np.ndarray:
 def bytes_as(plain: str, **fixed: Any) -> Infer:
     """Return the inference of the plain operator, for bytes; `fixed` are arguments that the Int8 form does not have."""
 
-    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec | None]:
+    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
         record = registry.find(plain)
         made = record.infer({**{a.name: a.default for a in record.args.values()}, **args, **fixed}, inputs)
-        return [s and Spec(s.shape, "uint8") for s in made[:1]]
+        return [Spec(s.shape, "uint8") for s in made[:1]]
 
     return infer

@@ -99,7 +99,7 @@ class QuantParams(Object):
         self.scale, self.zero_point = scale, zero_point
 
 
-@operator("quant_scheme")
+@operator("quant_scheme", traits="fill")
 def Int8QuantSchemeBlobFill(xp, *, quantization_kind: str = "MIN_MAX_QUANTIZATION", preserve_sparsity: bool = False):
     """How Int8GenQuantParams is to choose: by the range of the data, or by that of 99 percent of them.
 

@@ -34,20 +34,20 @@ def _dense_or_sparse(g: Any) -> Any:
 
 _SHARED = "X [...] of any type -> Y of its shape and type. An OperatorError for a blob that is no tensor."
 
-for _name, _inplace, _gradient, _doc in (
-    ("Copy", (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
-    ("StopGradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
-    ("EnsureDense", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
+for _name, _traits, _inplace, _gradient, _doc in (
+    ("Copy", "copy", (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
+    ("StopGradient", "stops_gradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
+    ("EnsureDense", "", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
 ):
-    operator("Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=f"{_doc}\n\n{_SHARED}")(
-        _copy
-    ).bind(_copy_again)
+    operator(
+        "Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=f"{_doc}\n\n{_SHARED}", traits=_traits
+    )(_copy).bind(_copy_again)
 
 
 def _transfer(ctx: Any, X: Any, *, out: Any) -> Any:
     """Copy X to wherever the output is."""
     Y = out(X.shape, X.dtype)
-    ctx.instance.outs[0].device.copy(Y, X)
+    ctx.output_devices[0].copy(Y, X)
     return Y
 
 
@@ -62,20 +62,27 @@ def _transfer_back(kind: str) -> Any:
     return make
 
 
-for _name, _host, _anywhere, _gradient, _doc in (
+for _name, _traits, _host, _anywhere, _gradient, _doc in (
     # The sync net that Caffe2 builds for the engine MPI also copies what is on the CPU already.
-    ("CopyGPUToCPU", "Y", "X", _transfer_back("CopyCPUToGPU"), "Y, in host memory, = X on the operator's GPU."),
-    ("CopyCPUToGPU", "X", "X", _transfer_back("CopyGPUToCPU"), "Y, on the operator's GPU, = X in host memory."),
-    ("CopyFromCPUInput", "X", "", None, "Y, on the operator's device, = X in host memory."),
-    ("EnsureCPUOutput", "Y", "X", NO_GRADIENT, "Y, in host memory, = X, wherever that is."),
+    ("CopyGPUToCPU", "copy", "Y", "X", _transfer_back("CopyCPUToGPU"), "Y, in host memory, = X on the operator's GPU."),
+    ("CopyCPUToGPU", "copy", "X", "X", _transfer_back("CopyGPUToCPU"), "Y, on the operator's GPU, = X in host memory."),
+    ("CopyFromCPUInput", "copy", "X", "", None, "Y, on the operator's device, = X in host memory."),
+    ("EnsureCPUOutput", "", "Y", "X", NO_GRADIENT, "Y, in host memory, = X, wherever that is."),
 ):
     operator(
-        "Y", name=_name, stateful=True, host=_host, anywhere=_anywhere, infer=like(0), gradient=_gradient,
+        "Y",
+        name=_name,
+        stateful=True,
+        host=_host,
+        anywhere=_anywhere,
+        infer=like(0),
+        gradient=_gradient,
         doc=f"{_doc}\n\n{_SHARED}",
-    )(_transfer)  # fmt: skip
+        traits=_traits,
+    )(_transfer)
 
 
-@operator("Y", stateful=True, anywhere="X target", infer=like(0))
+@operator("Y", stateful=True, anywhere="X target", infer=like(0), traits="copy")
 def CopyOnDeviceLike(ctx, X, target):
     """Y = X, on the device where `target` is.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.broadcast import result_shape, sum_to
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like, size_of
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_range
 from caffe2lite.ops.kit.shapes import axis_of
@@ -41,7 +41,10 @@ def transpose_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     "Y",
     types="float32 float64 int32 int64",
     infer=lambda args, inputs: [
-        Spec(tuple(inputs[0].shape[a] for a in transpose_order(args.get("axes") or (), len(inputs[0].shape))), inputs[0].dtype)
+        Spec(
+            tuple(inputs[0].shape[a] for a in transpose_order(args.get("axes") or (), len(inputs[0].shape))),
+            inputs[0].dtype,
+        )
     ],
     gradient=_transpose_gradient,
 )
@@ -106,18 +109,24 @@ def _concat_gradient(g: Any) -> Any:
     return g.single("Split", [g.GO(0), g.O(1)], [g.GI(i) for i in range(g.num_inputs)])
 
 
-def _infer_concat(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_concat(args: Any, inputs: Any) -> list[Spec]:
     first = inputs[0].shape
-    info = Spec((len(inputs),), "int32")
     axis = _channel_axis(args.get("axis"), args.get("order"))
-    if args.get("add_axis"):  # also without `axis`, where a run adds none: Caffe2 infers it so, and its tests ask for it
+    if args.get(
+        "add_axis"
+    ):  # also without `axis`, where a run adds none: Caffe2 infers it so, and its tests ask for it
         axis = axis_of(axis, len(first) + 1)
-        return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), info]
+        return [Spec((*first[:axis], len(inputs), *first[axis:]), inputs[0].dtype), _sizes([1] * len(inputs))]
     axis = axis_of(axis, len(first))
     if len({(*s.shape[:axis], *s.shape[axis + 1 :]) for s in inputs}) > 1:
-        return [None, None]
-    total = sum(s.shape[axis] for s in inputs)
-    return [Spec((*first[:axis], total, *first[axis + 1 :]), inputs[0].dtype), info]
+        return [UNKNOWN, UNKNOWN]
+    sizes = [s.shape[axis] for s in inputs]
+    return [Spec((*first[:axis], sum(sizes), *first[axis + 1 :]), inputs[0].dtype), _sizes(sizes)]
+
+
+def _sizes(sizes: Sequence[int]) -> Spec:
+    """The second output of Concat, by which its gradient splits again."""
+    return Spec((len(sizes),), "int32", tuple(sizes))
 
 
 def _concat(xp, *Xs, axis: int | None = None, order: str | None = None, add_axis: bool = False, out):
@@ -221,15 +230,16 @@ def _split_op(
     return _pieces(xp, X, at, sizes, out, add_axis)
 
 
-def _infer_split(args: Any, inputs: Any) -> list[Spec | None]:
-    """Equal pieces, or those of the argument; sizes in a second input are not known."""
+def _infer_split(args: Any, inputs: Any) -> list[Spec]:
+    """Equal pieces, or those of the argument, or those in the second input where its values are known."""
     X, count = inputs[0], args["#outputs"]
     at = axis_of(_channel_axis(args.get("axis"), args.get("order")), len(X.shape))
     if len(inputs) > 1:
-        return [None] * count
-    sizes = list(args.get("split") or [X.shape[at] // count] * count)
+        sizes = list(inputs[1].values or ())
+    else:
+        sizes = list(args.get("split") or [X.shape[at] // count] * count)
     if len(sizes) != count or sum(sizes) != X.shape[at] or (args.get("add_axis") and set(sizes) != {1}):
-        return [None] * count
+        return [UNKNOWN] * count
     middle = () if args.get("add_axis") else None
     return [Spec((*X.shape[:at], *((n,) if middle is None else middle), *X.shape[at + 1 :]), X.dtype) for n in sizes]
 
@@ -314,9 +324,9 @@ def slice_bounds(starts: Any, ends: Any, given_starts: Any, given_ends: Any) -> 
     return starts.tolist(), ends.tolist()
 
 
-def _infer_slice(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_slice(args: Any, inputs: Any) -> list[Spec]:
     if len(inputs) > 1 or args.get("starts") is None:
-        return [None]
+        return [UNKNOWN]
     shape = inputs[0].shape
     window = slice_window(shape, args["starts"], args["ends"])
     return [Spec((*(w.stop - w.start for w in window), *shape[len(window) :]), inputs[0].dtype)]
@@ -377,10 +387,10 @@ def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | 
     return tiles, axis_of(axis, X.ndim)
 
 
-def _infer_tile(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_tile(args: Any, inputs: Any) -> list[Spec]:
     X = inputs[0]
     if len(inputs) > 1 or args.get("tiles") is None:
-        return [None]
+        return [UNKNOWN]
     at = axis_of(args.get("axis") or 0, len(X.shape))
     return [Spec((*X.shape[:at], X.shape[at] * args["tiles"], *X.shape[at + 1 :]), X.dtype)]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
-from caffe2lite.ops.kit.infer import Spec, scalar
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
@@ -29,9 +29,14 @@ def _infer(shape_of: Any) -> Any:
 
 def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
     """The shape with 0 (as before) and -1 (what is left) filled in."""
-    if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
-        return tuple(max(d, 0) for d in shape)
     dims = list(shape)
+    if dims.count(-1) > 1:
+        raise ValueError(f"only one dimension of the new shape {list(shape)} may be -1")
+    if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
+        made = tuple(0 if d == -1 else d for d in dims)
+        if math.prod(made):
+            raise ValueError(f"the new shape {list(shape)} has {math.prod(made)} elements, and X {list(X.shape)} has none")
+        return made
     for i, d in enumerate(dims):
         if d == 0:
             if i >= X.ndim:
@@ -41,8 +46,6 @@ def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
             dims[i] = X.shape[i]
         elif d < -1:
             raise ValueError(f"a dimension of the new shape {list(shape)} is {d}; below 0 there is only -1")
-    if dims.count(-1) > 1:
-        raise ValueError(f"only one dimension of the new shape {list(shape)} may be -1")
     if -1 in dims:
         known = math.prod(d for d in dims if d != -1)
         if not known or X.size % known:
@@ -58,12 +61,12 @@ def _reshape_gradient(g: Any) -> Any:
     return g.single("Reshape", [g.GO(0), g.O(1)], [g.GI(0), f"_{g.GI(0)}_dims"])
 
 
-def _infer_reshape(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_reshape(args: Any, inputs: Any) -> list[Spec]:
     X = inputs[0]
     old = Spec((len(X.shape),), "int64")
     shape = args.get("shape")
     if not shape:
-        return [None, old]
+        return [UNKNOWN, old]
     if not math.prod(X.shape):
         return [Spec(tuple(max(d, 0) for d in shape), X.dtype), old]
     dims = [X.shape[i] if d == 0 and i < len(X.shape) else d for i, d in enumerate(shape)]

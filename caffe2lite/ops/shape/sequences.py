@@ -364,7 +364,10 @@ def _unpadding_gradient(g):
 
 
 @operator(
-    "data_out lengths_out?", types={"data": _PADDABLE, "lengths": "int32"}, gradient=_unpadding_gradient, limits="padding_width >= 0"
+    "data_out lengths_out?",
+    types={"data": _PADDABLE, "lengths": "int32"},
+    gradient=_unpadding_gradient,
+    limits="padding_width >= 0",
 )
 def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding_width: int = -1, out):
     """Take `padding_width` rows away before and after each range of rows.
@@ -388,7 +391,9 @@ def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding
 
 
 @operator(
-    "padding_sum end_padding_sum?", types={"data": "float32 float64 int32 int64", "lengths": "int32"}, limits="padding_width >= 0"
+    "padding_sum end_padding_sum?",
+    types={"data": "float32 float64 int32 int64", "lengths": "int32"},
+    limits="padding_width >= 0",
 )
 def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_width: int = -1, out):
     """The sums of the padding before and after the ranges; with one output, of both together.

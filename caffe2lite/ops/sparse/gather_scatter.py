@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
-from caffe2lite.ops.kit.infer import Infer, Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
 from caffe2lite.ops.kit.shapes import axis_of
@@ -63,8 +63,8 @@ def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: boo
         raise ValueError(f"with match_outer the indices {list(indices.shape)} must begin with {list(X.shape[:at])}")
     outer = math.prod(X.shape[:at])
     Y = out((*indices.shape, *X.shape[at + 1 :]), X.dtype)
-    rows = X.reshape(outer, X.shape[at], -1)
-    each = indices.reshape(outer, -1)
+    rows = X.reshape(outer, X.shape[at], math.prod(X.shape[at + 1 :]))
+    each = indices.reshape(outer, math.prod(indices.shape[at:]))
     Y.reshape(outer, each.shape[1], rows.shape[2])[...] = rows[xp.arange(outer)[:, None], each]
     return Y
 
@@ -255,7 +255,7 @@ def _to_dense_gradient(g: Any) -> Any:
     types={"indices": _INDICES, "values": "float32 int32 int64"},
     anywhere="rows_of",
     infer=lambda args, inputs: [
-        Spec((inputs[2].shape[0], *inputs[1].shape[1:]), inputs[1].dtype) if len(inputs) > 2 else None
+        Spec((inputs[2].shape[0], *inputs[1].shape[1:]), inputs[1].dtype) if len(inputs) > 2 else UNKNOWN
     ],
     gradient=_to_dense_gradient,
 )
@@ -507,10 +507,6 @@ def UnsafeCoalesce(ctx, *Xs):
     memory = whole.resize((sum(X.size for X in Xs),), first.dtype, ctx.device)
     start = 0
     for blob, X in zip(ctx.inputs, Xs):
-        part = memory[start : start + X.size]
-        part[...] = X.reshape(-1)
+        memory[start : start + X.size] = X.reshape(-1)
+        blob.view(whole, start, X.shape)
         start += X.size
-        blob.storage = part
-        blob._views = {X.shape: part.reshape(X.shape)}
-        blob.value = blob._views[X.shape]
-        blob.changed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
@@ -38,11 +38,11 @@ def _gradient(g: Any) -> Any:
     return g.single("SparseToDenseMaskGradient", inputs, [g.GI(1)])
 
 
-def _infer(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer(args: Any, inputs: Any) -> list[Spec]:
     shape = (*(n for lengths in inputs[3:] for n in lengths.shape), len(args["mask"]))
     return [
         Spec((*shape, *inputs[2].shape), inputs[1].dtype),
-        Spec(shape, "bool") if args["return_presence_mask"] else None,
+        Spec(shape, "bool") if args["return_presence_mask"] else UNKNOWN,
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
 
 _INT = "int32 int64"
@@ -229,7 +229,7 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
     types={"LENGTHS": "int32"},
     host="n_split_input",
     infer=lambda args, inputs: [
-        Spec((inputs[0].shape[0] * args["n_split"],), "int32") if len(inputs) == 1 and args["n_split"] > 0 else None
+        Spec((inputs[0].shape[0] * args["n_split"],), "int32") if len(inputs) == 1 and args["n_split"] > 0 else UNKNOWN
     ],
 )
 def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
@@ -315,7 +315,9 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     """
     _vector(LENGTHS)
     if indices.shape != (LENGTHS.size, k) or dY.shape != indices.shape:
-        raise ValueError(f"indices and dY must be [{LENGTHS.size}, {k}], found {list(indices.shape)} and {list(dY.shape)}")
+        raise ValueError(
+            f"indices and dY must be [{LENGTHS.size}, {k}], found {list(indices.shape)} and {list(dY.shape)}"
+        )
     starts = xp.cumsum(LENGTHS) - LENGTHS
     dX = out((int(LENGTHS.sum()),), dY.dtype)
     dX[...] = 0

@@ -1,9 +1,8 @@
 """Looking at values."""
 
 import numpy as np
-import properties
 import pytest
-from running import run
+from running import check_places, refused, run
 from session import Session
 
 X = np.array([[1, np.nan], [np.inf, -2]], "f")
@@ -24,7 +23,7 @@ def test_print(x, line, capsys):
     assert capsys.readouterr().err == line + "\n"
     do("Print", "x", limit=1)
     assert capsys.readouterr().err == line.rsplit(",", 1)[0] + "\n"
-    properties.refuses(r"every_n.* >= 1", "Print", [x], {"every_n": 0}, outputs=0)
+    refused("Print", [x], r"every_n.* >= 1", {"every_n": 0}, outputs=0)
 
 
 def test_print_to_a_file(tmp_path):
@@ -39,17 +38,17 @@ def test_print_to_a_file(tmp_path):
 @pytest.mark.parametrize(("kind", "outputs"), [("EnforceFinite", 0), ("NanCheck", 1)])
 def test_what_is_not_finite_is_named(kind, outputs, bad):
     x = np.array([[1, 2], [bad, 3]], "f")
-    properties.refuses(rf"blob 'in0' has values that are not finite: {bad} at element 2 of \[2, 2\]", kind, [x], {}, outputs)
+    refused(kind, [x], rf"blob 'in0' has values that are not finite: {bad} at element 2 of \[2, 2\]", {}, outputs)
     run(kind, [FINE], outputs=outputs)
 
 
 def test_nan():
     np.testing.assert_array_equal(run("NanCheck", [FINE, X])[0], FINE, strict=True)
-    properties.in_place("NanCheck", [FINE])
+    check_places("NanCheck", [FINE])
     for x in (X, X.astype("float64")):
         np.testing.assert_array_equal(run("IsNaN", [x])[0], np.isnan(x).astype("uint8"), strict=True)
         np.testing.assert_array_equal(run("ReplaceNaN", [x], {"value": 7.0})[0], np.where(np.isnan(x), 7, x).astype(x.dtype))
-    properties.in_place("ReplaceNaN", [X])
+    check_places("ReplaceNaN", [X])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int64"])
@@ -57,4 +56,4 @@ def test_assert(dtype):
     run("Assert", [np.ones((2, 2), dtype)], outputs=0)
     run("Assert", [np.ones(0, dtype)], outputs=0)
     x = np.array([1, 1, 0], dtype)
-    properties.refuses(r"at element 2 of \[3\] values. so there", "Assert", [x], {"error_msg": "so there"}, outputs=0)
+    refused("Assert", [x], r"at element 2 of \[3\] values. so there", {"error_msg": "so there"}, outputs=0)

@@ -5,6 +5,7 @@ import pytest
 from running import definition
 from session import Session
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.proto import caffe2_pb2
 
@@ -34,10 +35,11 @@ def test_sums_counts_and_deviations(do):
 
 def test_deviation_from_the_first_value(do):
     do.feed(x=[0])
-    runner = do.workspace.create_net(caffe2_pb2.NetDef(name="n", op=[definition("StdDevPut", ["x"], [], {"stat_name": "s"})]))
+    op = definition("StdDevPut", ["x"], [], {"stat_name": "s"})
+    net = runner.create_net(do.workspace, caffe2_pb2.NetDef(name="n", op=[op]))
     for value in (5, 7, 2):
         do.feed(x=[value])
-        runner.run()
+        net.run()
     found = exported(do)
     assert found == {"s/stat_value/count": 3, "s/stat_value/sum": 14, "s/stat_value/sumoffset": -1, "s/stat_value/sumsqoffset": 13}
 

@@ -4,9 +4,8 @@ import subprocess
 import sys
 
 import numpy as np
-import properties
 import pytest
-from running import definition, run
+from running import check_places, definition, refused, run
 from session import Session
 
 from caffe2lite.engine.errors import OperatorError
@@ -40,7 +39,7 @@ def test_a_crash_ends_the_process():
 
 def test_gradients_turned_and_stopped():
     np.testing.assert_array_equal(run("NegateGradient", [X])[0], X, strict=True)
-    properties.in_place("NegateGradient", [X])
+    check_places("NegateGradient", [X])
     for kind, want in (("NegateGradient", "Negative"), ("ZeroGradient", "ConstantFill")):
         (op,) = registry.find(kind).gradient(Forward(definition(kind, ["x"], ["y"]), ["dy"]))
         assert op.type == want
@@ -92,4 +91,4 @@ def test_memory_of_gpus_has_a_row_for_use_and_for_the_most():
     ],
 )
 def test_refusals(words, kind, inputs):
-    properties.refuses(words, kind, inputs)
+    refused(kind, inputs, words)

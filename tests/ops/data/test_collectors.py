@@ -5,6 +5,7 @@ import pytest
 from running import definition
 from session import Session
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.proto import caffe2_pb2
 
@@ -27,7 +28,7 @@ def test_collections_are_bounded_and_go_together():
     do("CreateTensorVector", "", "v")
     do("CreateTensorVector", "", "w")
     op = definition("CollectTensor", ["v", "w", "x", "y"], ["v", "w"], {"num_to_collect": 4})
-    net = do.workspace.create_net(caffe2_pb2.NetDef(name="collecting", op=[op]))
+    net = runner.create_net(do.workspace, caffe2_pb2.NetDef(name="collecting", op=[op]))
     for k in range(20):
         do.feed(x=[k], y=[-k])
         net.run()

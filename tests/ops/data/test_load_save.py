@@ -126,7 +126,8 @@ def test_an_lmdb_is_read_by_several_at_once(folder):
 
 
 @pytest.mark.parametrize(
-    "pattern, name", [("model_%08d.db", "model_00000020.db"), ("latest", "latest"), ("100%", "100%"), ("a%%b_%d", "a%b_20")]
+    "pattern, name",
+    [("model_%08d.db", "model_00000020.db"), ("latest", "latest"), ("100%", "100%"), ("a%%b_%d", "a%b_20")],
 )
 def test_the_name_of_a_checkpoint_is_filled_in_as_printf_does(folder, pattern, name):
     workspace.FeedBlob("iter", np.array([20]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from caffe2lite.engine import serialize
+from caffe2lite.engine import runner, serialize
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -14,8 +14,8 @@ INT32, INT64 = caffe2_pb2.TensorProto.INT32, caffe2_pb2.TensorProto.INT64
 
 def started(**blobs):
     workspace = Workspace()
-    workspace.run_operator(core.CreateOperator("CreateMutex", [], ["mutex"]))
-    workspace.run_operator(core.CreateOperator("CreateMap", [], ["map"], key_dtype=INT64, value_dtype=INT32))
+    runner.run_operator(workspace, core.CreateOperator("CreateMutex", [], ["mutex"]))
+    runner.run_operator(workspace, core.CreateOperator("CreateMap", [], ["map"], key_dtype=INT64, value_dtype=INT32))
     start = {"kept": np.zeros(0, "f"), "visited": np.array(0), "ids_kept": np.zeros(0, np.int64)}
     for name, value in {**start, **blobs}.items():
         workspace.feed(name, value)
@@ -29,8 +29,8 @@ def sample(workspace, data, ids=None, most=3, seed=1):
         workspace.feed("ids", np.array(ids))
         inputs, outputs = [*inputs, "ids", "map", "ids_kept"], [*outputs, "map", "ids_kept"]
     device = core.DeviceOption(0, random_seed=seed)
-    workspace.run_operator(
-        core.CreateOperator("ReservoirSampling", inputs, outputs, num_to_collect=most, device_option=device)
+    runner.run_operator(
+        workspace, core.CreateOperator("ReservoirSampling", inputs, outputs, num_to_collect=most, device_option=device)
     )
     return workspace.fetch("kept"), workspace.fetch("visited").item()
 
@@ -69,17 +69,17 @@ def test_identifiers_come_once_and_the_map_follows():
 
 def test_a_reservoir_of_records_that_was_saved_begins_anew():
     workspace = started(x=np.arange(4.0))
-    workspace.run_operator(core.CreateOperator("PackRecords", ["x"], ["packed"], fields=["x"]))
+    runner.run_operator(workspace, core.CreateOperator("PackRecords", ["x"], ["packed"], fields=["x"]))
     inputs, outputs = ["kept", "visited", "packed", "mutex"], ["kept", "visited"]
     op = core.CreateOperator("ReservoirSampling", inputs, outputs, num_to_collect=3)
-    workspace.run_operator(op)
-    workspace.run_operator(core.CreateOperator("UnPackRecords", ["kept"], ["y"], fields=["x"]))
+    runner.run_operator(workspace, op)
+    runner.run_operator(workspace, core.CreateOperator("UnPackRecords", ["kept"], ["y"], fields=["x"]))
     assert workspace.fetch("visited") == 4 and set(workspace.fetch("y")) <= {0, 1, 2, 3}
     blob = workspace.get_blob("kept")
     serialize.read(blob, serialize.blob_bytes("kept", blob))
     with pytest.raises(OperatorError, match="packed records that are saved"):
-        workspace.run_operator(core.CreateOperator("UnPackRecords", ["kept"], ["y"], fields=["x"]))
-    workspace.run_operator(op)
+        runner.run_operator(workspace, core.CreateOperator("UnPackRecords", ["kept"], ["y"], fields=["x"]))
+    runner.run_operator(workspace, op)
     assert workspace.fetch("visited") == 4
 
 
@@ -103,7 +103,7 @@ def test_a_blob_without_a_tensor_is_an_empty_reservoir(kind):
     workspace.remove_blob("kept")
     workspace.create_blob("kept")
     mutex = ["mutex"] if kind[0] == "R" else []
-    workspace.run_operator(
-        core.CreateOperator(kind, ["kept", "visited", "x", *mutex], ["kept", "visited"], num_to_collect=3)
+    runner.run_operator(
+        workspace, core.CreateOperator(kind, ["kept", "visited", "x", *mutex], ["kept", "visited"], num_to_collect=3)
     )
     assert workspace.fetch("kept").tolist() == [[1, 1], [1, 1]] and workspace.fetch("visited") == 2

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_places, refused, run
 
 RNG = np.random.default_rng(0)
 
@@ -143,8 +142,8 @@ def test_affine():
     X, scale, bias = floats(2, 3, 4), floats(3), floats(3)
     (Y,) = run("AffineNd", [X, scale, bias])
     np.testing.assert_allclose(Y, X * scale[:, None] + bias[:, None], rtol=1e-5, atol=1e-6)
-    properties.in_place("AffineNd", [X, scale, bias])
-    properties.in_place("AffineNdGradient", [scale, X])
+    check_places("AffineNd", [X, scale, bias])
+    check_places("AffineNdGradient", [scale, X])
     check("AffineNd", [values(2, 3, 4), values(3), values(3)], [0])
 
 
@@ -176,4 +175,4 @@ X4, L2 = floats(2, 8, 2, 4), np.zeros((2, 1, 2, 4), "int32")
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args):
     inputs = [x.astype("f") if x.dtype == "float64" else x for x in inputs]
-    properties.refuses(words, kind, inputs, args, outputs=2 if kind in ("SoftmaxFocalLoss", "PSRoIPool") else 1)
+    refused(kind, inputs, words, args, outputs=2 if kind in ("SoftmaxFocalLoss", "PSRoIPool") else 1)

@@ -1,9 +1,8 @@
 """Proposals and their selection."""
 
 import numpy as np
-import properties
 import pytest
-from running import run
+from running import refused, run
 
 from caffe2lite.ops.detection import box_geometry
 
@@ -119,4 +118,4 @@ ROIS, MOVES = np.array([[0, 0, 0, 5, 5], [1, 0, 0, 5, 5]], "f"), np.zeros((2, 4)
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args, outputs):
-    properties.refuses(words, kind, inputs, args, outputs)
+    refused(kind, inputs, words, args, outputs)

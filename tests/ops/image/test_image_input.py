@@ -102,9 +102,20 @@ def test_kinds_of_labels_and_further_outputs(tmp_path):
 
 def test_what_is_no_image_is_told_and_the_reader_goes_on(tmp_path):
     good = png(np.full((4, 4, 3), 9, np.uint8))
-    records = [record(b"not an image", 0), record(good[: len(good) // 2], 0), b"\xff\xff", record(good, [1, 2]), record(good, 6)]
+    records = [
+        record(b"not an image", 0),
+        record(good[: len(good) // 2], 0),
+        b"\xff\xff",
+        record(good, [1, 2]),
+        record(good, 6),
+    ]
     database(tmp_path / "db", records)
-    for message in ("'000' holds no image", "'001' holds no image", "'002' holds no TensorProtos", "'003' has 2 labels"):
+    for message in (
+        "'000' holds no image",
+        "'001' holds no image",
+        "'002' holds no TensorProtos",
+        "'003' has 2 labels",
+    ):
         with pytest.raises(RuntimeError, match=message):
             run(batch_size=1, crop=4)
     data, label = run(batch_size=1, crop=4)

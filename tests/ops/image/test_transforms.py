@@ -1,10 +1,9 @@
 """Images resized, padded, summed up, cut into blocks; channels shuffled."""
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_places, refused, run
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4, 5)).astype("f")
@@ -101,7 +100,7 @@ def test_normalized_planes():
     mean, deviation = np.array([[1, 2, 3], [9, 9, 9]], "f"), np.array([[2, 4, 8]], "f")
     want = (X - mean[0, :, None, None]) / deviation[0, :, None, None]
     np.testing.assert_allclose(run("NormalizePlanarYUV", [X, mean, deviation])[0], want, rtol=1e-6)
-    properties.in_place("NormalizePlanarYUV", [X, mean, deviation])
+    check_places("NormalizePlanarYUV", [X, mean, deviation])
 
 
 @pytest.mark.parametrize(
@@ -172,4 +171,4 @@ DOUBLE = {"height_scale": 2.0, "width_scale": 2.0}
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args):
-    properties.refuses(words, kind, inputs, args)
+    refused(kind, inputs, words, args)

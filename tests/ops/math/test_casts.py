@@ -1,9 +1,8 @@
 """Changes of type."""
 
 import numpy as np
-import properties
 import pytest
-from running import definition, run
+from running import definition, refused, run
 
 from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.gradient import Forward
@@ -41,7 +40,7 @@ def test_the_gradient_casts_back():
 
 @pytest.mark.parametrize(("to", "words"), [("FLOAT16", "FloatToHalf"), ("HALF", "no data type 'HALF'"), (99, "99")])
 def test_refusals(to, words):
-    properties.refuses(words, "Cast", [np.ones(2, "f")], {"to": to})
+    refused("Cast", [np.ones(2, "f")], words, {"to": to})
 
 
 def test_half_precision_and_back():
@@ -49,4 +48,4 @@ def test_half_precision_and_back():
     (half,) = run("FloatToHalf", [X], {"clip": 1})
     np.testing.assert_array_equal(half, np.clip(X, -65504, 65504).astype("float16"), strict=True)
     np.testing.assert_array_equal(run("HalfToFloat", [half])[0], half.astype("f"), strict=True)
-    properties.refuses("takes float32", "FloatToHalf", [half])
+    refused("FloatToHalf", [half], "takes float32")

@@ -1,10 +1,9 @@
 """Sums over inputs."""
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_again, check_places, refused, run
 
 XS = [np.random.default_rng(i).integers(-9, 9, (2, 3)) for i in range(3)]
 W = [np.array([w], "f") for w in (0.5, -2, 3)]
@@ -16,9 +15,9 @@ def test_sum(kind, dtype):
     Xs = [X.astype(dtype) for X in XS]
     for count in (1, 2, 3):
         np.testing.assert_array_equal(run(kind, Xs[:count])[0], sum(Xs[:count]), strict=True)
-    properties.in_place(kind, Xs)
-    properties.again(kind, Xs[:2], [X[0] for X in Xs[:2]])
-    properties.refuses("must have one shape and type", kind, [Xs[0], Xs[1][0]])
+    check_places(kind, Xs)
+    check_again(kind, Xs[:2], [X[0] for X in Xs[:2]])
+    refused(kind, [Xs[0], Xs[1][0]], "must have one shape and type")
 
 
 def test_gradient_of_sum_is_the_one_it_gets():
@@ -31,7 +30,7 @@ def weighted(Xs, ws):
 
 def test_weighted_sum():
     np.testing.assert_allclose(run("WeightedSum", weighted(XS, W))[0], 0.5 * XS[0] - 2 * XS[1] + 3 * XS[2])
-    properties.in_place("WeightedSum", weighted(XS, W))
+    check_places("WeightedSum", weighted(XS, W))
     check("WeightedSum", [values(3, 4), values(1), values(3, 4), values(1) + 1], [0, 1, 2, 3], grad_on_w=1)
     check("WeightedSum", [values(3, 4), values(1), values(3, 4), values(1) + 1], [0, 2])
 
@@ -45,8 +44,8 @@ def test_weighted_sum():
     ],
 )
 def test_weighted_sum_refuses(words, inputs):
-    properties.refuses(words, "WeightedSum", inputs)
+    refused("WeightedSum", inputs, words)
 
 
 def test_gradient_of_weighted_sum_has_as_many_outputs_as_it_should():
-    properties.refuses("2 outputs are expected", "WeightedSumGradient", [XS[0].astype("f"), *weighted(XS[:2], W[:2])])
+    refused("WeightedSumGradient", [XS[0].astype("f"), *weighted(XS[:2], W[:2])], "2 outputs are expected")

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_again, check_places, refused, run
 
 from caffe2lite.ops.kit import registry
 
@@ -42,12 +41,12 @@ def test_formula(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_again_on_other_shapes(kind):
     x = FORMULAS[kind][1]
-    properties.again(kind, [x], [np.stack([x, x])])
+    check_again(kind, [x], [np.stack([x, x])])
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
 def test_in_place(kind):
-    properties.in_place(kind, [FORMULAS[kind][1]])
+    check_places(kind, [FORMULAS[kind][1]])
 
 
 @pytest.mark.parametrize("kind", DIFFERENTIABLE)
@@ -61,8 +60,8 @@ def test_gradient(kind):
 def test_gradients_in_place_and_of_one_shape(kind):
     V, dY = np.array([0.25, 0.5], "f"), np.array([3, -1], "f")
     if registry.find(kind).inplace:
-        properties.in_place(kind, [V, dY])
-    properties.refuses(r"must have the shape of", kind, [V, np.ones(3, "f")])
+        check_places(kind, [V, dY])
+    refused(kind, [V, np.ones(3, "f")], r"must have the shape of")
 
 
 @pytest.mark.parametrize(("kind", "back"), [("Sqr", "Sqrt"), ("Exp", "Log"), ("Tan", "Atan"), ("Cube", "Cbrt")])
@@ -87,4 +86,4 @@ def test_sign_of_nan_and_not():
 
 @pytest.mark.parametrize("kind", [*KINDS, "Not"])
 def test_other_types_are_refused(kind):
-    properties.refuses(rf"input blob 'in0' is string\[1\]; {kind} takes .* there", kind, [np.array([b"a"], object)])
+    refused(kind, [np.array([b"a"], object)], rf"input blob 'in0' is string\[1\]; {kind} takes .* there")

@@ -1,10 +1,10 @@
 """Copies, and second names."""
 
 import numpy as np
-import properties
 import pytest
-from running import definition, run
+from running import check_places, definition, run
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import registry
@@ -18,7 +18,7 @@ def after(kind, value, *more):
     """What y holds when x has been copied to it by the operator, and then fed anew."""
     workspace = Workspace()
     workspace.feed("x", X)
-    workspace.run_operator(definition(kind, ["x", *more], ["y"]))
+    runner.run_operator(workspace, definition(kind, ["x", *more], ["y"]))
     workspace.feed("x", value)
     return workspace.fetch("y").tolist()
 
@@ -42,16 +42,16 @@ def test_an_alias_is_the_same_storage(kind):
 
 
 def test_stop_gradient_in_place():
-    properties.in_place("StopGradient", [X])
+    check_places("StopGradient", [X])
 
 
 def test_free_empties_its_blobs():
     workspace = Workspace()
     workspace.feed("x", X)
-    workspace.run_operator(definition("Free", ["x"], ["x"]))
+    runner.run_operator(workspace, definition("Free", ["x"], ["x"]))
     assert workspace.blobs["x"].value is None
     with pytest.raises(OperatorError, match=r"found \['x'\] -> \['y'\]"):
-        workspace.run_operator(definition("Free", ["x"], ["y"]))
+        runner.run_operator(workspace, definition("Free", ["x"], ["y"]))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,6 @@ def test_gradients(kind, gradient, makes):
 
 def test_a_counter_cannot_be_copied():
     workspace = Workspace()
-    workspace.run_operator(definition("CreateCounter", [], ["c"]))
+    runner.run_operator(workspace, definition("CreateCounter", [], ["c"]))
     with pytest.raises(OperatorError, match="input blob 'c' holds a Counter; a tensor is needed"):
-        workspace.run_operator(definition("Copy", ["c"], ["y"]))
+        runner.run_operator(workspace, definition("Copy", ["c"], ["y"]))

@@ -3,10 +3,9 @@
 import itertools
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_again, refused, run
 
 X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f")
 EMPTY = X[:, :0]
@@ -40,7 +39,7 @@ def test_concatenation_and_split_undo_each_other(kind, args):
     np.testing.assert_array_equal(sizes, np.array([x.shape[axis] for x in Xs], "int32"), strict=True)
     for have, x in zip(run("Split", [Y, sizes], args, outputs=3), Xs):
         np.testing.assert_array_equal(have, x, strict=True)
-    properties.again(kind, Xs, [x[:1] for x in Xs], args, outputs=2)
+    check_again(kind, Xs, [x[:1] for x in Xs], args, outputs=2)
 
 
 def test_a_new_axis():
@@ -158,4 +157,4 @@ INT = lambda *v: np.array(v, "int32")
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args, outputs):
-    properties.refuses(words, kind, inputs, args, outputs)
+    refused(kind, inputs, words, args, outputs)

@@ -1,10 +1,9 @@
 """Other shapes for the same values, and questions about shapes."""
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_again, check_places, refused, run
 
 X = np.arange(24, dtype="f").reshape(2, 3, 4)
 WORDS = np.array([[b"a"], [b"b"]], object)
@@ -18,7 +17,7 @@ def test_reshape(shape, want):
         Y, old = run("Reshape", inputs, args, outputs=2)
         np.testing.assert_array_equal(Y, X.reshape(want), strict=True)
         np.testing.assert_array_equal(old, X.shape)
-    properties.in_place("Reshape", [X], {"shape": shape}, outputs=2)
+    check_places("Reshape", [X], {"shape": shape}, outputs=2)
     np.testing.assert_array_equal(run("Reshape", [Y, old], outputs=2)[0], X, strict=True)
     check("Reshape", [values(2, 3, 4)], [0], outputs=2, shape=shape)
 
@@ -40,9 +39,9 @@ SHAPES = {
 def test_shapes(kind):
     want, args = SHAPES[kind]
     np.testing.assert_array_equal(run(kind, [X], args)[0], want, strict=True)
-    properties.again(kind, [X], [X[:, :2]], args)
+    check_again(kind, [X], [X[:, :2]], args)
     if kind not in ("Flatten", "FlattenToVec"):
-        properties.in_place(kind, [X], args)
+        check_places(kind, [X], args)
     if kind != "MergeDim":
         check(kind, [values(2, 3, 4)], [0], **args)
     assert run(kind, [X[:0]], args)[0].size == 0
@@ -57,7 +56,7 @@ def test_flatten_at_each_axis(axis):
 def test_expanded_dimensions_are_squeezed_away():
     (Y,) = run("ExpandDims", [WORDS], {"dims": [1, 3]})
     np.testing.assert_array_equal(run("Squeeze", [Y], {"dims": [3, 1]})[0], WORDS)
-    properties.in_place("Squeeze", [X[:1]], {"dims": [0]})
+    check_places("Squeeze", [X[:1]], {"dims": [0]})
     check("Squeeze", [values(1, 3, 1)], [0], dims=[0, 2])
 
 
@@ -99,4 +98,4 @@ def test_questions():
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args, outputs):
-    properties.refuses(words, kind, inputs, args, outputs)
+    refused(kind, inputs, words, args, outputs)

@@ -1,10 +1,9 @@
 """Sequences of different lengths, packed, masked, padded, reversed."""
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import check_places, refused, run
 
 LENGTHS = np.array([2, 0, 3], "int32")
 ROWS = np.arange(10, dtype="f").reshape(5, 2) + 1
@@ -45,7 +44,7 @@ def test_reversal_is_its_own_inverse():
 
 def test_padding_of_variable_lengths():
     np.testing.assert_array_equal(run("VariableLengthSequencePadding", [np.where(STEPS == 0, np.float32(7), STEPS), LENGTHS])[0], STEPS)
-    properties.in_place("VariableLengthSequencePadding", [STEPS, LENGTHS])
+    check_places("VariableLengthSequencePadding", [STEPS, LENGTHS])
 
 
 ROW, COLUMN = np.indices((3, 4))
@@ -135,4 +134,4 @@ MASK = {"mode": "sequence"}
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args, outputs):
-    properties.refuses(words, kind, inputs, args, outputs)
+    refused(kind, inputs, words, args, outputs)

@@ -3,9 +3,8 @@
 import itertools
 
 import numpy as np
-import properties
 import pytest
-from running import run
+from running import refused, run
 
 RNG = np.random.default_rng(0)
 
@@ -68,4 +67,4 @@ S = RNG.random((4, 3)).astype("f")
     ],
 )
 def test_refusals(words, kind, inputs, args):
-    properties.refuses(words, kind, inputs, args, outputs=2 if kind == "DenseVectorToIdList" else 1)
+    refused(kind, inputs, words, args, outputs=2 if kind == "DenseVectorToIdList" else 1)

@@ -1,9 +1,8 @@
 """Features merged, against merging in a loop, and back."""
 
 import numpy as np
-import properties
 import pytest
-from running import run
+from running import refused, run
 
 IDS = [11, 22]
 PRESENT = [np.array([1, 0, 1], bool), np.array([1, 1, 0], bool)]
@@ -105,4 +104,4 @@ GROUP = [SCALARS[0], PRESENT[0]]
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, outputs):
-    properties.refuses(words, kind, inputs, {"feature_ids": IDS}, outputs)
+    refused(kind, inputs, words, {"feature_ids": IDS}, outputs)

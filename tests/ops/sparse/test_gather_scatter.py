@@ -1,11 +1,11 @@
 """Rows by index, and by mask."""
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import definition, run
+from running import check_again, check_places, definition, refused, run
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.workspace import Workspace
 
 X = np.random.default_rng(0).standard_normal((3, 4, 2)).astype("f")
@@ -20,7 +20,7 @@ def test_gather(axis, dtype):
     for x in (X, X.astype("float64"), X > 0, np.array([b"x"] * 24, object).reshape(X.shape)):
         np.testing.assert_array_equal(run("Gather", [x, ids], {"axis": axis})[0], x.take(ids, axis), strict=True)
     assert run("Gather", [X, ids[:0]], {"axis": axis})[0].size == 0
-    properties.again("Gather", [X, ids], [X, ids[0]], {"axis": axis})
+    check_again("Gather", [X, ids], [X, ids[0]], {"axis": axis})
 
 
 def test_gather_of_rows_counts_from_the_end_and_of_nothing_is_nothing():
@@ -55,7 +55,7 @@ def test_scatter():
     want = x.copy()
     np.put_along_axis(want[:2], ids, updates, 1)
     np.testing.assert_array_equal(run("Scatter", [x, ids, updates])[0], want, strict=True)
-    properties.in_place("Scatter", [x, ids, updates])
+    check_places("Scatter", [x, ids, updates])
 
 
 def test_scatter_weighted_sum():
@@ -82,7 +82,7 @@ def test_copy_rows():
     want[[1, 3]] = row
     np.testing.assert_array_equal(run("CopyRowsToTensor", [x, np.array([1, 3]), row])[0], want)
     np.testing.assert_array_equal(run("CopyRowsToTensorGradient", [X])[0], X, strict=True)
-    properties.in_place("CopyRowsToTensorGradient", [X])
+    check_places("CopyRowsToTensorGradient", [X])
 
 
 MASK = np.array([True, False, True])
@@ -125,8 +125,8 @@ def test_coalesced_blobs_share_memory():
     workspace = Workspace()
     for name, value in {"a": X, "b": X[0]}.items():
         workspace.feed(name, value)
-    workspace.run_operator(definition("UnsafeCoalesce", ["a", "b"], ["a", "b", "all"]))
-    workspace.run_operator(definition("Scale", ["all"], ["all"], {"scale": 2.0}))
+    runner.run_operator(workspace, definition("UnsafeCoalesce", ["a", "b"], ["a", "b", "all"]))
+    runner.run_operator(workspace, definition("Scale", ["all"], ["all"], {"scale": 2.0}))
     np.testing.assert_array_equal(workspace.fetch("a"), 2 * X)
     np.testing.assert_array_equal(workspace.fetch("b"), 2 * X[0])
 
@@ -172,4 +172,4 @@ def test_coalesced_blobs_share_memory():
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args):
-    properties.refuses(words, kind, inputs, args)
+    refused(kind, inputs, words, args)

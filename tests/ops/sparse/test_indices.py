@@ -1,9 +1,8 @@
 """Dictionaries, maps, hashes."""
 
 import numpy as np
-import properties
 import pytest
-from running import run
+from running import check_places, refused, run
 from session import Session
 
 from caffe2lite.engine.errors import OperatorError
@@ -72,7 +71,7 @@ def test_an_empty_map_and_what_is_none():
         do("CreateMap", "", "map", key_dtype=1)
     with pytest.raises(OperatorError, match=r"a map .* is needed, found a tensor"):
         do("MapToKeyValue", "x", "keys values")
-    properties.refuses(r"got \[1\] and \[2\]", "KeyValueToMap", [np.array([1]), np.array([1, 2])])
+    refused("KeyValueToMap", [np.array([1]), np.array([1, 2])], r"got \[1\] and \[2\]")
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("int32", 32), ("int64", 64)])
@@ -88,5 +87,5 @@ def test_hash(dtype, bits):
 
     (Y,) = run("IndexHash", [ids], {"seed": 7, "modulo": 1000})
     np.testing.assert_array_equal(Y, np.array([hashed(i, 7, 1000) for i in ids], dtype), strict=True)
-    properties.in_place("IndexHash", [ids], {"modulo": 10})
-    properties.refuses("modulo.* > 0", "IndexHash", [ids], {"modulo": 0})
+    check_places("IndexHash", [ids], {"modulo": 10})
+    refused("IndexHash", [ids], "modulo.* > 0", {"modulo": 0})

@@ -1,9 +1,8 @@
 """Features laid out by identifiers; partitions brought back together."""
 
 import numpy as np
-import properties
 import pytest
-from running import run
+from running import refused, run
 
 IDS = np.array([5, 2, 9, 5, 2])
 ROWS = np.arange(10, dtype="f").reshape(5, 2) + 1
@@ -55,4 +54,4 @@ def test_gather_by_key_undoes_a_partition(parts):
     ],
 )
 def test_refusals(words, kind, inputs, args):
-    properties.refuses(words, kind, inputs, args)
+    refused(kind, inputs, words, args)

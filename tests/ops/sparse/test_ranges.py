@@ -1,10 +1,9 @@
 """Lengths, segment ids and ranges."""
 
 import numpy as np
-import properties
 import pytest
 from derivatives import check, values
-from running import run
+from running import refused, run
 
 LENGTHS = np.array([2, 0, 3, 1], "int32")
 IDS = np.repeat(range(4), LENGTHS)
@@ -163,4 +162,4 @@ ROW = DATA[:, 0].copy()
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args, outputs):
-    properties.refuses(words, kind, inputs, args, outputs)
+    refused(kind, inputs, words, args, outputs)
