@@ -27,3 +27,25 @@ class Session:
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.workspace.fetch(name)
+
+
+class Int8Session(Session):
+    """A session with Int8 tensors, fed as (data, scale, zero point)."""
+
+    def quantized(self, **tensors: tuple[np.ndarray, float, int]) -> None:
+        """Feed Int8 tensors, of bytes or of int32."""
+        for name, (data, scale, zero_point) in tensors.items():
+            args = {"shape": list(data.shape), "Y_scale": scale, "Y_zero_point": zero_point}
+            if data.dtype == np.uint8:
+                self("Int8GivenTensorFill", "", name, values=data.tobytes(), **args)
+            else:
+                self("Int8GivenIntTensorFill", "", name, values=data.reshape(-1).tolist(), **args)
+
+    def bytes(self, name: str) -> np.ndarray:
+        """The stored bytes."""
+        return self.workspace.fetch_int8(name).data
+
+    def real(self, name: str) -> np.ndarray:
+        """The numbers that they stand for."""
+        tensor = self.workspace.fetch_int8(name)
+        return (tensor.data.astype(float) - tensor.zero_point) * tensor.scale

@@ -38,6 +38,7 @@ def test_join():
 
 def test_refusals():
     refused("StringPrefix", [WORDS], r"length.* >= 0", {"length": -1})
+    refused("StringJoin", [WORDS[:0]], r"nothing to join in an input of the shape \[0, 3\]")
     refused("StringJoin", [WORDS], r"\[2, 3\], 2", {"axis": 2})
     refused("StringJoin", [WORDS[0]], r"\[3\], 1", {"axis": 1})
     refused("StringEquals", [np.zeros(2)], "takes string there")

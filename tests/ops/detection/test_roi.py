@@ -53,6 +53,7 @@ def test_roi_align(scale, ratio, aligned):
 def test_rois_without_an_image_are_of_the_first():
     np.testing.assert_array_equal(run("RoIAlign", [X[:1], ROIS[:1, 1:]], SIZE)[0], run("RoIAlign", [X[:1], ROIS[:1]], SIZE)[0])
     assert run("RoIAlign", [X, ROIS[:0]], SIZE)[0].shape == (0, 3, 2, 3)
+    assert run("RoIAlign", [X, ROIS], {"pooled_h": 0, "pooled_w": 2})[0].shape == (4, 3, 0, 2)
 
 
 def test_a_roi_turned_by_nothing_is_aligned():

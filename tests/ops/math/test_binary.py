@@ -43,6 +43,12 @@ def test_in_place_and_again(kind):
     check_again(kind, [floats(2, 3), floats(3)], [floats(4, 1), floats(4, 5)])
 
 
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_an_operand_that_grows_cannot_be_overwritten(kind):
+    with pytest.raises(RuntimeError, match="in place"):
+        run(kind, [floats(2), floats(2, 2)], inplace={0: 0})
+
+
 def test_integers_are_divided_towards_zero():
     a, b = np.array([-7, 7, -7, 7]), np.array([2, 2, -2, -2])
     assert run("Div", [a, b])[0].tolist() == [-3, 3, 3, -3]

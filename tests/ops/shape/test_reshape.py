@@ -81,6 +81,8 @@ def test_questions():
         (r"only one dimension of the new shape \[-1, -1\]", "Reshape", [X], {"shape": [-1, -1]}, 2),
         (r"\[-2, 12\] is -2; below 0 there is only -1", "Reshape", [X], {"shape": [-2, 12]}, 2),
         (r"dimension 3 of the new shape \[2, 3, 4, 0\] is 0", "Reshape", [X], {"shape": [2, 3, 4, 0]}, 2),
+        (r"\[6, 4\] has 24 elements, and X \[0, 3, 4\] has none", "Reshape", [X[:0]], {"shape": [6, 4]}, 2),
+        (r"only one dimension of the new shape \[-1, -1\]", "Reshape", [X[:0]], {"shape": [-1, -1]}, 2),
         ("not as both", "Reshape", [X, np.array([24])], {"shape": [24]}, 2),
         (r"must be a vector, found \[1, 1\]", "Reshape", [X, np.array([[24]])], {}, 2),
         (r"\[2, 3, 4\] has 24 elements and \[5\] has 5", "ResizeLike", [X, np.zeros(5)], {}, 1),
