@@ -42,6 +42,13 @@ def test_concatenation_and_split_undo_each_other(kind, args):
     check_again(kind, Xs, [x[:1] for x in Xs], args, outputs=2)
 
 
+def test_gradients_of_concatenation_slices_and_expansion():
+    check("Concat", [values(3, 4), values(3, 2)], [0, 1], outputs=2, axis=1)
+    check("Split", [values(3, 4)], [0], outputs=2, by=(0, 1), axis=1)
+    check("Slice", [values(3, 4)], [0], starts=[0, 1], ends=[-1, 3])
+    check("Expand", [values(3, 1), np.array([3, 4])], [0])
+
+
 def test_a_new_axis():
     Y, sizes = run("Concat", [X, -X], {"axis": 1, "add_axis": 1}, outputs=2)
     np.testing.assert_array_equal(Y, np.stack([X, -X], 1))
