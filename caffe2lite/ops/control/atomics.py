@@ -10,6 +10,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import unknown
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import one
 
 
 class Mutex(Object):
@@ -50,14 +51,12 @@ def CreateMutex(ctx):
 
 
 def _fetch_add(ctx, mutex_ptr, mut_value, increment, *, out):
-    for what, tensor in (("value", mut_value), ("increment", increment)):
-        if tensor.size != 1:
-            raise ValueError(f"the {what} must be one number, got shape {list(tensor.shape)}")
+    more = one(increment, "the increment")
     with needed(Mutex, mutex_ptr).lock:
-        before = mut_value.reshape(-1)[0]
-        fetched, total = out[1]((), mut_value.dtype), out[0](mut_value.shape, mut_value.dtype)
-        fetched[...] = before
-        total[...] = before + increment.reshape(-1)[0]
+        fetched = out[1]((), mut_value.dtype)
+        fetched[...] = one(mut_value, "the value")
+        total = out[0](mut_value.shape, mut_value.dtype)
+        total[...] = fetched + more
     return total, fetched
 
 

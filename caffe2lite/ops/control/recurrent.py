@@ -106,6 +106,13 @@ def _tell_time(workspace: Any, name: str, t: int) -> None:
     workspace.create_local_blob(name).resize((1,), np.int32)[...] = t
 
 
+def _definition(ctx: Any, argument: Any) -> Any:
+    """Return the step net of an argument, made once for this operator."""
+    if not hasattr(ctx.state, "step_net"):
+        ctx.state.step_net = _on_step_device(ctx, _net(argument))
+    return ctx.state.step_net
+
+
 def _on_step_device(ctx: Any, definition: Any) -> Any:
     """Return the step net, with the operator's device where it names none."""
     if not ctx.op.HasField("device_option") or definition.HasField("device_option"):
@@ -171,9 +178,7 @@ def RecurrentNetwork(
         make = ctx.workspace.create_blob if name in ctx.op.output else shared.create_local_blob
         _begin_state(ctx, make(name), ctx.inputs[source].value, steps, batch)
     links = _links(link_internal, link_external, link_offset, link_window)
-    definition = getattr(ctx.state, "step_net", None)
-    if definition is None:
-        definition = ctx.state.step_net = _on_step_device(ctx, _net(step_net))
+    definition = _definition(ctx, step_net)
     linked = {link.internal for link in links}
     passing = set(recompute_blobs_on_backward)
     if backward_step_net is None:  # nothing is needed after its step
@@ -244,8 +249,6 @@ def RecurrentNetworkGradient(
     values = ctx.inputs[given:]
     keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
     shared = keep.shared
-    sequence = values[0].value
-    steps = sequence.shape[0]
     operands = list(ctx.op.input[given:])
     param_grads = param_grads or [f"{operands[i]}_grad" for i in param]
     # The forward operator's inputs come first, then its outputs: aliases, and states where they are outputs.
@@ -256,12 +259,10 @@ def RecurrentNetworkGradient(
     states = _state_gradients(ctx, shared, recurrent_states, external)
     outer = _outer_gradients(ctx, shared, operands, param, param_grads, values)
     links = _links(backward_link_internal, backward_link_external, backward_link_offset, backward_link_window)
-    definition = getattr(ctx.state, "step_net", None)
-    if definition is None:
-        definition = ctx.state.step_net = _on_step_device(ctx, _net(backward_step_net))
+    definition = _definition(ctx, backward_step_net)
     sums = [(name, ctx.outputs[1 + i]) for i, name in enumerate(param_grads)]
     behind = [link for link in links if link.external in {n + "_grad" for n in recurrent_states}]
-    for t in range(steps - 1, -1, -1):
+    for t in reversed(range(values[0].value.shape[0])):
         workspace = keep.step(ctx, t)
         _tell_time(workspace, timestep, t)
         _apply(links, workspace, lambda name: outer.get(name) or shared.need_blob(name), t)

@@ -11,7 +11,7 @@ from caffe2lite.ops.data.databases import DBReader
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.ops.kit.objects import needed
-from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.serialization import DEFAULT_CHUNK, WHOLE, Options
 
 
@@ -41,7 +41,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], options: Options) -> N
         db.close()
 
 
-@operator("", num_inputs=(1, 2**31 - 1), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, MANY), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Save(
     ctx,
     *Xs,
@@ -79,7 +79,7 @@ def _numbered(pattern: str, step: int) -> str:
     return re.sub(r"%([-+ 0]*\d*)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
 
 
-@operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`.
 
@@ -93,7 +93,7 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
 
 
 operator(
-    "", name="Snapshot", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
+    "", name="Snapshot", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
     doc="""Checkpoint under the name that it had first.
 
     iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.
@@ -105,7 +105,7 @@ def _infer_load(args, inputs):
     return []
 
 
-@operator("Ys*", num_inputs=(0, 2**31 - 1), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
+@operator("Ys*", num_inputs=(0, MANY), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
 def Load(
     ctx,
     *readers,

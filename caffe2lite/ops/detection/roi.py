@@ -8,7 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import CPU, operator
+from caffe2lite.ops.kit.registry import CPU, MANY, operator
 
 _SIZES = "pooled_h >= 0, pooled_w >= 0"
 
@@ -262,7 +262,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, 2**31 - 1),
+    num_outputs=(0, MANY),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),

@@ -10,6 +10,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import each_like, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices
+from caffe2lite.ops.kit.shapes import one
 
 
 @operator(
@@ -84,13 +85,10 @@ def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: flo
     X [...], val [1], additional_threshold [1], which multiplies the threshold -> Y of X's shape; float32.
     ValueError where val or additional_threshold has more than one value, or the threshold is not above 0.
     """
-    for what, operand in (("val", val), ("additional_threshold", additional_threshold)):
-        if operand is not None and operand.size != 1:
-            raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
     limit = X.dtype.type(threshold)
     if additional_threshold is not None:
-        limit = additional_threshold.reshape(()) * limit
-    value = val.reshape(())
+        limit = one(additional_threshold, "additional_threshold") * limit
+    value = one(val, "val")
     return xp.multiply(X, xp.where(value > limit, limit / value, X.dtype.type(1)), out(X.shape, X.dtype))
 
 

@@ -9,7 +9,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_range
-from caffe2lite.ops.kit.shapes import end_axis
+from caffe2lite.ops.kit.shapes import end_axis, one
 
 _INDICES = "int32 int64"
 
@@ -48,9 +48,7 @@ def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
     """
     at = end_axis(axis, X.ndim)
     if k_in is not None:
-        if k_in.size != 1:
-            raise ValueError(f"k must be one value, found the shape {list(k_in.shape)}")
-        k = int(k_in.reshape(-1)[0])
+        k = int(one(k_in, "k"))
     if k < 1:
         raise ValueError(f"k must be 1 or more, found {k}")
     outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
@@ -249,11 +247,9 @@ def OneHot(xp, indices, size, *, out):
     indices [N] int64, size [1] int64 -> Y [N, size]. ValueError where indices is no vector, or has a value that is not
     in [0, size).
     """
-    if indices.ndim != 1 or size.size != 1:
-        raise ValueError(
-            f"a vector of indices and one size are needed, found {list(indices.shape)} and {list(size.shape)}"
-        )
-    width = int(size.reshape(-1)[0])
+    if indices.ndim != 1:
+        raise ValueError(f"the indices must be a vector, found the shape {list(indices.shape)}")
+    width = int(one(size, "the size"))
     check_range(indices, width, "an index")
     Y = out((indices.size, width), "float32")
     Y[...] = xp.arange(width) == indices[:, None]

@@ -7,6 +7,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.infer import like, pointwise_cost
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import one
 
 
 def check_alike(Xs: Any, title: str) -> None:
@@ -89,10 +90,7 @@ def _weights(operands: Any) -> tuple[Any, Any]:
     Xs, ws = operands[::2], operands[1::2]
     if len(Xs) != len(ws):
         raise ValueError(f"inputs come in pairs, tensor and weight; there are {len(operands)}")
-    for i, w in enumerate(ws):
-        if w.size != 1:
-            raise ValueError(f"weight {i} must be one value, found the shape {list(w.shape)}")
-    return Xs, ws
+    return Xs, [one(w, f"weight {i}") for i, w in enumerate(ws)]
 
 
 @operator(
@@ -113,7 +111,7 @@ def WeightedSum(xp, *operands, out):
     Xs, ws = _weights(operands)
     check_alike(Xs, "WeightedSum")
     Y = out(Xs[0].shape, Xs[0].dtype)
-    ws = [w.reshape(()).astype(Y.dtype, copy=False) for w in ws]
+    ws = [w.astype(Y.dtype, copy=False) for w in ws]
     total = Xs[0] * ws[0]  # Y may be one of the inputs
     for X, w in zip(Xs[1:], ws[1:]):
         total += X * w
@@ -142,7 +140,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
     results = []
     for w, place in zip(ws, out):
-        results.append(xp.multiply(dY, w.reshape(()), out=place(dY.shape, dY.dtype)))
+        results.append(xp.multiply(dY, w, out=place(dY.shape, dY.dtype)))
     for X, w, place in zip(Xs, ws, out[n:]):
         dw = place((1,), w.dtype)
         dw[...] = xp.vdot(dY, X)

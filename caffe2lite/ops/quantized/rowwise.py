@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import NO_GRADIENT, operator
+from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
 from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.quantized import forms
@@ -496,8 +496,8 @@ _CODES = "uint8 uint16 int32"
 
 @operator(
     "decoded*",
-    num_inputs=(2, 2**31 - 1),
-    num_outputs=(1, 2**31 - 1),
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
     types={"codebook": "float32", "codes": _CODES},
     gradient=_decode_gradient,
 )
@@ -520,7 +520,7 @@ def QuantDecode(xp, codebook, *codes, out):
     return tuple(made)
 
 
-@operator("dcodebook", num_inputs=(3, 2**31 - 1), types={"codebook": "float32"}, infer=like(0))
+@operator("dcodebook", num_inputs=(3, MANY), types={"codebook": "float32"}, infer=like(0))
 def QuantDecodeGradient(xp, codebook, *rest, out):
     """The gradient by each value of the code book: the sum over its uses.
 

@@ -10,7 +10,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_range
-from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.shapes import axis_of, one
 
 # ---- transposition -----------------------------------------------------------------------------------------------
 
@@ -378,10 +378,8 @@ def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | 
     for what, operand, argument in (("tiles", tiles_in, tiles), ("axis", axis_in, axis)):
         if operand is None and argument is None:
             raise ValueError(f"{what} is missing: give it as argument, or as input")
-        if operand is not None and operand.size != 1:
-            raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
-    tiles = tiles if tiles_in is None else int(tiles_in.reshape(-1)[0])
-    axis = axis if axis_in is None else int(axis_in.reshape(-1)[0])
+    tiles = tiles if tiles_in is None else int(one(tiles_in, "tiles"))
+    axis = axis if axis_in is None else int(one(axis_in, "axis"))
     if tiles < 0:
         raise ValueError(f"tiles must not be negative, found {tiles}")
     return tiles, axis_of(axis, X.ndim)

@@ -6,7 +6,7 @@ import math
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import axis_of
 
 _INT = "int32 int64"
@@ -425,7 +425,7 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
     return tuple(sums)
 
 
-@operator("out_lengths features*", num_inputs=(1, 2**31 - 1), types={"lengths": "int32"}, gradient=None)
+@operator("out_lengths features*", num_inputs=(1, MANY), types={"lengths": "int32"}, gradient=None)
 def PadEmptySamples(xp, lengths, *features, out):
     """Give each sample of length 0 one row of zeros (or an empty string) in each feature.
 

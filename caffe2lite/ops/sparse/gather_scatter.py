@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
-from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.shapes import axis_of, one
 
 _INDICES = "int32 int64"
 _ANY = "float32 float64 float16 int32 int64 int8 int16 uint8 uint16 bool"
@@ -225,8 +225,7 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
     ids = check_indices(indices, X.shape[0], "the data")
     width = math.prod(X.shape[1:])
     sources, weights = pairs[::2], pairs[1::2]
-    if weight.size != 1:
-        raise ValueError(f"the weight of X must be one value, found the shape {list(weight.shape)}")
+    scale = one(weight, "the weight of X").astype(X.dtype)
     for k, (source, w) in enumerate(zip(sources, weights), 1):
         if source.size != ids.size * width:
             raise ValueError(
@@ -239,7 +238,7 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
             )
     rows, turns = X.reshape(X.shape[0], width), list(sweeps(xp, ids))
     for at in turns:
-        rows[ids[at]] *= weight.reshape(()).astype(X.dtype)
+        rows[ids[at]] *= scale
     for source, w in zip(sources, weights):
         for at in turns:
             rows[ids[at]] += (source.reshape(ids.size, width)[at] * w.reshape(())).astype(X.dtype)

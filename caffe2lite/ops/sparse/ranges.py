@@ -7,7 +7,8 @@ from typing import Any
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
-from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
+from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.shapes import one
 
 _INT = "int32 int64"
 
@@ -166,9 +167,7 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     lengths do not sum to N, or an index is not in [0, index_size).
     """
     _vector(lengths)
-    if index_size.size != 1:
-        raise ValueError(f"the size of the index must be one number, found the shape {list(index_size.shape)}")
-    size = int(index_size.reshape(-1)[0])
+    size = int(one(index_size, "the size of the index"))
     owners = _owners(xp, lengths)
     if owners.shape[0] != indices.size:
         raise ValueError(f"the lengths sum to {owners.shape[0]}, and there are {indices.size} indices")
@@ -239,11 +238,7 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
     negative, or n_split is not above 0.
     """
     _vector(LENGTHS)
-    parts = n_split
-    if n_split_input is not None:
-        if n_split_input.size != 1:
-            raise ValueError(f"n_split must be one number, found the shape {list(n_split_input.shape)}")
-        parts = int(n_split_input.reshape(-1)[0])
+    parts = n_split if n_split_input is None else int(one(n_split_input, "n_split"))
     if parts <= 0:
         raise ValueError(f"n_split must be positive, got {parts}")
     Y = out((LENGTHS.shape[0] * parts,), "int32")
@@ -365,7 +360,7 @@ def _check_ranges(starts, counts, size):
 @operator(
     "OUTPUTS*",
     num_inputs=(2, 3),
-    num_outputs=(1, 2**31 - 1),
+    num_outputs=(1, MANY),
     types={"RANGES": _INT, "KEY": "int64"},
     gradient=NO_GRADIENT,
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], n), inputs[0].dtype) for n in args["lengths"]],
@@ -497,7 +492,7 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
     return made
 
 
-@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
     """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it.
 
@@ -513,7 +508,7 @@ def Partition(xp, *inputs, pack_first_input: int = 0, out):
     return tuple(made[i] for i in range(len(out)))
 
 
-@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
     """As Partition by the second input; the first one holds lengths, and each partition gets its own.
 

@@ -51,7 +51,7 @@ def test_refusals():
     do("CreateMutex", "", "m")
     do("CreateAtomicBool", "", "flag")
     for words, kind, inputs, outputs in (
-        (r"the value must be one number, got shape \[2\]", "AtomicFetchAdd", "m y z", "y b"),
+        (r"the value must be one value, found the shape \[2\]", "AtomicFetchAdd", "m y z", "y b"),
         (r"a mutex .* is needed, found a tensor", "AtomicFetchAdd", "x z one", "z b"),
         (r"one bool, found int64\[2\]", "ConditionalSetAtomicBool", "flag x", ""),
         (r"an atomic flag .* is needed, found a Mutex", "CheckAtomicBool", "m", "b"),

@@ -108,7 +108,7 @@ M, V = X[0], X[0, 0]
         ("a dimension at least, found a scalar", "Bucketize", [V[0]], {"boundaries": [0.0]}),
         ("an index is 4; it must be from 0 to 3", "OneHot", [np.array([0, 4]), np.array([4])], {}),
         ("an index is -1; it must be from 0 to 3", "OneHot", [np.array([0, -1]), np.array([4])], {}),
-        (r"found \[1, 1\] and \[1\]", "OneHot", [np.array([[0]]), np.array([4])], {}),
+        (r"must be a vector, found the shape \[1, 1\]", "OneHot", [np.array([[0]]), np.array([4])], {}),
         (r"found the shape \[5\]", "BatchOneHot", [V.astype(int), COUNTS, np.arange(4)], {}),
         ("add up to 4, and there are 3 values", "BatchOneHot", [M[:, :2].astype(int), COUNTS, np.arange(3)], {}),
         ("each of 5 columns", "BatchBucketOneHot", [M, COUNTS, BOUNDS], {}),

@@ -131,7 +131,7 @@ ROW = DATA[:, 0].copy()
         (r"the last segment id is 3, and the second input has the shape \[2\]", "SegmentIdsToLengths", [IDS, np.zeros(2)], {}, 1),
         ("the lengths sum to 6, and there are 2 indices", "SegmentOneHot", [LENGTHS, np.arange(2), np.array([5])], {}, 1),
         ("index 5 is not within the 5 rows", "SegmentOneHot", [LENGTHS, np.arange(6), np.array([5])], {}, 1),
-        (r"one number, found the shape \[2\]", "SegmentOneHot", [LENGTHS, np.arange(6), np.array([5, 5])], {}, 1),
+        (r"one value, found the shape \[2\]", "SegmentOneHot", [LENGTHS, np.arange(6), np.array([5, 5])], {}, 1),
         ("the lengths sum to 6, and there are 5 rows", "LengthsGather", [DATA[:5], LENGTHS, np.array([0])], {}, 1),
         ("index 4 is not within the 4 rows", "LengthsGather", [DATA, LENGTHS, np.array([4])], {}, 1),
         ("a segment has 3 rows, more than target_length = 2", "LengthsPad", [DATA, LENGTHS], {"target_length": 2}, 1),
