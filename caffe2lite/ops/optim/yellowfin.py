@@ -101,8 +101,9 @@ def _remembered(beta: float, averages: list[float], norm2: float, low: float, hi
 
 def _tune(low: float, high: float, spread: float, distance: float, epsilon: float) -> tuple[float, float]:
     """Return (momentum, step size) that the curvature between low and high, noise and distance call for."""
-    p = (distance * low) ** 2 / 2 / spread
-    w3 = (-math.sqrt(p * p + 4 / 27 * p**3) - p) / 2
+    reach = distance * low
+    p = reach * reach / 2 / spread  # products, which become infinite where a power of Python's is an error
+    w3 = (-math.sqrt(p * p + 4 / 27 * p * p * p) - p) / 2
     w = math.copysign(abs(w3) ** (1 / 3), w3)
     root = w - p / 3 / (w - epsilon if w < 0 else w + epsilon) + 1
     ratio = math.sqrt(high / low)
