@@ -65,7 +65,7 @@ class Loop:
         if "prefetch" in function.__code__.co_names:
             names = {**function.__globals__, "prefetch": _prefetch_intrinsic()}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
-        options = {
+        options: dict[str, Any] = {
             "nogil": True,
             "error_model": "numpy",
             "fastmath": {"reassoc", "contract"} if self._reorder else False,
@@ -77,7 +77,7 @@ class Loop:
         return self._compiled
 
 
-def prefetch(array: Any, index: int) -> None:
+def prefetch(array: np.ndarray, index: int) -> None:
     """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from caffe2lite.proto import caffe2_pb2
+
 
 class Object:
     """Base of such values.
@@ -15,12 +17,12 @@ class Object:
     type_name: ClassVar[str]
     blob_type: ClassVar[str | None] = None
 
-    def write(self, proto: Any) -> None:
+    def write(self, proto: caffe2_pb2.BlobProto) -> None:
         """Fill a BlobProto whose name and type are set."""
         raise TypeError(f"no known serializer for {self.type_name}")
 
     @classmethod
-    def read(cls, proto: Any) -> Object:
+    def read(cls, proto: caffe2_pb2.BlobProto) -> Object:
         """The object that a BlobProto holds."""
         raise TypeError(f"no known deserializer for {cls.type_name}")
 

@@ -102,6 +102,7 @@ def _remembered(beta: float, averages: list[float], norm2: float, low: float, hi
 
 def _tune(low: float, high: float, spread: float, distance: float, epsilon: float) -> tuple[float, float]:
     """Return (momentum, step size) that the curvature between low and high, noise and distance call for."""
+    # NumPy's numbers become infinite where a power of Python's is an error
     p = (np.float64(distance) * low) ** 2 / 2 / spread
     w3 = (-np.sqrt(p * p + 4 / 27 * p**3) - p) / 2
     w = np.copysign(abs(w3) ** (1 / 3), w3)
