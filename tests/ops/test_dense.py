@@ -6,9 +6,8 @@ import pytest
 from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit import arguments
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import core, workspace
 
 
 def op(kind, inputs=(), outputs=(), seed=None, **args):
@@ -35,6 +34,7 @@ def f(*values):
     return np.array(values, "float32")
 
 
+<<<<<<< HEAD
 # ---- random fills ------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +162,17 @@ def test_composite_learning_rate():
 def test_learning_rates_that_cannot_be(args):
     with pytest.raises(OperatorError, match=r"stepsize|policy"):
         runner.run_operator(feed(i=np.array([1])), op("LearningRate", ["i"], ["lr"], base_lr=0.1, **args))
+=======
+def test_dropout_keeps_the_mean_and_tells_its_mask():
+    workspace = feed(x=np.ones((200, 200), "float32"))
+    made = runner.create_net(workspace, net(op("Dropout", ["x"], ["y", "mask"], seed=3, ratio=0.25, is_test=0)))
+    made.run()
+    y, mask = workspace.fetch("y"), workspace.fetch("mask")
+    assert abs(mask.mean() - 0.75) < 0.02
+    np.testing.assert_allclose(y, mask / 0.75, rtol=1e-6)
+    made.run()
+    assert not np.array_equal(mask, workspace.fetch("mask"))
+>>>>>>> opsa
 
 
 # ---- in place, and beside ----------------------------------------------------------------------------------------
@@ -178,28 +189,10 @@ def test_rows_of_zeros_do_not_become_the_result():
         assert (workspace.fetch("y") == -1).all()
 
 
-# ---- several blobs as one ----------------------------------------------------------------------------------------
-
-
-def test_collectives_of_one_process():
-    workspace = feed(a=f(1, 2), b=f(10, 20))
-    runner.run_operator(workspace, op("NCCLAllreduce", ["a", "b"], ["a", "b"]))
-    assert workspace.fetch("a").tolist() == workspace.fetch("b").tolist() == [11, 22]
-    workspace = feed(a=f(1, 2), b=f(10, 20))
-    runner.run_operator(workspace, op("NCCLBroadcast", ["a", "b"], ["a", "b"], root=1))
-    assert workspace.fetch("a").tolist() == [10, 20]
-    workspace = feed(a=f(1, 2), b=f(10, 20))
-    runner.run_operator(workspace, op("NCCLReduce", ["a", "b"], ["a"]))
-    runner.run_operator(workspace, op("NCCLAllGather", ["a", "b"], ["c", "d"]))
-    runner.run_operator(workspace, op("NCCLReduceScatter", ["c", "d"], ["e", "g"]))
-    assert workspace.fetch("a").tolist() == [11, 22]
-    assert workspace.fetch("c").tolist() == workspace.fetch("d").tolist() == [[11, 22], [10, 20]]
-    assert workspace.fetch("e").tolist() == [22, 44] and workspace.fetch("g").tolist() == [20, 40]
-
-
 # ---- state -------------------------------------------------------------------------------------------------------
 
 
+<<<<<<< HEAD
 def test_a_meter_remembers_until_its_net_is_made_again():
     definition = net(op("APMeter", ["p", "l"], ["ap"], buffer_size=4))
     workspace = feed(p=f(0.9, 0.8).reshape(2, 1), l=np.array([[1], [0]], "int32"))
@@ -212,6 +205,50 @@ def test_a_meter_remembers_until_its_net_is_made_again():
     np.testing.assert_allclose(workspace.fetch("ap"), [(1 / 2 + 2 / 4) / 2])
     runner.create_net(workspace, definition, overwrite=True).run()
     np.testing.assert_allclose(workspace.fetch("ap"), [1 / 2])
+=======
+def test_accumulation_reads_what_the_output_holds():
+    workspace = feed(x=f(1), y=f(100))
+    runner.run_operator(workspace, op("Accumulate", ["x"], ["y"]))
+    assert workspace.fetch("y").tolist() == [101]
+
+
+def test_counters_count():
+    workspace = Workspace()
+    runner.run_operator(workspace, op("CreateCounter", (), ["c"], init_count=1))
+    done = []
+    for _ in range(3):
+        runner.run_operator(workspace, op("CountDown", ["c"], ["d"]))
+        done.append(bool(workspace.fetch("d")))
+    runner.run_operator(workspace, op("CountUp", ["c"], ["before"]))
+    runner.run_operator(workspace, op("RetrieveCount", ["c"], ["n"]))
+    assert (done, int(workspace.fetch("before")), int(workspace.fetch("n"))) == ([False, True, True], -2, -1)
+    with pytest.raises(OperatorError, match="counter is needed"):
+        runner.run_operator(feed(x=f(1)), op("CountUp", ["x"], ["y"]))
+
+
+def test_statistics_are_exported_and_start_again():
+    workspace = feed(x=np.array([2.5]))
+    export = op("StatRegistryExport", (), ["k", "v", "t"])
+    runner.run_operator(workspace, export)
+    runner.run_operator(workspace, op("AveragePut", ["x"], (), stat_name="dense", magnitude_expand=100))
+    runner.run_operator(workspace, op("TimerBegin", (), ["timer"], counter_name="dense_timer"))
+    runner.run_operator(workspace, op("TimerGetAndEnd", ["timer"], ["ns"]))
+    runner.run_operator(workspace, export)
+    found = dict(zip(workspace.fetch("k"), workspace.fetch("v")))
+    assert found[b"dense/stat_value/sum"] == 250 and found[b"dense/stat_value/count"] == 1
+    assert found[b"dense_timer/time_ns/sum"] == workspace.fetch("ns").item() > 0
+    runner.run_operator(workspace, export)
+    assert not any(v for k, v in zip(workspace.fetch("k"), workspace.fetch("v")) if k.startswith(b"dense"))
+
+
+def test_a_statistic_wraps_around_as_an_int64_does():
+    workspace = feed(x=np.array([1e30]))
+    for _ in range(2):
+        runner.run_operator(workspace, op("IncrementPut", ["x"], (), stat_name="large", bound=True))
+    runner.run_operator(workspace, op("StatRegistryExport", (), ["k", "v", "t"]))
+    found = dict(zip(workspace.fetch("k"), workspace.fetch("v")))
+    assert found[b"large/stat_value"] == -2
+>>>>>>> opsa
 
 
 # ---- refusals ----------------------------------------------------------------------------------------------------
@@ -240,33 +277,3 @@ def test_errors_say_what_is_wrong(kind, inputs, args, words):
     made = op(kind, names, outputs.get(kind, ["y"]), **args)
     with pytest.raises((OperatorError, MemoryError), match=words):
         runner.run_operator(feed(**dict(zip(names, inputs))), made)
-
-
-def test_every_operator_of_these_files_has_a_sentence():
-    """A doc string, and types or a shape that a reader can look up."""
-    bare = [n for n in registry.names() if len(registry.get(n).doc) < 5]
-    assert not bare
-
-
-def test_sizes_of_tensor_train_gradients_come_from_the_cores():
-    shapes = {"c0": (10, 1, 4, 3), "c1": (11, 3, 2, 3), "c2": (12, 3, 5, 1)}
-    rng = np.random.default_rng(0)
-    for name, shape in shapes.items():
-        workspace.FeedBlob(name, rng.standard_normal(shape, np.float32))
-    workspace.FeedBlob("index", np.array([1, 500, 1319]))
-    workspace.FeedBlob("lengths", np.array([2, 1], np.int32))
-    args = {"factor_i": [10, 11, 12], "factor_j": [4, 2, 5], "ranks": [1, 3, 3, 1], "emb_size": 40}
-    forward = core.CreateOperator(
-        "TTSparseLengthsSum", [*shapes, "index", "lengths"], ["y", "o0", "o1", "indices"], **args
-    )
-    workspace.RunOperatorOnce(forward)
-    workspace.FeedBlob("dy", rng.standard_normal((2, 40), np.float32))
-    made = []
-    for given in (args, {}):
-        inputs = [*shapes, "lengths", "o0", "o1", "indices", "dy"]
-        workspace.RunOperatorOnce(
-            core.CreateOperator("TTSparseLengthsSumGradient", inputs, ["d0", "d1", "d2"], **given)
-        )
-        made.append([workspace.FetchBlob(f"d{k}") for k in range(3)])
-    for one, other in zip(*made):
-        np.testing.assert_array_equal(one, other)

@@ -148,7 +148,9 @@ def maximum_rows(
     return result
 
 
-def spread(xp: ModuleType, values: np.ndarray, counts: np.ndarray, out: Callable[..., np.ndarray], size: int) -> np.ndarray:
+def spread(
+    xp: ModuleType, values: np.ndarray, counts: np.ndarray, out: Callable[..., np.ndarray], size: int
+) -> np.ndarray:
     """Row i of the result is the value of the segment that row i is in; rows past the segments are 0."""
     rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
     made = out((size, *values.shape[1:]), values.dtype)
