@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from caffe2lite.ops.detection import box_geometry
@@ -77,6 +79,8 @@ def _proposals(
     n, kinds, height, width = scores.shape
     if bbox_deltas.shape != (n, kinds * anchors.shape[1], height, width) or anchors.shape[0] != kinds:
         raise ValueError(f"deltas {list(bbox_deltas.shape)} and anchors {list(anchors.shape)} do not fit the scores")
+    if not spatial_scale:
+        raise ValueError("spatial_scale must not be 0: its reciprocal is the stride of the anchors")
     _info(im_info, n)
     rois, p = _generate(
         *(_host(xp, v) for v in (scores, bbox_deltas, im_info, anchors)),
@@ -141,13 +145,15 @@ def BBoxTransform(
     one = int(legacy_plus_one)
     images = _image_of(xp, rois, size, im_info)
     box_out = out[0](deltas.shape, "float32")
-    for image in range(im_info.shape[0]):
+    for image, numbers in enumerate(_host(xp, im_info).tolist()):
+        if not (all(math.isfinite(v) for v in numbers) and numbers[2]):
+            raise ValueError(f"height, width and scale of image {image} must be finite, and the scale not 0; found {numbers}")
         mine = xp.nonzero(images == image)[0]
         if not mine.shape[0]:
             continue
-        before = float(im_info[image, 2])
+        before = numbers[2]
         after = before if apply_scale else 1.0
-        height, width = int(float(im_info[image, 0]) / before + 0.5), int(float(im_info[image, 1]) / before + 0.5)
+        height, width = (int(v / before + 0.5) for v in numbers[:2])
         boxes = rois[mine][:, rois.shape[1] - size :].copy()
         boxes[:, :4] /= before
         for k in range(deltas.shape[1] // size):
@@ -218,9 +224,10 @@ def BoxWithNMSLimit(
     if boxes.ndim != 2 or boxes.shape != (count, width):
         raise ValueError(f"boxes must be [{count}, {width}], got shape {list(boxes.shape)}")
     s, b = _host(xp, scores), _host(xp, boxes)
-    splits = [count] if batch_splits is None else [int(v) for v in _host(xp, batch_splits)]
-    if sum(splits) != count:
-        raise ValueError(f"batch_splits sum to {sum(splits)}, and there are {count} boxes")
+    splits = [count] if batch_splits is None else _host(xp, batch_splits).tolist()
+    if sum(splits) != count or min(splits, default=0) < 0:
+        raise ValueError(f"batch_splits {splits} must be 0 or more and sum to the {count} boxes")
+    splits = [int(v) for v in splits]
     soft = (soft_nms_method, soft_nms_sigma, soft_nms_min_score_thres) if soft_nms_enabled else None
     values, where, labels, keeps = [], [], [], []
     sizes = np.zeros((len(splits), classes), "int32")

@@ -13,6 +13,7 @@ from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
 
@@ -68,7 +69,7 @@ def _scales(scales, height_scale, width_scale):
 def _nearest(xp, size, scale, count=None):
     """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
-        count = int(xp.float32(size) * xp.float32(scale))
+        count = resized(size, scale)
     source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
     return xp.minimum(source, size - 1)
 
@@ -189,7 +190,7 @@ def ResizeNearest3DGradient(
 
 def _bilinear(xp, size, scale):
     """Return the matrix [result, size] of a linear interpolation whose corners are the image's."""
-    count = int(xp.float32(size) * xp.float32(scale))
+    count = resized(size, scale)
     step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
     at = xp.arange(count).astype("float32") * step
     low = xp.minimum(at.astype("int64"), max(size - 1, 0))

@@ -221,7 +221,7 @@ def Int8RoIAlign(
     is no Int8 tensor.
     """
     need(X)
-    check_rois(X.data, RoIs, (4, 5), order)
+    check_rois(X.data, RoIs, (4, 5), order, spatial_scale)
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
     sizes, channels = X.shape[1:3], X.shape[3]

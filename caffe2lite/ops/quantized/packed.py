@@ -45,6 +45,8 @@ def above_zero(scale: float, zero_point: int) -> tuple[np.float32, int]:
 
 def by_range(values: np.ndarray) -> Int8Tensor:
     """Return the values quantized so that the smallest value becomes 0 and the largest 255; 0 is met exactly."""
+    if np.isnan(values).any():
+        raise ValueError(f"values with NaN have no range to be quantized by: {list(values.shape)}, {np.isnan(values).sum()} of them")
     low = min(float(values.min(initial=0)), 0.0)
     high = max(float(values.max(initial=0)), 0.0)
     scale = (high - low) / 255 or 0.1

@@ -40,6 +40,11 @@ def test_the_range_of_the_data_takes_in_zero(values):
     np.testing.assert_allclose(tensor.real(), np.array(values, "f"), atol=tensor.scale * 0.51)
 
 
+def test_nan_has_no_range():
+    with pytest.raises(ValueError, match=r"values with NaN have no range .* 1 of them"):
+        packed.by_range(np.array([1, np.nan], "f"))
+
+
 def test_quantize_with_and_without_a_scale():
     do = Int8Session(f=np.array([-1, 0, 3], "f"))
     do("Quantize", "f", "q")
