@@ -98,10 +98,12 @@ def CreateCommonWorld(
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     """Another world of the same shards.
 
-    No tensors, any dtype: both worlds are blobs of their own kind.  WorldError where shards clone different worlds.
+    No tensors, any dtype: both worlds are blobs of their own kind.  ValueError where `existing` is no world; WorldError
+    where shards clone different ones.
     """
-    existing.world.barrier(_call(ctx, existing.world))
-    return CommonWorldBlob(existing.world.clone(ctx.op.output[0]))
+    world = _world(ctx)
+    world.barrier(_call(ctx, world))
+    return CommonWorldBlob(world.clone(ctx.op.output[0]))
 
 
 @operator(
@@ -116,9 +118,9 @@ def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
 def DestroyCommonWorld(ctx, common_world):
     """Close a world: nothing is sent over it any more.
 
-    No tensors, any dtype: the world is a blob of its own kind.  Operators that use it raise WorldError from now on.
+    No tensors, any dtype: the world is a blob of its own kind.  ValueError where there is none.
     """
-    common_world.world.close()
+    _world(ctx).close()
 
 
 def _world(ctx) -> collective.CommonWorld:
