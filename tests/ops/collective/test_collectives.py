@@ -53,6 +53,6 @@ def test_what_cannot_take_part():
     workspace.FeedBlob("world", floats(1))
     with pytest.raises(RuntimeError, match=r"must be a common world .*'world' is none"):
         collective("Allreduce", [floats(1)])
-    for kind in ("CloneCommonWorld", "DestroyCommonWorld"):
+    for kind, output in (("CloneCommonWorld", "clone"), ("DestroyCommonWorld", "world")):
         with pytest.raises(RuntimeError, match=r"must be a common world .*'world' is none"):
-            workspace.RunOperatorOnce(core.CreateOperator(kind, ["world"], ["world"]))
+            workspace.RunOperatorOnce(core.CreateOperator(kind, ["world"], [output]))
