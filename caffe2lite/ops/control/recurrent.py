@@ -370,7 +370,9 @@ def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window:
     """
     begin = int(timestep.reshape(-1)[0]) + offset
     if not 0 <= begin <= external.shape[0] - window:
-        raise ValueError(f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor")
+        raise ValueError(
+            f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor"
+        )
     each = external.size // external.shape[0]
     ctx.outputs[0].view(ctx.inputs[1], begin * each, (window, *external.shape[1:]))
 

@@ -126,7 +126,9 @@ def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, 
     d[...] = 0
     if Y.size:
         where = _chosen(xp, Y_hat, Y, L)
-        d[where] = _smooth_derivative(xp, Y_hat[where] - Y, beta) * (dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1))
+        d[where] = _smooth_derivative(xp, Y_hat[where] - Y, beta) * (
+            dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1)
+        )
     return d
 
 

@@ -183,7 +183,9 @@ def Int8ConvTranspose(
     need(X, filter, bias=bias)
     window, place, batch, made = prepare(X.shape, filter.shape, window)
     if not window.channels_last or window.group != 1:
-        raise ValueError(f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups")
+        raise ValueError(
+            f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups"
+        )
     (top, left), (bottom, right) = place.heads, place.tails
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
     x = _centred(X)

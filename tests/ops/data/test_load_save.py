@@ -154,7 +154,11 @@ def test_whether_a_database_is_there(folder):
     ("words", "kind", "args"),
     [
         ("1 blob_name_overrides are given for 2 blobs", "Save", {"blob_name_overrides": ["a"]}),
-        (r"give strip_prefix \('x'\) or blob_name_overrides", "Save", {"strip_prefix": "x", "blob_name_overrides": ["a", "b"]}),
+        (
+            r"give strip_prefix \('x'\) or blob_name_overrides",
+            "Save",
+            {"strip_prefix": "x", "blob_name_overrides": ["a", "b"]},
+        ),
         ("under one name: a", "Save", {"blob_name_overrides": ["a", "a"]}),
         ("every must be positive, got 0", "Checkpoint", {"every": 0}),
         (r"give db \('.*'\) or dbs \(\['a'\]\), not both", "Load", {"dbs": ["a"]}),

@@ -10,7 +10,9 @@ from caffe2lite.ops.quantized import packed
 
 def test_what_caffe2_packs_and_computes():
     rng = np.random.RandomState(0)
-    do = Int8Session(**{name: rng.randn(*shape).astype("f") for name, shape in (("f", (3, 8)), ("w", (5, 8)), ("b", (5,)))})
+    do = Int8Session(
+        **{name: rng.randn(*shape).astype("f") for name, shape in (("f", (3, 8)), ("w", (5, 8)), ("b", (5,)))}
+    )
     do("Int8Quantize", "f", "q", Y_scale=0.05, Y_zero_point=128)
     do("Int8FCPackWeight", "w b", "wp bp", in_scale=0.05)
     assert do.bytes("bp").tolist() == [213, -482, -1956, 555, -1089]
