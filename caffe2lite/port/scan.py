@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.port import gone, names, python2
+from caffe2lite.port import gone, meaning, names, python2
 from caffe2lite.port.names import dotted, imports
 from caffe2lite.port.notebooks import Notebook
 from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
@@ -217,7 +217,7 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                     line = line_of(defined[old])
                     yield Finding(path, line, "P002", f"nothing calls {old} of {node.name}", gone.SPECIAL[old], ASK)
         elif isinstance(node, ast.FunctionDef):
-            for end in python2.stops(node):
+            for end in meaning.stops(node):
                 yield Finding(
                     path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK
                 )
