@@ -15,8 +15,11 @@ from typing import Any
 from caffe2lite.port import gone, python2
 
 # Names of NumPy that Cython's declarations of it no longer have, or that are gone from NumPy itself.
-_GONE = re.compile(r"\b(np|numpy)\.(int|float|bool|object|long)\b(?!_)")
-_INSTEAD = {"int": "int_", "float": "float64", "bool": "bool_", "object": "object_", "long": "int_"}
+_INSTEAD = {
+    "int": "int_", "float": "float64", "bool": "bool_", "object": "object_", "long": "int_",
+    "int_t": "intp_t", "uint_t": "uintp_t", "long_t": "intp_t", "ulong_t": "uintp_t", "float_t": "float64_t",
+}  # fmt: skip
+_GONE = re.compile(rf"\b(np|numpy)\.({'|'.join(_INSTEAD)})\b")
 
 
 def modern(source: str) -> str:

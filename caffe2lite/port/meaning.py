@@ -13,7 +13,9 @@ import importlib.util
 import io
 import numbers
 import operator
+import os
 import pickle
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -27,7 +29,7 @@ DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", text.MARK, "__caffe2lite_caught_
 COMPARED, DIVIDE_IN_PLACE = "__caffe2lite_compared__", "__caffe2lite_divide_in_place__"
 OWNER, KEY = "__caffe2lite_owner__", "__caffe2lite_key__"  # of what `/=` changes
 STRINGS = "__caffe2lite_strings__"  # what is a `str` for isinstance
-_CALLED = {**gone.METHODS, **gone.ARRAY_METHODS}
+_CALLED = {*gone.METHODS, *gone.ARRAY_METHODS, "exists", "isfile"}
 # Methods that take or give what Python 2 had as a `str`, and that are of bytes here.
 _OF_STRINGS = frozenset(
     "ParseFromString MergeFromString FromString SerializeToString loads dumps load dump pack unpack unpack_from "
@@ -74,6 +76,8 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     """`owner.method(…)` for methods that objects of Python and NumPy no longer have, or that told no text from bytes."""
     if isinstance(owner, (np.ndarray, np.generic)) and method in _OF_ARRAYS:
         return _OF_ARRAYS[method](owner, *args, **kwargs)
+    if owner is os.path and method in ("exists", "isfile"):
+        return _built_in(args[0]) or getattr(owner, method)(*args, **kwargs)
     if method in ("decode", "encode") and isinstance(owner, (str, text.Bytes)):
         return _recode(owner, method, *args, **kwargs)
     found = getattr(owner, method, None)
@@ -92,6 +96,14 @@ def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     if method in ("iteritems", "viewitems", "iterkeys", "viewkeys", "itervalues", "viewvalues"):
         return getattr(owner, method[4:])()
     return getattr(owner, method)(*args, **kwargs)  # its own AttributeError
+
+
+_LIBRARY = re.compile(r"(?:lib)?caffe2_\w+\.(?:so|dylib|dll)")
+
+
+def _built_in(path: Any) -> bool:
+    """Return whether it is a library of operators, which a script looks for before `dyndep` takes it: ours are built in."""
+    return isinstance(path, str) and _LIBRARY.fullmatch(os.path.basename(path)) is not None
 
 
 def _with_strings(owner: Any, method: str, found: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

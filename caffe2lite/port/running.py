@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shutil
+import subprocess
 import sys
 import types
 from collections.abc import Iterator, Sequence
@@ -145,7 +146,9 @@ def shards_command(shards: int, arguments: Sequence[str]) -> list[str]:
     mpiexec = launcher()
     if not mpiexec:
         raise RuntimeError(f"several shards need MPI: {install('mpi')}")
-    return [mpiexec, "-n", str(shards), sys.executable, "-m", "caffe2lite", "run", *arguments]
+    told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
+    prefix = ["--tag-output"] if "Open MPI" in told or "OpenRTE" in told else ["-prepend-rank"]  # each line says its rank
+    return [mpiexec, *prefix, "-n", str(shards), sys.executable, "-m", "caffe2lite", "run", *arguments]
 
 
 def rank() -> int:
