@@ -26,7 +26,7 @@ class Reader:
 
     def means_python2(self, path: str) -> bool:
         """Return whether a file that both can read means Python 2."""
-        return self.version == 2 if self.version else project.guess(project.root_of(path)).python2
+        return self.version == 2 if self.version else project.guess(path).python2
 
     def load(self, source: str, path: str) -> python2.Code:
         """Return source as code for this Python; the project is looked at only where the file does not tell."""

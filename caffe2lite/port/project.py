@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -64,23 +65,33 @@ def sources(root: str) -> Iterator[str]:
                 yield entry.path
 
 
-@functools.cache
-def guess(root: str) -> Guess:
-    """Say which Python a project means: by its files, else by what it says of itself."""
-    found: dict[bool, list[str]] = {True: [], False: []}
-    for path, _ in zip(sources(root), range(_MOST_FILES)):
-        try:
-            shown = _shows(python2.read(path), path)
-        except OSError:
-            continue
-        if shown is not None:
-            found[shown].append(os.path.relpath(path, root))
-    twos, threes = len(found[True]), len(found[False])
-    if twos or threes:
-        means2 = twos >= threes
-        return Guess(means2, f"as {found[means2][0]} is written")
+def guess(path: str, root: str = "") -> Guess:
+    """Say which Python a file means that both can read: as the files nearest to it, else as the project says of itself."""
+    root = root or root_of(path)
+    votes = _votes(root)
+    folder = os.path.dirname(os.path.realpath(path))
+    while True:
+        near = [(name, vote) for name, vote in votes if name.startswith(folder.rstrip(os.sep) + os.sep)]
+        if near or folder == root or os.path.dirname(folder) == folder:
+            break
+        folder = os.path.dirname(folder)
+    if near:
+        means2 = sum(vote for _, vote in near) * 2 >= len(near)
+        return Guess(means2, f"as {os.path.relpath(next(n for n, v in near if v == means2), root)} is written")
     said = _said(root)
     return said if said is not None else Guess(False, "nothing in the project says otherwise")
+
+
+@functools.cache
+def _votes(root: str) -> list[tuple[str, bool]]:
+    """Return (file, whether it is of Python 2) of the files of a project that show it."""
+    found = []
+    for path, _ in zip(sources(root), range(_MOST_FILES)):
+        with contextlib.suppress(OSError):
+            shown = _shows(python2.read(path), path)
+            if shown is not None:
+                found.append((path, shown))
+    return found
 
 
 def _shows(source: str, path: str) -> bool | None:
@@ -96,7 +107,7 @@ def _shows(source: str, path: str) -> bool | None:
         return None
     if tree is None:
         return True if _PRINTS.search(source) or _CATCHES.search(source) else None
-    if python2.traits(tree):
+    if python2.traits(tree) or python2.guesses(tree, source):
         return True
     return False if python2.only_python3(tree, source) else None
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
-from caffe2lite.port import gone
+from caffe2lite.port import flow, gone
 from caffe2lite.port.meaning import Meaning, is_bridge
 
 
@@ -76,7 +76,13 @@ def traits(tree: ast.Module) -> list[tuple[int, str]]:
             found += [(node.lineno, a.name) for a in node.names if a.name in gone.RENAMED]
         elif isinstance(node, ast.ImportFrom) and node.module in gone.RENAMED and not node.level:
             found.append((node.lineno, node.module))
+    found += [(f.use.lineno, f.kind) for f in flow.breaks(tree) if f.kind != flow.FRACTION]  # type: ignore[attr-defined]
     return sorted(found)
+
+
+def guesses(tree: ast.Module, source: str) -> bool:
+    """Return whether a module that both Pythons read divides as only Python 2 can: the result counts or indexes."""
+    return not has_true_division(source) and any(f.kind == flow.FRACTION for f in flow.breaks(tree))
 
 
 def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
