@@ -14,7 +14,6 @@ import ast
 import json
 import os
 import pathlib
-import pickle
 import re
 import shutil
 import struct
@@ -24,7 +23,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 RAN, RUNS, ASKS, DATA, PACKAGE, SENTENCE, FAILED = "ran", "still ran", "arguments", "data", "package", "sentence", "failed"
 STARTED = (RAN, RUNS, ASKS, DATA)
@@ -55,15 +54,21 @@ class Result(NamedTuple):
     seconds: float
 
 
+class Recipe(NamedTuple):
+    """How a script is started: its arguments, {file, seen from it: content}, and what has to run before."""
+
+    arguments: list[str] = []  # noqa: RUF012 - never changed
+    files: dict[str, Any] = {}  # noqa: RUF012
+    first: list[list[str]] = []  # noqa: RUF012
+
+
 def scripts(root: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yield what a person would start: notebooks, and files with a guarded main part or a shebang."""
     for path in sorted(root.rglob("*")):
         inner = path.relative_to(root).parts
         if any(part.startswith(".") for part in inner) or not path.is_file():
             continue
-        if path.suffix == ".ipynb":
-            yield path
-        elif path.suffix == ".py" and not _is_part(path, inner):
+        if path.suffix == ".ipynb" or (path.suffix == ".py" and not _is_part(path, inner)):
             yield path
 
 
@@ -97,18 +102,21 @@ def _acts(statement: ast.stmt) -> bool:
 
 def attempt(root: pathlib.Path, script: pathlib.Path, limit: float) -> Result:
     """Run one script in a copy of its repository."""
-    recipe = RECIPES.get(f"{root.name}/{script.relative_to(root)}", ([], {}))
+    recipe = RECIPES.get(f"{root.name}/{script.relative_to(root)}", Recipe())
     with tempfile.TemporaryDirectory() as scratch:
         copy = pathlib.Path(scratch) / root.name
         shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
         place = copy / script.relative_to(root)
-        for name, content in recipe[1].items():
+        for name, content in recipe.files.items():
             target = place.parent / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content() if callable(content) else content.encode())
         environment = {**os.environ, "HOME": scratch, "MPLBACKEND": "Agg", "XDG_CACHE_HOME": _CACHE}
         environment |= {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https", "ftp")}
-        command = [sys.executable, "-m", "caffe2lite", "run", "--gpus", "8", place.name, *recipe[0]]
+        command = [sys.executable, "-m", "caffe2lite", "run", "--gpus", "8"]
+        for first in recipe.first:
+            subprocess.run([*command, *first], cwd=place.parent, env=environment, capture_output=True, stdin=subprocess.DEVNULL)
+        command += [place.name, *recipe.arguments]
         begin = time.perf_counter()
         try:
             done = subprocess.run(command, cwd=place.parent, env=environment, capture_output=True, text=True,
@@ -133,6 +141,8 @@ def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, st
     if "usage:" in err.lower() or ("usage:" in out.lower() and "Traceback" not in err):
         return ASKS, error if "rror" in error else ""
     missing = re.search(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)", err)
+    if '"dot" not found' in error:
+        return PACKAGE, "graphviz"
     if missing:
         top = missing[1].split(".")[0]
         own = any(root.rglob(f"{top}.py")) or any(p.is_dir() for p in root.rglob(top))
@@ -216,25 +226,23 @@ TEST:
   RPN_POST_NMS_TOP_N: 20
 OUTPUT_DIR: out
 """
-_WEIGHTS = lambda: pickle.dumps({"blobs": {}}, 2)  # noqa: E731
 _DATA = "../detectron/datasets/data/coco"
-_INFER = (
-    ["--cfg", "small.yaml", "--wts", "weights.pkl", "--output-dir", "out", "1.png"],
-    {"small.yaml": _SMALL, "weights.pkl": _WEIGHTS, "1.png": _picture},
-)
-_TRAIN = (
-    ["--skip-test", "--cfg", "small.yaml"],
-    {
-        "small.yaml": _SMALL,
-        f"{_DATA}/annotations/instances_train2014.json": _coco,
-        **{f"{_DATA}/coco_train2014/{i}.png": _picture for i in (1, 2)},
-    },
-)
+_FILES = {
+    "small.yaml": _SMALL,
+    "1.png": _picture,
+    f"{_DATA}/annotations/instances_train2014.json": _coco,
+    **{f"{_DATA}/coco_train2014/{i}.png": _picture for i in (1, 2)},
+}
+_TRAIN = ["--skip-test", "--cfg", "small.yaml"]
+_MODEL = "out/train/coco_2014_train/generalized_rcnn/model_final.pkl"
+_PROTO = ["--cfg", "small.yaml", "--out_dir", "proto", "--device", "cpu", "TRAIN.WEIGHTS", _MODEL, "TEST.WEIGHTS", _MODEL]
 
-# {repository/script: (arguments, {file, seen from the script: its content})}
-RECIPES: dict[str, tuple[list[str], dict]] = {
-    "Detectron/tools/infer_simple.py": _INFER,
-    "Detectron/tools/train_net.py": _TRAIN,
+RECIPES: dict[str, Recipe] = {
+    "Detectron/tools/train_net.py": Recipe(_TRAIN, _FILES),
+    "Detectron/tools/infer_simple.py": Recipe(
+        ["--cfg", "small.yaml", "--wts", _MODEL, "--output-dir", "out", "1.png"], _FILES, [["train_net.py", *_TRAIN]]
+    ),
+    "Detectron/tools/convert_pkl_to_pb.py": Recipe(_PROTO, _FILES, [["train_net.py", *_TRAIN]]),
 }
 
 

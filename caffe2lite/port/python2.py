@@ -276,13 +276,13 @@ def _converter(left_out: frozenset[str]) -> _Converter:
 
 # While a script runs, modules and names of Python 2 are there: the source need not go around them.
 RUNS = frozenset(("basestring", "future", "import", "imports", "imports2", "long", "unicode", "urllib", "standarderror"))
-_BESIDE = frozenset(("import",))  # a script that is started has no package
+_BESIDE = frozenset(("future", "import"))  # `from __future__` does no harm, and a script that is started has no package
 
 
 def convert(source: str, filename: str, left_out: frozenset[str] | None = None) -> Converted:
     """Python 2 source as Python 3 source; Unreadable where it is Python of no version."""
     if left_out is None:
-        left_out = _BESIDE if _MAIN.search(source) else frozenset()
+        left_out = _BESIDE if _MAIN.search(source) else frozenset(("future",))
     try:
         converter = _converter(left_out)
     except ImportError:

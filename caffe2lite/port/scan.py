@@ -112,7 +112,8 @@ def examine_source(source: str, path: str, means2: bool | None | Callable[[], bo
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
 
 
-def _means2(tree: ast.Module | None, source: str, means2: bool | None | Callable[[], bool]) -> bool:
+def means_python2(tree: ast.Module | None, source: str, means2: bool | None | Callable[[], bool]) -> bool:
+    """Return whether source is Python 2; `means2` decides for what does not show it."""
     if tree is None or python2.traits(tree):
         return True
     if python2.only_python3(tree, source):
@@ -122,7 +123,7 @@ def _means2(tree: ast.Module | None, source: str, means2: bool | None | Callable
 
 def _examined(source: str, path: str, means2: bool | None | Callable[[], bool]) -> Report:
     tree = python2.parse(source, path)
-    is_python2 = _means2(tree, source, means2)
+    is_python2 = means_python2(tree, source, means2)
     findings: list[Finding] = []
     line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
