@@ -52,9 +52,16 @@ def difference(there, here, path=""):
                 return found
         if len(there) != len(here):
             longer, side = (there, "there") if len(there) > len(here) else (here, "here")
-            return f"{path}: {len(there)} there, {len(here)} here, first only {side}: {longer[min(len(there), len(here))]}"
+            return (
+                f"{path}: {len(there)} there, {len(here)} here, first only {side}: {longer[min(len(there), len(here))]}"
+            )
         return None
-    if isinstance(there, float) and isinstance(here, (int, float)) or isinstance(here, float) and isinstance(there, int):
+    if (
+        isinstance(there, float)
+        and isinstance(here, (int, float))
+        or isinstance(here, float)
+        and isinstance(there, int)
+    ):
         return None if _near(float(there), float(here), 0.0) else f"{path}: {there} there, {here} here"
     return None if there == here else f"{path}: {str(there)[:600]!r} there, {str(here)[:600]!r} here"
 

@@ -72,7 +72,9 @@ def argument(a):
         if field.name in ("s", "strings"):
             values = [value] if field.name == "s" else value
             return [v.decode("utf-8", "replace") for v in values]
-        return str(value) if field.name == "i" else "%s %s" % (field.name, list(value) if field.name == "ints" else value)
+        return (
+            str(value) if field.name == "i" else "%s %s" % (field.name, list(value) if field.name == "ints" else value)
+        )
     return ""
 
 
@@ -316,7 +318,62 @@ def preload():
     """Import what programs import, once for all of them; what it prints is nobody's."""
     import importlib
 
-    for name in ["attention", "brew", "checkpoint", "cnn", "control", "control_ops_util", "core", "crf", "data_parallel_model", "dataio", "dataset", "functional", "gru_cell", "layer_model_helper", "layers.layers", "memonger", "model_helper", "modifier_context", "muji", "net_builder", "net_drawer", "net_printer", "normalizer", "optimizer", "parallel_workers", "pipeline", "queue_util", "record_queue", "recurrent", "regularizer", "rnn_cell", "session", "task", "tt_core", "utils", "visualize", "predictor.mobile_exporter", "predictor.predictor_exporter", "predictor.predictor_py_utils", "modeling.initializers", "modeling.parameter_sharing", "modeling.parameter_info", "modeling.compute_norm_for_blobs", "modeling.compute_histogram_for_blobs", "modeling.compute_statistics_for_blobs", "modeling.get_entry_from_blobs", "modeling.gradient_clipping", "modeling.net_modifier", "layer_model_instantiator", "models.resnet", "models.shufflenet", "models.seq2seq.seq2seq_util", "onnx.frontend", "caffe_translator"]:
+    for name in [
+        "attention",
+        "brew",
+        "checkpoint",
+        "cnn",
+        "control",
+        "control_ops_util",
+        "core",
+        "crf",
+        "data_parallel_model",
+        "dataio",
+        "dataset",
+        "functional",
+        "gru_cell",
+        "layer_model_helper",
+        "layers.layers",
+        "memonger",
+        "model_helper",
+        "modifier_context",
+        "muji",
+        "net_builder",
+        "net_drawer",
+        "net_printer",
+        "normalizer",
+        "optimizer",
+        "parallel_workers",
+        "pipeline",
+        "queue_util",
+        "record_queue",
+        "recurrent",
+        "regularizer",
+        "rnn_cell",
+        "session",
+        "task",
+        "tt_core",
+        "utils",
+        "visualize",
+        "predictor.mobile_exporter",
+        "predictor.predictor_exporter",
+        "predictor.predictor_py_utils",
+        "modeling.initializers",
+        "modeling.parameter_sharing",
+        "modeling.parameter_info",
+        "modeling.compute_norm_for_blobs",
+        "modeling.compute_histogram_for_blobs",
+        "modeling.compute_statistics_for_blobs",
+        "modeling.get_entry_from_blobs",
+        "modeling.gradient_clipping",
+        "modeling.net_modifier",
+        "layer_model_instantiator",
+        "models.resnet",
+        "models.shufflenet",
+        "models.seq2seq.seq2seq_util",
+        "onnx.frontend",
+        "caffe_translator",
+    ]:
         try:
             importlib.import_module("caffe2.python." + name)
         except ImportError:

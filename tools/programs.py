@@ -148,7 +148,9 @@ def main():
     kinds = report(both, failures, args.show)
     different = collections.Counter(family for family, *_ in failures)
     ended = collections.Counter(f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], str))
-    refused = collections.Counter(f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], dict) and pair[0]["errors"])
+    refused = collections.Counter(
+        f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], dict) and pair[0]["errors"]
+    )
     for name in names:
         print(f"{name:24} {counts[name]:6} programs {different[name]:5} different {ended[name]:4} ended genuine "
               f"{refused[name]:5} with errors")  # fmt: skip

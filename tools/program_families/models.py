@@ -36,7 +36,11 @@ def brew_layer(rng, blob, i, model="m"):
     init = maybe(rng, 0.3, weight_init=INITIALIZERS, bias_init=INITIALIZERS)
     if kind == "fc":
         o, size = rng.choice([1, 3, 4]), c if len(dims) == 1 else c * h * w
-        return call("fc", f", {size}, {o}{init}" + maybe(rng, 0.2, axis=[1], axis_w=[1], engine=["X"], freeze_bias=[True]), (n, o))
+        return call(
+            "fc",
+            f", {size}, {o}{init}" + maybe(rng, 0.2, axis=[1], axis_w=[1], engine=["X"], freeze_bias=[True]),
+            (n, o),
+        )
     if kind == "packed":
         return call("packed_fc", f", {c}, 3", (n, 3))
     if kind == "decomp":
@@ -52,49 +56,89 @@ def brew_layer(rng, blob, i, model="m"):
         more = maybe(rng, 0.3, no_bias=[0, 1], order=["NCHW", "NHWC"], use_cudnn=[True, False], use_nnpack=[True],
                      use_gpu_engine=[True], float16_compute=[True], cudnn_exhaustive_search=[True],
                      ws_nbytes_limit=[1024])  # fmt: skip
-        pads = rng.choice([", pad=1", ", stride=2, pad=1", "", ", pad_t=1, pad_b=1, pad_l=1, pad_r=1", ", dilation=2, pad=2"])
+        pads = rng.choice(
+            [", pad=1", ", stride=2, pad=1", "", ", pad_t=1, pad_b=1, pad_l=1, pad_r=1", ", dilation=2, pad=2"]
+        )
         kh = k if isinstance(k, int) else max(k)
         stride = 2 if "stride" in pads else 1
         pad, d = (2, 2) if "dilation" in pads else (1 if "pad" in pads else 0, 1)
         size = [max(1, (s + 2 * pad - (d * (kh - 1) + 1)) // stride + 1) for s in (h, w)]
         return call(kind, f", {c}, {o}, {k}{init}{pads}{more}", (n, o, *size))
     if kind == "group":
-        return call(rng.choice(["group_conv", "group_conv_deprecated"]), f", {c}, {c * 2}, 3, pad=1, group={c}", (n, c * 2, h, w))
+        return call(
+            rng.choice(["group_conv", "group_conv_deprecated"]),
+            f", {c}, {c * 2}, 3, pad=1, group={c}",
+            (n, c * 2, h, w),
+        )
     if kind == "up":
-        return call("conv_transpose", f", {c}, 2, 2, stride=2{init}" + maybe(rng, 0.2, no_bias=[True], adj=[1]), (n, 2, 2 * h, 2 * w))
+        return call(
+            "conv_transpose",
+            f", {c}, 2, 2, stride=2{init}" + maybe(rng, 0.2, no_bias=[True], adj=[1]),
+            (n, 2, 2 * h, 2 * w),
+        )
     if kind == "pool":
         helper = rng.choice(["max_pool", "average_pool"])
-        return call(helper, ", kernel=2, stride=2" + maybe(rng, 0.2, legacy_pad=[2], use_cudnn=[True], order=["NCHW"]), (n, c, h // 2, w // 2))
+        return call(
+            helper,
+            ", kernel=2, stride=2" + maybe(rng, 0.2, legacy_pad=[2], use_cudnn=[True], order=["NCHW"]),
+            (n, c, h // 2, w // 2),
+        )
     if kind == "average":
         return call("average_pool", ", global_pooling=True", (n, c, 1, 1))
     if kind == "bn":
         return call("spatial_bn", f", {c}" + maybe(rng, 0.4, epsilon=[1e-3], momentum=[0.5], is_test=[True, False], init_scale=[0.5],
                     init_bias=[0.1], order=["NCHW"], ScaleInitializer=[None]), blob.shape)  # fmt: skip
     if kind == "gn":
-        return call("spatial_gn", f", {c}, group={rng.choice([1, c])}" + maybe(rng, 0.3, epsilon=[1e-2], init_scale=[2.0]), blob.shape)
+        return call(
+            "spatial_gn",
+            f", {c}, group={rng.choice([1, c])}" + maybe(rng, 0.3, epsilon=[1e-2], init_scale=[2.0]),
+            blob.shape,
+        )
     if kind == "lrn":
-        return call("lrn", ", size=3, alpha=0.1, beta=0.5" + maybe(rng, 0.3, bias=[2.0], order=["NCHW"], use_cudnn=[True]), blob.shape)
+        return call(
+            "lrn",
+            ", size=3, alpha=0.1, beta=0.5" + maybe(rng, 0.3, bias=[2.0], order=["NCHW"], use_cudnn=[True]),
+            blob.shape,
+        )
     if kind == "instance":
         return call("instance_norm", f", {c}" + maybe(rng, 0.3, epsilon=[1e-2], order=["NCHW"]), blob.shape)
     if kind == "moments":
         return call("moments_with_running_stats", f", {c}" + maybe(rng, 0.5, momentum=[0.5]), blob.shape)
     if kind == "dropout":
-        return call("dropout", maybe(rng, 0.5, ratio=[0.0, 0.5]) + f", is_test={rng.choice([True, True, False, 1])}", blob.shape)
+        return call(
+            "dropout", maybe(rng, 0.5, ratio=[0.0, 0.5]) + f", is_test={rng.choice([True, True, False, 1])}", blob.shape
+        )
     if kind in ("relu", "tanh", "softmax"):
         return call(kind, maybe(rng, 0.2, use_cudnn=[True, False], order=["NCHW"]), blob.shape)
     if kind == "prelu":
         return call("prelu", maybe(rng, 0.7, num_channels=[1, c], slope_init=INITIALIZERS), blob.shape)
     if kind == "layer_norm":
         size = c if len(dims) == 1 else c * h * w
-        return call("layer_norm", f", dim_in={size}" + maybe(rng, 0.4, axis=[1], epsilon=[1e-3], initial_scale=[0.5], initial_bias=[0.5]), blob.shape)
+        return call(
+            "layer_norm",
+            f", dim_in={size}" + maybe(rng, 0.4, axis=[1], epsilon=[1e-3], initial_scale=[0.5], initial_bias=[0.5]),
+            blob.shape,
+        )
     if kind == "sum":
         return call("sum", "", blob.shape, f"[{blob.name}, {blob.name}]")
     if kind == "concat":
-        return call("concat", maybe(rng, 0.4, axis=[1, -1], order=["NCHW"]), (n, 2 * c, *dims[1:]), f"[{blob.name}, {blob.name}]")
+        return call(
+            "concat",
+            maybe(rng, 0.4, axis=[1, -1], order=["NCHW"]),
+            (n, 2 * c, *dims[1:]),
+            f"[{blob.name}, {blob.name}]",
+        )
     if kind == "transpose":
         axes = [0, *range(1, len(dims) + 1)]
         return call("transpose", f", axes={axes}" + maybe(rng, 0.3, use_cudnn=[True]), blob.shape)
-    return call("operator", "", blob.shape) if rng.random() < 0.1 else (f"{out} = {model}.{rng.choice(['Sigmoid', 'Abs', 'Copy', 'Exp', 'Nothing'])}({blob.name}, {name})", Image(out, blob.shape))
+    return (
+        call("operator", "", blob.shape)
+        if rng.random() < 0.1
+        else (
+            f"{out} = {model}.{rng.choice(['Sigmoid', 'Abs', 'Copy', 'Exp', 'Nothing'])}({blob.name}, {name})",
+            Image(out, blob.shape),
+        )
+    )
 
 
 def arg_scope(rng, step):
@@ -142,7 +186,12 @@ def train(rng, blob, model="m"):
             "show(grads)"]  # fmt: skip
 
 
-FINISH = ["init(m.param_init_net)", "workspace.CreateNet(m.net)", "workspace.RunNet(m.net)", "workspace.RunNet(m.net.Name(), 2)"]
+FINISH = [
+    "init(m.param_init_net)",
+    "workspace.CreateNet(m.net)",
+    "workspace.RunNet(m.net)",
+    "workspace.RunNet(m.net.Name(), 2)",
+]
 
 
 @family
@@ -157,8 +206,20 @@ def brew_nets(rng):
         blob = brew_model(rng, steps, image=Image("'data'", shape))
     if rng.random() < 0.6:
         steps += train(rng, blob)
-    steps.append("show([str(p) for p in m.params], [str(p) for p in m.GetParams()], sorted(map(str, m.weights)), sorted(map(str, m.biases)), m.param_to_grad)")
-    steps.append(rng.choice(["show(m.GetAllParams(), m.GetComputedParams())", "show(m.GetOptimizationParamInfo())", "show(m.net.external_inputs, m.net.external_outputs)", "show(m.GetParams('s'), m.GetParams('a/b'))", "show(m.Validate())"]))
+    steps.append(
+        "show([str(p) for p in m.params], [str(p) for p in m.GetParams()], sorted(map(str, m.weights)), sorted(map(str, m.biases)), m.param_to_grad)"
+    )
+    steps.append(
+        rng.choice(
+            [
+                "show(m.GetAllParams(), m.GetComputedParams())",
+                "show(m.GetOptimizationParamInfo())",
+                "show(m.net.external_inputs, m.net.external_outputs)",
+                "show(m.GetParams('s'), m.GetParams('a/b'))",
+                "show(m.Validate())",
+            ]
+        )
+    )
     return [*steps, *FINISH]
 
 
@@ -204,9 +265,20 @@ def cnn_models(rng):
             c, s = 2, s * 2
         ins = f"[{blob}, {blob}]" if kind in ("Concat", "Sum", "DepthConcat") else blob
         c = c * 2 if kind in ("Concat", "DepthConcat") else c
-        steps.append(under(rng.choice(["", "", "s"]), f"h{i} = m.{kind}({ins}, 'l{i}'{', ' if arguments else ''}{arguments})"))
+        steps.append(
+            under(rng.choice(["", "", "s"]), f"h{i} = m.{kind}({ins}, 'l{i}'{', ' if arguments else ''}{arguments})")
+        )
         blob = f"h{i}"
-    steps += [rng.choice(["m.AddWeightDecay(0.1)", "m.Iter('iter')", "m.Accuracy([%s, %s], 'acc')" % (blob, blob), "show(m.XavierInit, m.ConstantInit(2.0))"])]
+    steps += [
+        rng.choice(
+            [
+                "m.AddWeightDecay(0.1)",
+                "m.Iter('iter')",
+                "m.Accuracy([%s, %s], 'acc')" % (blob, blob),
+                "show(m.XavierInit, m.ConstantInit(2.0))",
+            ]
+        )
+    ]
     steps += train(rng, Image(blob, ()))
     return [*steps, "show(m.params, m.weights, m.biases)", *FINISH]
 
@@ -225,7 +297,11 @@ def memonger_variants(rng):
             lines.append(f"h{i} = m.net.{rng.choice(['Sum', 'Add', 'Mul'])}([{blob}, {rng.choice(blobs[1:])}], 's{i}')")
         else:
             kind = rng.choice(["Sigmoid", "Tanh", "Relu", "Sqr"])
-            out = "m.net." + kind + f"({blob}, {rng.choice([repr(f'a{i}'), blob if blob != repr('in') else repr(f'a{i}')])})"
+            out = (
+                "m.net."
+                + kind
+                + f"({blob}, {rng.choice([repr(f'a{i}'), blob if blob != repr('in') else repr(f'a{i}')])})"
+            )
             lines.append(f"h{i} = {out}")
         blobs.append(f"h{i}")
     lines.append(f"loss = m.net.AveragedLoss(m.net.ReduceBackMean({blobs[-1]}, 'mean'), 'loss')")
@@ -246,14 +322,19 @@ def memonger_variants(rng):
             f"o = memonger.share_grad_blobs(m.net, {heads}, set(map(str, m.param_to_grad.values())), {scope!r}{options})",
         ]  # fmt: skip
     elif variant == "dag":
-        steps += [f"m.net.AddExternalOutput({blobs[-1]})", f"o = memonger.optimize_inference_for_dag(m.net, ['in'], {scope!r})"]
+        steps += [
+            f"m.net.AddExternalOutput({blobs[-1]})",
+            f"o = memonger.optimize_inference_for_dag(m.net, ['in'], {scope!r})",
+        ]
     elif variant in ("interference", "static"):
         algo = rng.choice(["GREEDY", "DYNAMIC_PROGRAMMING"])
         order = rng.choice(["topological_sort_traversal", "topological_sort_traversal_longest_path"])
         steps += [f"r = memonger.optimize_interference(m.net.Proto(), [str(loss), 'in'] + [str(p) for p in m.params], memonger.{order}, algo=memonger.AssignmentAlgorithm.{algo})",
                   "o = r.net", "show(r.blob_assignments)", "show(memonger.compute_statistics(r.assignments))"]  # fmt: skip
     elif variant == "release":
-        steps += [f"o = memonger.release_blobs_when_used(m.net.Proto(), set([str(loss)]){rng.choice(['', ', lambda b: not b.endswith(chr(119))'])})"]
+        steps += [
+            f"o = memonger.release_blobs_when_used(m.net.Proto(), set([str(loss)]){rng.choice(['', ', lambda b: not b.endswith(chr(119))'])})"
+        ]
     elif variant == "fast":
         steps += ["o = memonger.optimize_inference_fast(m.net.Proto(), ['in', str(loss)] + [str(p) for p in m.params])"]
     else:

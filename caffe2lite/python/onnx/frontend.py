@@ -89,9 +89,7 @@ class Caffe2Frontend:
         initializer = [*_tensors(values), *context.constants]
         known = {**{t.name: (t.data_type, list(t.dims)) for t in initializer}, **value_info}
         inputs = [*predict.external_input, *(t.name for t in context.constants)]
-        outputs = {
-            name: (onnx_type(blobs[name].dtype), blobs[name].shape) for name in _written(predict, nodes, inputs)
-        }
+        outputs = {name: (onnx_type(blobs[name].dtype), blobs[name].shape) for name in _written(predict, nodes, inputs)}
         return helper.make_graph(
             nodes,
             predict.name,
