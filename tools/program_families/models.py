@@ -198,12 +198,12 @@ FINISH = [
 def brew_nets(rng):
     steps = start(rng)
     shape = image_of(rng)
-    steps.append(f"feed('data', {shape})")
+    steps += [f"feed('data', {shape})", "x = core.BlobReference('data')"]
     if rng.random() < 0.3:
         steps.append("x = m.AddExternalInput('data')" if rng.random() < 0.5 else "x = m.net.AddExternalInput('data')")
         blob = brew_model(rng, steps, image=Image("x", shape))
     else:
-        blob = brew_model(rng, steps, image=Image("'data'", shape))
+        blob = brew_model(rng, steps, image=Image("x", shape))
     if rng.random() < 0.6:
         steps += train(rng, blob)
     steps.append(
@@ -227,11 +227,11 @@ def brew_nets(rng):
 def two_models(rng):
     steps = start(rng) + start(rng, "k")[1:]
     shape = image_of(rng)
-    steps.append(f"feed('data', {shape})")
+    steps += [f"feed('data', {shape})", "x = core.BlobReference('data')"]
     for model in rng.sample(["m", "k"], 2):
         scope = rng.choice(["", *SCOPES])
         drawn = []
-        blob = brew_model(rng, drawn, model, Image("'data'", shape), rng.randint(1, 3), scoped=False)
+        blob = brew_model(rng, drawn, model, Image("x", shape), rng.randint(1, 3), scoped=False)
         steps += [under(scope, step) for step in drawn]
         if rng.random() < 0.5:
             steps += train(rng, blob, model)
@@ -249,8 +249,8 @@ def two_models(rng):
 def cnn_models(rng):
     arguments = maybe(rng, 0.4, order=["NCHW", "NHWC"], name=["cnn"], use_cudnn=[True, False], cudnn_exhaustive_search=[True],
                       ws_nbytes_limit=[100], init_params=[True, False])  # fmt: skip
-    steps = ["from caffe2.python import cnn", f"m = cnn.CNNModelHelper({arguments[2:]})", "feed('data', (2, 4, 6, 6))"]
-    blob, c, s = "'data'", 4, 6
+    steps = ["from caffe2.python import cnn", f"m = cnn.CNNModelHelper({arguments[2:]})", "feed('data', (2, 4, 6, 6))", "x = core.BlobReference('data')"]
+    blob, c, s = "x", 4, 6
     for i in range(rng.randint(1, 5)):
         kind = rng.choice(["Conv", "GroupConv", "MaxPool", "AveragePool", "SpatialBN", "LRN", "Relu", "Dropout", "Concat", "Sum",
                            "PRelu", "InstanceNorm", "DepthConcat", "Softmax", "ConvTranspose", "Transpose", "PadImage"])  # fmt: skip
@@ -285,9 +285,9 @@ def cnn_models(rng):
 
 @family
 def memonger_variants(rng):
-    steps = start(rng)[:1] + ["from caffe2.python import memonger", "m = model_helper.ModelHelper('m')"]
+    steps = start(rng)[:1] + ["from caffe2.python import memonger", "m = model_helper.ModelHelper('m')", "x = core.BlobReference('in')"]
     scope = rng.choice(["", "", "t", "gpu_0", "a/b"])
-    lines, blobs = [], ["'in'"]
+    lines, blobs = [], ["x"]
     width = rng.choice([3, 4])
     for i in range(rng.randint(2, 7)):
         blob = rng.choice(blobs[-3:])
@@ -300,7 +300,7 @@ def memonger_variants(rng):
             out = (
                 "m.net."
                 + kind
-                + f"({blob}, {rng.choice([repr(f'a{i}'), blob if blob != repr('in') else repr(f'a{i}')])})"
+                + f"({blob}, {rng.choice([repr(f'a{i}'), blob if blob != 'x' else repr(f'a{i}')])})"
             )
             lines.append(f"h{i} = {out}")
         blobs.append(f"h{i}")
@@ -339,7 +339,7 @@ def memonger_variants(rng):
         steps += ["o = memonger.optimize_inference_fast(m.net.Proto(), ['in', str(loss)] + [str(p) for p in m.params])"]
     else:
         steps += ["shapes, types = workspace.InferShapesAndTypes([m.param_init_net, m.net], {'in': [2, %d]})" % width,
-                  "show(memonger.estimate_memory_usage([m.param_init_net.Proto(), m.net.Proto()], shapes, types, core.DeviceOption(caffe2_pb2.CPU)))",
+                  "show(memonger.estimate_memory_usage([type(n.Proto()).FromString(n.Proto().SerializeToString()) for n in (m.param_init_net, m.net)], shapes, types, core.DeviceOption(caffe2_pb2.CPU)))",
                   "o = m.net.Proto()"]  # fmt: skip
     steps += ["show(o)", f"feed('in', (2, {width}))", "init(m.param_init_net)", "workspace.RunNetOnce(o)"]
     return steps
@@ -349,8 +349,8 @@ def memonger_variants(rng):
 def cloning(rng):
     steps = start(rng)
     shape = image_of(rng)
-    steps.append(f"feed('data', {shape})")
-    blob = brew_model(rng, steps, image=Image("'data'", shape), layers=rng.randint(2, 4))
+    steps += [f"feed('data', {shape})", "x = core.BlobReference('data')"]
+    blob = brew_model(rng, steps, image=Image("x", shape), layers=rng.randint(2, 4))
     if rng.random() < 0.5:
         steps += train(rng, blob)
     for i in range(rng.randint(1, 3)):
