@@ -1,6 +1,7 @@
 """Programs that Caffe2 ran: comparing what came of them there and here."""
 
 import gzip
+import itertools
 import json
 import math
 import re
@@ -64,7 +65,14 @@ def difference(there, here, path=""):
         and isinstance(there, int)
     ):
         return None if _near(float(there), float(here), 0.0) else f"{path}: {there} there, {here} here"
-    return None if there == here else f"{path}: {str(there)[:600]!r} there, {str(here)[:600]!r} here"
+    return None if there == here else f"{path}: {_around(str(there), str(here))}"
+
+
+def _around(there, here):
+    """Both texts from a little before they part."""
+    same = next((i for i, (a, b) in enumerate(zip(there, here)) if a != b), min(len(there), len(here)))
+    begin = max(0, same - 120)
+    return f"{there[begin : begin + 400]!r} there, {here[begin : begin + 400]!r} here"
 
 
 def outcome(result):
@@ -76,11 +84,27 @@ def outcome(result):
 
 
 def _numbered(result):
-    """The result with memonger's shared blobs numbered as they come: Caffe2's numbers follow the order of a hash table."""
+    """The result without what has no order in Caffe2, which takes it from sets and hash tables of strings.
+
+    That are the numbers of memonger's shared blobs, the copies of parameters to other devices, and the inputs of extracted
+    nets.
+    """
     numbers = {}
     text = json.dumps([result["shown"], result["nets"], result])
     text = re.sub(r"__m\d+_shared", lambda m: f"__m{numbers.setdefault(m[0], len(numbers))}_shared", text)
-    return json.loads(text)[2]
+    return _sorted(json.loads(text)[2])
+
+
+def _sorted(x):
+    if isinstance(x, list):
+        return [_sorted(v) for v in x]
+    if not isinstance(x, dict):
+        return x
+    if "net" in x and "op" in x:
+        runs = itertools.groupby(x["op"], key=lambda op: isinstance(op, str) and op.startswith("Copy("))
+        operators = [op for copies, run in runs for op in (sorted(run) if copies else run)]
+        return {**x, "op": _sorted(operators), "in": sorted(x["in"])}
+    return {k: _sorted(v) for k, v in x.items()}
 
 
 def read(path):

@@ -114,7 +114,7 @@ def net_def(net):
 def step_def(step):
     """An ExecutionStep."""
     made = [
-        "%s %s" % (f.name, list(v) if f.label == f.LABEL_REPEATED else v)
+        "%s %s" % (f.name, v if isinstance(v, (bool, int, float, str, bytes)) else list(v))
         for f, v in step.ListFields()
         if f.name != "substep"
     ]
@@ -149,6 +149,8 @@ def canonical(x, depth=0):
         return operator(x)
     if isinstance(x, core.GradientSlice):
         return ["slice", str(x.indices), str(x.values)]
+    if isinstance(x, np.dtype):
+        return "dtype " + x.name
     if hasattr(x, "ListFields"):
         return str(x)
     if isinstance(x, schema.Field):
@@ -170,7 +172,7 @@ def canonical(x, depth=0):
         return [canonical(v, depth + 1) for v in x]
     if hasattr(x, "Proto"):
         return canonical(x.Proto())
-    return "a " + type(x).__name__
+    return "an object"
 
 
 def values(name, shape, dtype="f4", low=-1.0, high=1.0):

@@ -89,17 +89,13 @@ def shrink(both, steps, kind):
 def report(both, failures, per_kind):
     """Show one small program of each kind of difference."""
     kinds = collections.defaultdict(list)
-    for family, steps, pair, text in failures:
-        kinds[family, kind_of(text)].append((len(steps), steps, pair, text))
+    for family, steps, text in failures:
+        kinds[family, kind_of(text)].append((len(steps), steps, text))
     for (family, kind), found in sorted(kinds.items(), key=lambda item: -len(item[1]))[:per_kind]:
-        _, steps, pair, text = min(found, key=lambda f: f[0])
+        _, steps, text = min(found, key=lambda f: f[0])
         print(f"--- {family}: {len(found)} programs\n    {text}")
         for step in shrink(both, steps, kind):
             print("    |", step.replace("\n", "\n    |   "))
-        for side, result in zip(("there", "here"), pair):
-            errors = result["errors"] if isinstance(result, dict) else result
-            if errors:
-                print(f"    errors {side}: {errors}"[:700])
     return len(kinds)
 
 
@@ -142,7 +138,7 @@ def main():
     for (family, steps), pair in zip(drawn, pairs):
         text = differ(pair)
         if text:
-            failures.append((family, steps, pair, text))
+            failures.append((family, steps, text))
         elif isinstance(pair[0], dict):
             agreed.append((family, steps, compare.outcome(pair[0])))
     kinds = report(both, failures, args.show)

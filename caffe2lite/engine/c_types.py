@@ -305,13 +305,18 @@ class BackgroundPlan:
 
 
 class Predictor:
-    """A pair of nets: one that makes the parameters, one that predicts."""
+    """A pair of nets: one that makes the parameters, one that predicts.
+
+    They run in a workspace under the current one: blobs that stand there already are written there.
+    """
 
     def __init__(self, init_net: Definition, predict_net: Definition) -> None:
-        self._ws = EngineWorkspace()
-        runner.run_net_once(self._ws, message(caffe2_pb2.NetDef, init_net))
+        self._ws = Workspace.current._ws.child()
+        init = message(caffe2_pb2.NetDef, init_net)
+        runner.run_net_once(self._ws, init)
         self._net = message(caffe2_pb2.NetDef, predict_net)
-        self._inputs = [n for n in self._net.external_input if self._ws.get_blob(n) is None]
+        made = {name for op in init.op for name in op.output}
+        self._inputs = [n for n in self._net.external_input if n not in made]
         for name in self._net.external_input:
             self._ws.create_blob(name)
         runner.create_net(self._ws, self._net)

@@ -46,6 +46,12 @@ def make_net(definition: caffe2_pb2.NetDef, workspace: Workspace, once: bool = F
         raise EngineError(
             f"net {definition.name!r} has the type {definition.type!r}, which does not exist; there are {known}"
         )
+    for op in definition.op:
+        if op.device_option.node_name:
+            raise EngineError(
+                f"net {definition.name!r}: {op.type} has the node_name {op.device_option.node_name!r}, which no operator may "
+                "have when it runs: a session takes nets to their nodes before"
+            )
     _check_externals(definition)
     return kind(definition, workspace, make_net, once)
 

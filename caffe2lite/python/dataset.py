@@ -162,7 +162,7 @@ class Dataset:
     def get_blobs(self):
         """Return the blobs of the columns."""
         if self.field_blobs is None:
-            raise AssertionError("Dataset not initialized: it has no blobs.")
+            raise TypeError("Dataset not initialized: it has no blobs; init_empty or init_from_dataframe makes them")
         return self.field_blobs
 
     def content(self):

@@ -176,19 +176,10 @@ def compute_interference_graph(ops):
 
 
 def topological_sort_traversal(g):
-    """Return the operators in an order that respects the graph: the last of them and what it needs come as late as can be."""
-    order, seen = [], set()
-    for start in g:
-        pending = [(start, False)]
-        while pending:
-            node, done = pending.pop()
-            if done:
-                order.append(node)
-            elif node not in seen:
-                seen.add(node)
-                pending.append((node, True))
-                pending.extend((child, False) for child in reversed(list(g.successors(node))) if child not in seen)
-    return order[::-1]
+    """Return the operators in an order that respects the graph, as networkx sorts it."""
+    import networkx
+
+    return list(networkx.topological_sort(g))
 
 
 def topological_sort_traversal_longest_path(g):

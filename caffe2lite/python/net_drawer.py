@@ -69,7 +69,7 @@ class _BlobNodes:
 
     def read(self, blob):
         if blob not in self.current:
-            self.current[blob] = self.make(_escape_label(f"{blob}{self.versions[blob]}"), _escape_label(blob))
+            self.current[blob] = self.make(f"{blob}{self.versions[blob]}", blob)
         return self.current[blob]
 
     def written(self, blob):
@@ -86,7 +86,7 @@ def GetPydotGraph(operators_or_net, name=None, rankdir="LR", op_node_producer=No
     make_op = op_node_producer or GetOpNodeProducer(False, **OP_STYLE)
     make_blob = blob_node_producer or GetBlobNodeProducer(**BLOB_STYLE)
     graph = pydot.Dot(name, rankdir=rankdir)
-    blobs = _BlobNodes(lambda node_name, label: make_blob(node_name, label=label))
+    blobs = _BlobNodes(lambda name, label: make_blob(_escape_label(name), label=_escape_label(label)))
 
     def connect(blob_node, source, target):
         graph.add_node(blob_node)

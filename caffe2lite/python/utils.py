@@ -139,7 +139,6 @@ def BuildUniqueMutexIter(init_net, net, iter=None, iter_mutex=None, iter_val=0):
     with scope.DeviceScope(on_cpu):
         iteration = init_net.ConstantFill([], iter, shape=[1], value=iter_val, dtype=DataType.INT64)
         mutex = init_net.CreateMutex([], [iter_mutex])
-        net.AddExternalInput(mutex)
         net.AtomicIter([mutex, iteration], [iteration])
     return iteration
 

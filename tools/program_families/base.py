@@ -41,5 +41,4 @@ DEVICES = [
     "core.DeviceOption(caffe2_pb2.CUDA, 1)",
     "core.DeviceOption(caffe2_pb2.CPU, random_seed=5)",
     "core.DeviceOption(caffe2_pb2.CPU, 0, node_name='node')",
-    "core.DeviceOption(caffe2_pb2.IDEEP)",
 ]

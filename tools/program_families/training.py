@@ -7,8 +7,8 @@ OPTIMIZERS = {
                 power=[0.5], weight_decay=[0.1], sparse_dedup_aggregator=["sum"], lars=[0.5], max_gradient_norm=[1.0],
                 allow_lr_injection=[True]),
     "multi_precision_sgd": dict(momentum=[0.1], nesterov=[True], policy=["fixed"]),
-    "ftrl": dict(engine=[""], alpha=[0.1], beta=[0.5], lambda1=[0.1], lambda2=[0.1]),
-    "gftrl": dict(engine=[""], alpha=[0.1], beta=[0.5], lambda1=[0.1], lambda2=[0.1]),
+    "ftrl": dict(alpha=[0.1], beta=[0.5], lambda1=[0.1], lambda2=[0.1]),
+    "gftrl": dict(alpha=[0.1], beta=[0.5], lambda1=[0.1], lambda2=[0.1]),
     "adagrad": dict(epsilon=[1e-3], decay=[0.9], policy=["fixed"], lars=[0.5], rowWise=[True], engine=[""], output_effective_lr=[True],
                     output_effective_lr_and_update=[True], max_gradient_norm=[1.0], weight_decay=[0.1], use_dedicated_lr_iteration_counter=[True],
                     pruning_options=[None], swa_enabled=[False], counter_halflife=[-1], weight_scale=[None]),
@@ -36,7 +36,7 @@ def optimizers(rng):
     body += "loss = m.net.AveragedLoss(m.net.SquaredL2Distance([h, h], 'd') if 0 else m.net.ReduceBackMean(m.net.Sqr(h, 'q'), 'r'), 'loss')"
     steps.append(under(scope, body))
     steps.append(under(scope, "m.AddGradientOperators([loss])"))
-    rate = "" if kind in ("ftrl", "gftrl", "yellowfin") else ", base_learning_rate=0.1"
+    rate = ", engine=''" if kind in ("ftrl", "gftrl") else "" if kind == "yellowfin" else ", base_learning_rate=0.1"
     if rng.random() < 0.25:
         steps.append(rng.choice(["brew.add_weight_decay(m, 0.01)", "brew.iter(m, 'iter')",
                                  "optimizer.reset_optimizer_instance_count()",
@@ -107,6 +107,8 @@ def parallel_models(rng):
     forward += "    s, loss = m.SoftmaxWithLoss([h, 'label'], ['softmax', 'loss'])\n    return [m.Scale(loss, scale=scale)]"
     shape = "(4, 2, 2, 2)" if "combine_spatial_bn" in options else "(4, 3)"
     optimizer = rng.choice(["optimizer.build_sgd(m, 0.1, momentum=0.9)", "optimizer.build_adam(m, 0.1)", "optimizer.build_adagrad(m, 0.1)", "optimizer.build_sgd(m, 0.1, max_gradient_norm=1.0)"])
+    if "combine_spatial_bn" in options:  # the gradient of what BN takes away is rounding, which others than SGD divide by itself
+        optimizer = "optimizer.build_sgd(m, 0.1)"
     inputs = rng.choice(["lambda m: None", "lambda m: None", "lambda m: m.net.Copy('raw', 'data')"])
     post = rng.choice(["", "", ", post_sync_builder_fun=lambda m: m.net.Copy('loss', 'loss_copy')", ", pre_grad_net_transformer_fun=lambda m: None", ", net_transformer_fun=lambda m, n, o, s, l: None"])
     prefix = "cpu" if cpu else "gpu"
@@ -124,7 +126,7 @@ def parallel_models(rng):
     if cpu:
         steps.append(f"for d in range({devices}):\n    feed('cpu_%d/data' % d, {shape})\n    feed('cpu_%d/raw' % d, {shape})\n    feed('cpu_%d/label' % d, (4,), 'i4', 0, 4)")
         steps += ["init(m.param_init_net)", "workspace.CreateNet(m.net)", "workspace.RunNet(m.net, 2)",
-                  rng.choice(["dpm.FinalizeAfterCheckpoint(m, cpu_mode=True)", "show(dpm.GetCheckpointParams(m))", "dpm.RunInitNet(m) if 0 else None", "show(dpm.GetLearningRateBlobNames(m))", f"dpm.Synchronize(m)", "dpm.OptimizeGradientMemory(m, {}, set(), False)", "show(dpm.GetDevicePrefix() if hasattr(dpm, 'GetDevicePrefix') else 0)", "dpm.ConvertNetForDevice(m.net)"])]  # fmt: skip
+                  rng.choice(["dpm.FinalizeAfterCheckpoint(m, cpu_mode=True)", "show(dpm.GetCheckpointParams(m))", "dpm.RunInitNet(m) if 0 else None", "show(dpm.GetLearningRateBlobNames(m))", f"dpm.Synchronize(m)", "dpm.OptimizeGradientMemory(m, {}, set(), False)", "show(dpm.GetDevicePrefix() if hasattr(dpm, 'GetDevicePrefix') else 0)"])]  # fmt: skip
     else:
         steps.append(rng.choice(["show(dpm.GetCheckpointParams(m))", "show(m._device_grouped_blobs.keys())", "show(dpm.ExtractPredictorNet.__name__ if hasattr(dpm, 'ExtractPredictorNet') else 0)"]))
     steps.append("show(m._devices, m._losses_by_gpu, sorted(m._device_grouped_blobs), m._param_names if hasattr(m, '_param_names') else 0)")
@@ -134,7 +136,7 @@ def parallel_models(rng):
 @family
 def control_flow(rng):
     steps = ["from caffe2.python import control, net_builder, task, session\nfrom caffe2.python.net_builder import ops, NetBuilder"]
-    body = ["a = ops.Const(%r)" % rng.choice([1, 2.5, True, "s"]), "b = ops.Const(3)", "c = ops.Const([1, 2, 3])"]
+    body = ["a = ops.Const(%r)" % rng.choice([1, 2.5, True]), "b = ops.Const(3)", "c = ops.Const([1, 2, 3])"]
     for i in range(rng.randint(1, 4)):
         body.append(rng.choice([
             "with ops.If(ops.LT([b, ops.Const(%d)])):\n    ops.Copy([ops.Const(7)], [b])" % rng.choice([2, 5]),
@@ -176,7 +178,7 @@ def schemas(rng):
             "show(r + q)", "show(r - q)", "show(r['a'])", "show(r.a, r.get('zz', None))", "show(r.clone(keep_blobs=True), r == q, r == r.clone())",
             "n = core.Net('n')\nv = schema.NewRecord(n, r)\nshow(v)", "n = core.Net('n')\nv = schema.InitEmptyRecord(n, r)\nworkspace.RunNetOnce(n)\nshow(v)", "show(schema.from_blob_list(r, ['b%d' % i for i in range(len(r.field_names()))]))",
             "schema.FeedRecord(r, [np.zeros(2, 'f')] * len(r.field_names()))", "show(schema.FetchRecord(r))", "show(schema.is_schema_subset(r, q), schema.equal_schemas(r, q))", "show(schema.as_record(('x', schema.Scalar())), schema.as_record([schema.Scalar(), ('z', schema.Scalar())]))",
-            "show(schema.attach_metadata_to_scalars(r, schema.Metadata(10, 5, None)))\nshow(r)", "show(schema.data_type_for_dtype(np.float32), schema.dtype_for_core_type(core.DataType.INT32))", "r.a.set_value(np.array([1]))\nshow(r)", "n = core.Net('n')\nn.set_input_record(schema.NewRecord(n, r))\nn.set_output_record(n.input_record())\nc = n.Clone('c')\nshow(c.input_record())",
+            "show(schema.attach_metadata_to_scalars(r, schema.Metadata(10, 5, None)))\nshow(r)", "show(schema.data_type_for_dtype(np.dtype(np.float32)), schema.dtype_for_core_type(core.DataType.INT32))", "r.a.set_value(np.array([1]))\nshow(r)", "n = core.Net('n')\nn.set_input_record(schema.NewRecord(n, r))\nn.set_output_record(n.input_record())\nc = n.Clone('c')\nshow(c.input_record())",
             "n = core.Net('n')\nwith core.NameScope('s'):\n    show(schema.NewRecord(n, r))", "show(r.keys(), r.fields.keys() if hasattr(r, 'fields') else 0, len(r), r.items_names() if 0 else 0)", "show(r.a.field_type(), r.a.metadata)", "show(schema.ConstRecord(core.Net('k'), r) if 0 else 0)", "show(str(r), repr(q))", "show(schema.Struct.from_column_list(['a:x', 'a:y', 'b'], [np.int32, np.float32, str]))", "show(r.all_scalars() and [f.field_names() for f in r.all_scalars()])",
             "show(schema.from_column_list(['m:lengths', 'm:values'], [np.int32, np.int64]))", "from caffe2.python import dataset\nds = dataset.Dataset(r, name='ds')\nshow(ds.get_blobs(), ds.content())\nn = core.Net('i')\nds.init_empty(n)\nshow(n)",
         ]))  # fmt: skip
@@ -193,7 +195,7 @@ def drawing(rng):
         blobs.append(f"h{i}")
     steps.append(rng.choice([
         "g = net_drawer.GetPydotGraph(m.net, rankdir='TB')\nprint(g.to_string())", "g = net_drawer.GetPydotGraphMinimal(m.net.Proto().op, 'name')\nprint(g.to_string())", "g = net_drawer.GetPydotGraphMinimal(m.net, minimal_dependency=True)\nprint(g.to_string())",
-        "net_drawer.GetGraphInJson(m.net.Proto().op, 'g.json')", "print(net_printer.to_string(m.net))", "print(net_printer.to_string(m.net.Proto()))\nnet_printer.debug_net(m.net)", "print(net_printer.analyze(m.net))",
+        "net_drawer.GetGraphInJson(m.net.Proto().op, 'g.json')", "print(net_printer.to_string(m.net))", "print(net_printer.to_string(m.net.Proto()))",
         "p = core.Plan('plan')\np.AddStep(core.execution_step('a', [core.execution_step('b', m.param_init_net), core.execution_step('c', [m.net], num_iter=3)], concurrent_substeps=%s))\nprint(net_drawer.GetPlanGraph(p.Proto()).to_string())\nprint(net_printer.to_string(p))\nshow(sorted(net_drawer.GetOperatorMapForPlan(p.Proto())))" % rng.choice([True, False]),
         "g = net_drawer.GetPydotGraph(m.net, op_node_producer=net_drawer.GetOpNodeProducer(True, shape='box'))\nprint(g.to_string())", "print(net_printer.to_string(core.execution_step('a', m.net, should_stop_blob='stop')))", "print(str(m.net), repr(h0))", "print(m.net.Proto())",
     ]))  # fmt: skip

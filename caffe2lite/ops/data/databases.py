@@ -20,7 +20,7 @@ class Reader(Object):
     """What hands out one record after the other."""
 
     title = "a reader (CreateDB or CreateBlobsQueueDB makes one)"
-    type_name = "std::unique_ptr<caffe2::db::DBReader>"
+    type_name = "caffe2::db::DBReader"
 
     def next_record(self) -> tuple[bytes, bytes]:
         """The next (key, value)."""

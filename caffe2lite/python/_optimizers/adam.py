@@ -46,8 +46,9 @@ class AdamOptimizer(Optimizer):
         self.rowWise = rowWise
         self.engine = engine
         self.enableRAdam = enableRAdam
-        if use_smart_decay and rowWise:
-            raise NotImplementedError("row-wise Adam has no smart decay: give rowWise or use_smart_decay, not both")
+        for name, given in {"rowWise": rowWise, "enableRAdam": enableRAdam, "use_lr_adaption": use_lr_adaption}.items():
+            if use_smart_decay and given:
+                raise NotImplementedError(f"smart decay does not go with {name}: give {name} or use_smart_decay, not both")
         self.use_smart_decay = use_smart_decay
         self.init_kwargs = kwargs
 

@@ -12,5 +12,5 @@ def concat(model, blobs_in, blob_out, **kwargs):
 
 def depth_concat(model, blobs_in, blob_out, **kwargs):
     """Return the older name of `concat`."""
-    print("depth_concat is the older name of concat")
+    print("DepthConcat is deprecated. use Concat instead.")
     return concat(model, blobs_in, blob_out, **kwargs)
