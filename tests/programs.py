@@ -86,8 +86,8 @@ def outcome(result):
 def _numbered(result):
     """The result without what has no order in Caffe2, which takes it from sets and hash tables of strings.
 
-    That are the numbers of memonger's shared blobs, the copies of parameters to other devices, and the inputs of extracted
-    nets.
+    That are the numbers of memonger's shared blobs, the copies of parameters to other devices, the blobs of Do, and the
+    inputs of extracted nets.
     """
     numbers = {}
     text = json.dumps([result["shown"], result["nets"], result])
@@ -98,6 +98,8 @@ def _numbered(result):
 def _sorted(x):
     if isinstance(x, list):
         return [_sorted(v) for v in x]
+    if isinstance(x, str) and x.startswith("Do("):
+        return sorted(re.sub(r"outer_blobs_idx=ints \[[^]]*\]", "", x).replace("]", ",").replace("[", ",").split(","))
     if not isinstance(x, dict):
         return x
     if "net" in x and "op" in x:

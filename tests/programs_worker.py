@@ -192,13 +192,20 @@ def feed(name, shape, dtype="f4", low=-1.0, high=1.0):
 def init(*nets):
     """Run nets that initialise parameters; random fills are replaced by what follows from names."""
     for net in nets:
-        workspace.RunNetOnce(net)
-        for op in net.Proto().op:
-            if op.type in RANDOM:
-                for name in op.output:
-                    x = workspace.FetchBlob(name)
-                    scale = 0.5 if x.dtype.kind == "f" else 3
-                    workspace.FeedBlob(name, values(name, x.shape, x.dtype, -scale, scale))
+        try:
+            workspace.RunNetOnce(net)
+        finally:
+            for op in net.Proto().op:
+                if op.type in RANDOM and workspace.HasBlob(op.output[0]):
+                    refill(op.output[0])
+
+
+def refill(name):
+    """Replace random numbers."""
+    x = workspace.FetchBlob(name)
+    if isinstance(x, np.ndarray):
+        scale = 0.5 if x.dtype.kind == "f" else 3
+        workspace.FeedBlob(name, values(name, x.shape, x.dtype, -scale, scale))
 
 
 def minidb(content):

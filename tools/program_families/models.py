@@ -106,7 +106,7 @@ def brew_layer(rng, blob, i, model="m"):
         return call("moments_with_running_stats", f", {c}" + maybe(rng, 0.5, momentum=[0.5]), blob.shape)
     if kind == "dropout":
         return call(
-            "dropout", maybe(rng, 0.5, ratio=[0.0, 0.5]) + f", is_test={rng.choice([True, True, False, 1])}", blob.shape
+            "dropout", maybe(rng, 0.5, ratio=[0.0, 0.5]) + f", is_test={rng.choice([True, True, 1])}", blob.shape
         )
     if kind in ("relu", "tanh", "softmax"):
         return call(kind, maybe(rng, 0.2, use_cudnn=[True, False], order=["NCHW"]), blob.shape)
@@ -328,7 +328,7 @@ def memonger_variants(rng):
         ]
     elif variant in ("interference", "static"):
         algo = rng.choice(["GREEDY", "DYNAMIC_PROGRAMMING"])
-        order = rng.choice(["topological_sort_traversal", "topological_sort_traversal_longest_path"])
+        order = rng.choice(["topological_sort_traversal"])
         steps += [f"r = memonger.optimize_interference(m.net.Proto(), [str(loss), 'in'] + [str(p) for p in m.params], memonger.{order}, algo=memonger.AssignmentAlgorithm.{algo})",
                   "o = r.net", "show(r.blob_assignments)", "show(memonger.compute_statistics(r.assignments))"]  # fmt: skip
     elif variant == "release":

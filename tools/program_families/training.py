@@ -1,6 +1,6 @@
 """Optimizers, recurrent nets, data parallel models, layers, control flow, tasks, schemas, predictors."""
 
-from program_families.base import SCOPES, Code, family, maybe, under
+from program_families.base import SCOPES, family, maybe, under
 
 OPTIMIZERS = {
     "sgd": dict(momentum=[0.9], nesterov=[True, False], policy=["fixed", "step", "inv", "exp"], gamma=[0.5], stepsize=[2],
@@ -65,6 +65,8 @@ def recurrent(rng):
     kind = rng.choice(["LSTM", "LSTM", "MILSTM", "GRU", "BasicRNN", "LayerNormLSTM", "LayerNormMILSTM", "attention", "stacked", "cell"])
     more = maybe(rng, 0.4, forget_bias=[0.0, 1.0], memory_optimization=[True], forward_only=[True], drop_states=[True],
                  return_last_layer_only=[True, False], static_rnn_unroll_size=[None, 3], no_cudnn=[True])  # fmt: skip
+    if kind.startswith("LayerNorm"):  # whose gates cannot be computed again
+        more = more.replace(", memory_optimization=True", "")
     if kind in ("LSTM", "MILSTM", "LayerNormLSTM", "LayerNormMILSTM"):
         call = f"r = rnn_cell.{kind}(m, seq, length, st[:2], {d}, {h}, 'rnn'{more.replace(', no_cudnn=True', '')})"
     elif kind == "stacked":
@@ -72,7 +74,7 @@ def recurrent(rng):
     elif kind == "GRU":
         call = f"r = gru_cell.GRU(m, seq, length, st[:1], {d}, {h}, 'rnn'" + maybe(rng, 0.4, drop_states=[True], forward_only=[True], linear_before_reset=[True]) + ")"
     elif kind == "BasicRNN":
-        call = f"r = rnn_cell.BasicRNN(m, seq, length, st[:1], {d}, {h}, 'rnn'" + maybe(rng, 0.6, drop_states=[True], forward_only=[True], activation=["tanh", "relu"]) + ")"
+        call = f"r = rnn_cell.BasicRNN(m, seq, length, st[:1], {d}, {h}, 'rnn'" + maybe(rng, 0.6, forward_only=[True], activation=["tanh", "relu"]) + ")"
     elif kind == "attention":
         call = (f"cell = rnn_cell.LSTMWithAttentionCell(encoder_output_dim={h}, encoder_outputs=core.BlobReference('enc'), encoder_lengths=None, decoder_input_dim={d}, decoder_state_dim={h}, name='att', "
                 f"attention_type=rnn_cell.AttentionType.{rng.choice(['Regular', 'Recurrent', 'Dot', 'SoftCoverage'])}, weighted_encoder_outputs=None, forget_bias=0.0, lstm_memory_optimization=False, attention_memory_optimization={rng.choice([True, False])})\n"
@@ -111,7 +113,6 @@ def parallel_models(rng):
         optimizer = "optimizer.build_sgd(m, 0.1)"
     inputs = rng.choice(["lambda m: None", "lambda m: None", "lambda m: m.net.Copy('raw', 'data')"])
     post = rng.choice(["", "", ", post_sync_builder_fun=lambda m: m.net.Copy('loss', 'loss_copy')", ", pre_grad_net_transformer_fun=lambda m: None", ", net_transformer_fun=lambda m, n, o, s, l: None"])
-    prefix = "cpu" if cpu else "gpu"
     steps = ["from caffe2.python import brew, model_helper, optimizer, data_parallel_model as dpm", f"m = model_helper.ModelHelper({rng.choice(['', 'name=' + repr('train')])})", forward]
     kind = rng.choice(["build", "build", "build", "param", "bmuf", "mixed"])
     base = f"m, input_builder_fun={inputs}, forward_pass_builder_fun=forward, devices={list(range(devices))}"
@@ -121,12 +122,12 @@ def parallel_models(rng):
         steps.append("def update(m):\n    it = brew.iter(m, 'iter')\n    lr = m.LearningRate(it, 'lr', base_lr=-0.1, policy='fixed')\n    one = m.param_init_net.ConstantFill([], 'ONE', shape=[1], value=1.0)\n    for p in m.GetParams():\n        g = m.param_to_grad[p]\n        m.WeightedSum([p, one, g, lr], p)")
         steps.append(f"dpm.Parallelize({base}, param_update_builder_fun=update, cpu_device={cpu}{options}{post})")
     else:
-        shared = ", shared_model=True" if rng.random() < 0.15 and cpu else ""
+        shared = ", shared_model=True" if rng.random() < 0.15 and not cpu else ""
         steps.append(f"dpm.Parallelize({base}, optimizer_builder_fun=lambda m: {optimizer}, cpu_device={cpu}{options}{post}{shared})")
     if cpu:
         steps.append(f"for d in range({devices}):\n    feed('cpu_%d/data' % d, {shape})\n    feed('cpu_%d/raw' % d, {shape})\n    feed('cpu_%d/label' % d, (4,), 'i4', 0, 4)")
         steps += ["init(m.param_init_net)", "workspace.CreateNet(m.net)", "workspace.RunNet(m.net, 2)",
-                  rng.choice(["dpm.FinalizeAfterCheckpoint(m, cpu_mode=True)", "show(dpm.GetCheckpointParams(m))", "dpm.RunInitNet(m) if 0 else None", "show(dpm.GetLearningRateBlobNames(m))", f"dpm.Synchronize(m)", "dpm.OptimizeGradientMemory(m, {}, set(), False)", "show(dpm.GetDevicePrefix() if hasattr(dpm, 'GetDevicePrefix') else 0)"])]  # fmt: skip
+                  rng.choice(["dpm.FinalizeAfterCheckpoint(m, cpu_mode=True)", "show(dpm.GetCheckpointParams(m))", "dpm.RunInitNet(m) if 0 else None", "show(dpm.GetLearningRateBlobNames(m))", "dpm.Synchronize(m)", "dpm.OptimizeGradientMemory(m, {}, set(), False)", "show(dpm.GetDevicePrefix() if hasattr(dpm, 'GetDevicePrefix') else 0)"])]  # fmt: skip
     else:
         steps.append(rng.choice(["show(dpm.GetCheckpointParams(m))", "show(m._device_grouped_blobs.keys())", "show(dpm.ExtractPredictorNet.__name__ if hasattr(dpm, 'ExtractPredictorNet') else 0)"]))
     steps.append("show(m._devices, m._losses_by_gpu, sorted(m._device_grouped_blobs), m._param_names if hasattr(m, '_param_names') else 0)")
@@ -173,7 +174,7 @@ def schemas(rng):
     names = ["a", "b", "c", "a:q", "d"]
     draw = lambda: "schema.Struct(" + ", ".join(f"({n!r}, {rng.choice(field)})" for n in rng.sample(names, rng.randint(1, 4))) + ")"
     steps = [f"r = {draw()}", f"q = {draw()}", "show(r, q)"]
-    for i in range(rng.randint(2, 6)):
+    for _ in range(rng.randint(2, 6)):
         steps.append(rng.choice([
             "show(r + q)", "show(r - q)", "show(r['a'])", "show(r.a, r.get('zz', None))", "show(r.clone(keep_blobs=True), r == q, r == r.clone())",
             "n = core.Net('n')\nv = schema.NewRecord(n, r)\nshow(v)", "n = core.Net('n')\nv = schema.InitEmptyRecord(n, r)\nworkspace.RunNetOnce(n)\nshow(v)", "show(schema.from_blob_list(r, ['b%d' % i for i in range(len(r.field_names()))]))",
@@ -223,14 +224,14 @@ def exporting(rng):
 def workspaces(rng):
     """Blobs and nets by hand, errors in the middle."""
     steps = ["n = core.Net('n')"]
-    for i in range(rng.randint(3, 9)):
+    for _ in range(rng.randint(3, 9)):
         b, o = rng.choice("abc"), rng.choice("abcd")
         steps.append(rng.choice([
             f"feed({b!r}, {rng.choice(['(2, 3)', '(4,)', '()', '(0, 2)'])}, {rng.choice(['f4', 'f4', 'i4', 'i8', 'f8', 'u1', '?'])!r})", f"n.{rng.choice(['Relu', 'Sigmoid', 'Copy', 'Sqr', 'Shape', 'Negative'])}({b!r}, {o!r})", f"n.{rng.choice(['Add', 'Sum', 'Mul', 'MatMul'])}([{b!r}, {o!r}], 'd')",
             "workspace.CreateNet(n)", "workspace.CreateNet(n, True)", "workspace.RunNet(n)", "workspace.RunNet('n', 2, True)", "workspace.RunNetOnce(n)", f"workspace.ResetBlob({b!r}) if hasattr(workspace, 'ResetBlob') else None", "show(workspace.Blobs(), workspace.HasBlob('a'))",
             f"workspace.RunOperatorOnce(core.CreateOperator({rng.choice(['Print', 'Summarize'])!r}, {b!r}, [], to_file=1))", f"workspace.FeedBlob({b!r}, np.array(['x', 'yz'], dtype=object))", f"workspace.FeedBlob({b!r}, {rng.choice(['3.5', 'b' + repr('raw'), repr('text'), 'np.float32(2)', '[1, 2]', 'None'])})", f"show(workspace.FetchBlob({b!r}))", f"show(workspace.FetchBlobs([{b!r}, {o!r}]))",
-            f"workspace.SwitchWorkspace({rng.choice(['w', 'v', 'default'])!r}, {rng.choice([True, False])})", "workspace.ResetWorkspace(workspace.RootFolder())", f"workspace.CreateBlob({b!r})", f"with core.NameScope('s'):\n    n.Relu({b!r}, {o!r})\n    feed(core.ScopedName({b!r}), (2,))", f"show(workspace.InferShapesAndTypes([n], {{{b!r}: [2, 3]}}))", f"n.AddExternalInput({b!r})", f"n.AddExternalOutput({o!r})", f"show(n.Proto(), n.external_inputs)",
+            f"workspace.SwitchWorkspace({rng.choice(['w', 'v', 'default'])!r}, {rng.choice([True, False])})", "workspace.ResetWorkspace(workspace.RootFolder())", f"workspace.CreateBlob({b!r})", f"with core.NameScope('s'):\n    n.Relu({b!r}, {o!r})\n    feed(core.ScopedName({b!r}), (2,))", f"show(workspace.InferShapesAndTypes([n], {{{b!r}: [2, 3]}}))", f"n.AddExternalInput({b!r})", f"n.AddExternalOutput({o!r})", "show(n.Proto(), n.external_inputs)",
             "workspace.RunOperatorOnce(core.CreateOperator('Bogus', 'a', 'b'))", f"workspace.RunOperatorsOnce([core.CreateOperator('Copy', {b!r}, {o!r}), core.CreateOperator('Relu', 'zz', 'b')])", f"n.Bogus({b!r})", f"n.Proto().type = {rng.choice(['dag', 'simple', 'async_scheduling', 'bogus'])!r}", "workspace.C.delete_net('n') if hasattr(workspace.C, 'delete_net') else None", f"n.ConstantFill([], {o!r}, shape=[2, 2], value={rng.choice(['1.5', '2', 'True', repr('s')])})", f"n.Python(lambda i, o: o[0].feed(i[0].data * 2))([{b!r}], [{o!r}])",
-            f"n.Slice([{b!r}], {o!r}, starts=[0, 1], ends=[-1, 2])", f"n.FC([{b!r}, 'w', 'b'], {o!r})", "feed('w', (2, 3))", f"n.Split({b!r}, ['p', 'q'], axis=0)", f"show(core.ScopedBlobReference({b!r}), core.BlobReference({b!r}) + '_x', str(core.BlobReference({b!r})) < 'b')", f"p = core.Plan('p')\np.AddStep(core.execution_step('s', n, num_iter=2))\nworkspace.RunPlan(p)",
+            f"n.Slice([{b!r}], {o!r}, starts=[0, 1], ends=[-1, 2])", f"n.FC([{b!r}, 'w', 'b'], {o!r})", "feed('w', (2, 3))", f"n.Split({b!r}, ['p', 'q'], axis=0)", f"show(core.ScopedBlobReference({b!r}), core.BlobReference({b!r}) + '_x', str(core.BlobReference({b!r})) < 'b')", "p = core.Plan('p')\np.AddStep(core.execution_step('s', n, num_iter=2))\nworkspace.RunPlan(p)",
         ]))  # fmt: skip
     return steps

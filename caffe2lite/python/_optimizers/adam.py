@@ -65,7 +65,7 @@ class AdamOptimizer(Optimizer):
             state.append(
                 param_init_net.ConstantFill(
                     [],
-                    f"{param}_last_seen",
+                    param + "_last_seen",
                     shape=[self._rows(param_init_net, param)],
                     value=0,
                     dtype=core.DataType.INT64,

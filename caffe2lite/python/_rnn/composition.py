@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import brew, core
 from caffe2lite.python import scope as scopes
 from caffe2lite.python._rnn.cell import RectifyName, RectifyNames, RNNCell
@@ -215,7 +216,12 @@ class UnrolledCell(RNNCell):
             # The steps share their parameters, those of the cell outside of any step.
             with ParameterSharing({step_scope: ""}), scopes.NameScope(step_scope):
                 timestep = model.param_init_net.ConstantFill(
-                    [], "timestep", value=t, shape=[1], dtype=core.DataType.INT32
+                    [],
+                    "timestep",
+                    value=t,
+                    shape=[1],
+                    dtype=core.DataType.INT32,
+                    device_option=core.DeviceOption(caffe2_pb2.CPU),
                 )
                 states = self.cell._apply(
                     model=model,
@@ -231,14 +237,10 @@ class UnrolledCell(RNNCell):
         """Return the states after every step and after the last, as a recurrent operator has them."""
         results = []
         for i, last in enumerate(by_step[-1]):
-            name = self._name_outside_steps(str(last))
-            results.append(
-                model.net.Concat(
-                    [states[i] for states in by_step],
-                    [core.BlobReference(f"{name}_concat"), core.BlobReference(f"{name}_concat_info")],
-                    axis=0,
-                )[0]
-            )
+            # Caffe2 takes "timestep_0/" off by its length, whatever scope the name begins with.
+            name = str(by_step[0][i])[len("timestep_0/") :]
+            joined = model.net.Concat([states[i] for states in by_step], [f"{name}_concat", f"{name}_concat_info"], axis=0)
+            results.append(joined[0])
             results.append(last)
         if outputs_with_grads is None:
             outputs_with_grads = [2 * self.cell.get_output_state_index()]
@@ -246,7 +248,3 @@ class UnrolledCell(RNNCell):
             if i not in outputs_with_grads:
                 model.net.ZeroGradient(blob, [])
         return self.cell._prepare_output_sequence(model, results), tuple(results)
-
-    def _name_outside_steps(self, name):
-        """Return the name a state has outside of the steps' scopes."""
-        return name.replace(f"timestep_{self.T - 1}/", "", 1)

@@ -34,8 +34,6 @@ class _GatedCell(RNNCell):
         self.drop_states = drop_states
         self.gates_size = 4 * hidden_size
         self.memory_optimization = memory_optimization
-        if memory_optimization:
-            self.recompute_blobs = [self.scope("gates_t")]
 
     def prepare_input(self, model, input_blob):
         return brew.fc(
@@ -115,6 +113,8 @@ class _GatedCell(RNNCell):
 
     def _unit(self, model, states, gates_t, seq_lengths, timestep, outputs, **kwargs):
         hidden_prev, cell_prev = states
+        if self.memory_optimization:
+            self.recompute_blobs = [gates_t]
         if seq_lengths is None:
             kwargs["sequence_lengths"] = False
         new_states = model.net.LSTMUnit(
