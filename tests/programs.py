@@ -7,6 +7,7 @@ import math
 import re
 
 RELATIVE, ABSOLUTE = 2e-3, 2e-4
+_FIRST = {"errors": 0, "nets": 1, "shown": 2}  # causes before effects
 
 
 def _floats(x):
@@ -38,7 +39,7 @@ def difference(there, here, path=""):
         found = _arrays_differ(there, here)
         return found and f"{path}: {found}"
     if isinstance(there, dict) and isinstance(here, dict):
-        for key in sorted(there.keys() | here.keys()):
+        for key in sorted(there.keys() | here.keys(), key=lambda k: (_FIRST.get(k, 9), k)):
             if key not in here:
                 return f"{path}/{key}: only there: {str(there[key])[:300]}"
             if key not in there:
@@ -86,13 +87,17 @@ def outcome(result):
 def _numbered(result):
     """The result without what has no order in Caffe2, which takes it from sets and hash tables of strings.
 
-    That are the numbers of memonger's shared blobs, the copies of parameters to other devices, the blobs of Do, and the
-    inputs of extracted nets.
+    That are the numbers of memonger's shared blobs, the copies of parameters to other devices, sums of gradients of
+    one operator, the blobs of Do, and the inputs of extracted nets.
     """
     numbers = {}
     text = json.dumps([result["shown"], result["nets"], result])
     text = re.sub(r"__m\d+_shared", lambda m: f"__m{numbers.setdefault(m[0], len(numbers))}_shared", text)
     return _sorted(json.loads(text)[2])
+
+
+def _unordered(op):
+    return isinstance(op, str) and (op.startswith("Copy(") or "is_auto_gen_sum_ops" in op)
 
 
 def _sorted(x):
@@ -103,8 +108,8 @@ def _sorted(x):
     if not isinstance(x, dict):
         return x
     if "net" in x and "op" in x:
-        runs = itertools.groupby(x["op"], key=lambda op: isinstance(op, str) and op.startswith("Copy("))
-        operators = [op for copies, run in runs for op in (sorted(run) if copies else run)]
+        runs = itertools.groupby(x["op"], key=_unordered)
+        operators = [op for unordered, run in runs for op in (sorted(run) if unordered else run)]
         return {**x, "op": _sorted(operators), "in": sorted(x["in"])}
     return {k: _sorted(v) for k, v in x.items()}
 

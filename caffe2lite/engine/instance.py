@@ -387,7 +387,8 @@ class Instance:
 
 
 def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
-    """ValueError where the number of operands or an in-place pair is not what the schema allows."""
+    """ValueError where operands, in-place pairs or the names of arguments are not what the schema allows."""
+    arguments.check_required(op.type, record.args, {argument.name for argument in op.arg})
     for what, have, minimum, maximum, counts in (
         ("inputs", len(op.input), record.min_inputs, record.max_inputs, record.input_counts),
         ("outputs", len(op.output), record.min_outputs, record.max_outputs, record.output_counts),

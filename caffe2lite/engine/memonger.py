@@ -11,7 +11,7 @@ from typing import Any
 
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.inference import operand_devices
-from caffe2lite.engine.schema import OpSchema
+from caffe2lite.engine.instance import check_schema
 from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
@@ -32,22 +32,14 @@ def _nested(net: caffe2_pb2.NetDef) -> set[str]:
     return names
 
 
-def _check_enforced_inplace(net: caffe2_pb2.NetDef) -> None:
+def _check_schemas(net: caffe2_pb2.NetDef) -> None:
     for op in net.op:
-        schema = OpSchema.get(op.type)
-        if schema is None:
-            continue
-        for i, blob in enumerate(op.input):
-            for o, output in enumerate(op.output):
-                if blob != output and schema.inplace_enforced(i, o):
-                    raise EngineError(
-                        f"{op.type} works in place: its input {blob!r} and output {output!r} must be one blob"
-                    )
-
-
-def _places(op: caffe2_pb2.OperatorDef) -> list[tuple[int, int]]:
-    """Type and id of the device on which each output of an operator lives."""
-    return [(option.device_type, option.device_id) for option in operand_devices(op)[1]]
+        record = registry.get(op.type)
+        if record is not None:
+            try:
+                check_schema(record, op)
+            except ValueError as e:
+                raise EngineError(f"net {net.name!r}: {e}") from None
 
 
 def _step_nets(op: caffe2_pb2.OperatorDef) -> frozenset[str]:
@@ -78,7 +70,7 @@ def share_blobs(
     a blob that is free, as Caffe2 chooses it: the one whose size comes nearest (with `shapes`), or that was shared most.
     Only blobs in `shareable` take part.
     """
-    _check_enforced_inplace(net)
+    _check_schemas(net)
     first = [_text(h) for h in heads]
     walk = _Walk(
         net,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,6 +142,13 @@ _WORDS = {
 }
 
 
+def check_required(title: str, declared: Mapping[str, Arg], given: Container[str]) -> None:
+    """ValueError where an argument is absent that the operator cannot do without."""
+    for arg in declared.values():
+        if arg.default is REQUIRED and arg.name not in given:
+            raise ValueError(f"operator {title} needs the argument {arg.name!r} ({arg.kind})")
+
+
 def parse(
     title: str, declared: Mapping[str, Arg], messages: Iterable[caffe2_pb2.Argument], limited: bool = True
 ) -> dict[str, Any]:
@@ -157,9 +164,8 @@ def parse(
         if arg is None:
             continue
         values[arg.name] = _READERS[arg.kind](message, title, arg.kind)
+    check_required(title, declared, values)
     for arg in declared.values():
-        if arg.default is REQUIRED and arg.name not in values:
-            raise ValueError(f"operator {title} needs the argument {arg.name!r} ({arg.kind})")
         for text in arg.limits if limited else ():
             value = values.get(arg.name, arg.default)
             symbol, bound = text.split()

@@ -48,7 +48,9 @@ class AdamOptimizer(Optimizer):
         self.enableRAdam = enableRAdam
         for name, given in {"rowWise": rowWise, "enableRAdam": enableRAdam, "use_lr_adaption": use_lr_adaption}.items():
             if use_smart_decay and given:
-                raise NotImplementedError(f"smart decay does not go with {name}: give {name} or use_smart_decay, not both")
+                raise NotImplementedError(
+                    f"smart decay does not go with {name}: give {name} or use_smart_decay, not both"
+                )
         self.use_smart_decay = use_smart_decay
         self.init_kwargs = kwargs
 

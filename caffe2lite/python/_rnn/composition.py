@@ -239,7 +239,9 @@ class UnrolledCell(RNNCell):
         for i, last in enumerate(by_step[-1]):
             # Caffe2 takes "timestep_0/" off by its length, whatever scope the name begins with.
             name = str(by_step[0][i])[len("timestep_0/") :]
-            joined = model.net.Concat([states[i] for states in by_step], [f"{name}_concat", f"{name}_concat_info"], axis=0)
+            joined = model.net.Concat(
+                [states[i] for states in by_step], [f"{name}_concat", f"{name}_concat_info"], axis=0
+            )
             results.append(joined[0])
             results.append(last)
         if outputs_with_grads is None:

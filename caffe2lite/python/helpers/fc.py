@@ -69,7 +69,9 @@ def fc_decomp(
     **kwargs,
 ):
     """`fc` whose weight is the product of OUT_u [dim_out, rank] and OUT_v [dim_in, rank]."""
-    weight_init, bias_init = _initializers(model, WeightInitializer, weight_init, BiasInitializer, bias_init)
+    # Unlike `fc`, it fills its parameters in a model with init_params=False too.
+    weight_init = initializers.update_initializer(WeightInitializer, weight_init, ("XavierFill", {}))
+    bias_init = initializers.update_initializer(BiasInitializer, bias_init, ("ConstantFill", {}))
     blob_out = blob_out or model.net.NextName()
     u = model.create_param(blob_out + "_u", [dim_out, rank_approx], weight_init)
     v = model.create_param(blob_out + "_v", [dim_in, rank_approx], weight_init)
