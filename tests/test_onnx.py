@@ -340,3 +340,74 @@ def test_a_missing_input_is_named():
     net.op.add().CopyFrom(core.CreateOperator("Relu", ["x"], ["y"]))
     with pytest.raises(RuntimeError, match="value info of inputs: x"):
         frontend.caffe2_net_to_onnx_model(net)
+
+
+def test_dropout_stays_dropout():
+    net = core.Net("p")
+    net.Dropout("x", ["y", "mask"], ratio=0.25, is_test=1)
+    proto = net.Proto()
+    proto.external_input[:] = ["x"]
+    proto.external_output[:] = ["y", "mask"]  # as exporters write it: all that nothing reads
+    model = frontend.caffe2_net_to_onnx_model(proto, value_info={"x": (TensorProto.FLOAT, (2, 3))})
+    assert [(n.op_type, [(a.name, a.f) for a in n.attribute]) for n in model.graph.node] == [
+        ("Dropout", [("ratio", 0.25)])
+    ]
+    assert [o.name for o in model.graph.output] == ["y"]
+    x = rand(2, 3)
+    np.testing.assert_array_equal(run_onnxruntime(model, {"x": x})[0], x)
+
+
+def test_a_net_for_gpus_is_exported_without_one():
+    net = core.Net("p")
+    with core.DeviceScope(core.DeviceOption(caffe2_pb2.CUDA, 3)):
+        net.Relu("x", "y")
+    net.Proto().device_option.device_type = caffe2_pb2.CUDA
+    net.Proto().external_output.append("y")
+    x = rand(2, 3)
+    model = frontend.caffe2_net_to_onnx_model(net, value_info={"x": info(x)})
+    np.testing.assert_array_equal(run_onnxruntime(model, {"x": x})[0], np.maximum(x, 0))
+
+
+def test_all_unknown_operators_are_named_at_once():
+    nodes = [
+        helper.make_node(kind, [a], [b])
+        for kind, a, b in (("Bogus", "x", "a"), ("Weird", "a", "b"), ("Bogus", "b", "y"))
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], []))
+    with pytest.raises(RuntimeError, match=r"Bogus \(2\), Weird \(1\)"):
+        backend.prepare(model, no_check_UNSAFE=True)
+
+
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(
+    "stride, kernel, size", [(1, 2, 5), (1, 3, 5), (2, 2, 9), (2, 3, 7), (2, 3, 8), (3, 3, 10), (3, 2, 12)]
+)
+def test_convtranspose_to_a_stated_size(stride, kernel, size, auto_pad):
+    w, x = rand(2, 3, kernel, kernel), rand(1, 2, 4, 4)
+    node = helper.make_node(
+        "ConvTranspose", ["x", "w"], ["y"], strides=[stride] * 2, output_shape=[size] * 2, auto_pad=auto_pad
+    )
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, "abcd")],
+        [onnx.numpy_helper.from_array(w, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
+    expected = run_onnxruntime(model, {"x": x})[0]
+    np.testing.assert_allclose(backend.run_model(model, [x])[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_workspace_of_a_prepared_model_can_be_entered():
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+    )
+    rep = backend.prepare(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=4))
+    before = workspace.CurrentWorkspace()
+    with rep.workspace._ctx:
+        assert workspace.HasBlob("x")
+    assert workspace.CurrentWorkspace() == before

@@ -177,3 +177,46 @@ def test_the_command(tmp_path):
     workspace.FeedBlob("data", x)
     workspace.RunNetOnce(nets[1])
     np.testing.assert_allclose(workspace.FetchBlob("prob"), expected(x), rtol=1e-3, atol=1e-5)
+
+
+def test_the_messages_have_the_name_of_caffe_1_too():
+    from caffe.proto import caffe_pb2 as of_caffe
+
+    assert of_caffe is caffe_pb2
+
+
+def test_parameters_are_named_after_tops():
+    net = prototxt(
+        """layer { name: "conv" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 1 kernel_size: 1 } }
+        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "n" }
+        layer { name: "scale" type: "Scale" bottom: "n" top: "s" scale_param { bias_term: true } }
+        layer { name: "ip" type: "InnerProduct" bottom: "s" top: "f" inner_product_param { num_output: 1 } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "f" bottom: "label" top: "l" }"""
+    )
+    weights = caffe_pb2.NetParameter()
+    for name, shapes in {
+        "conv": [(1, 1, 1, 1), (1,)],
+        "bn": [(1,)] * 3,
+        "scale": [(1,)] * 2,
+        "ip": [(1, 1), (1,)],
+    }.items():
+        layer = weights.layer.add(name=name)
+        for shape in shapes:
+            layer.blobs.add(shape=caffe_pb2.BlobShape(dim=shape), data=[0.5])
+    translated, parameters = caffe_translator.TranslateModel(net, weights, is_test=True)
+    names = ["c_w", "c_b", "n_scale", "n_bias", "n_mean", "n_var", "sscale_w", "sscale_b", "f_w", "f_b"]
+    assert [p.name for p in parameters.protos] == names
+    made = [output for op in translated.op for output in op.output]
+    assert made == ["c", "n", "s_internal", "s", "f", "f_translator_autogen_softmax", "f_translator_autogen_xent", "l"]
+
+
+def test_what_only_training_reads_parses():
+    text = """name: "n" layer { name: "d" type: "Data" top: "data" include { phase: TRAIN }
+    transform_param { mean_file: "m" mirror: true crop_size: 20 } data_param { source: "db" batch_size: 8 backend: LMDB } }
+    layer { name: "c" type: "Convolution" bottom: "data" top: "c" param { lr_mult: 1 decay_mult: 0 }
+    convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "gaussian" std: 0.1 } engine: CUDNN } }
+    layers { name: "old" type: RELU blobs_lr: 1 weight_decay: 0 }"""
+    net = text_format.Parse(text, caffe_pb2.NetParameter())
+    assert net.layer[0].data_param.backend == caffe_pb2.DataParameter.LMDB
+    solver = text_format.Parse('net: "n" base_lr: 0.1 lr_policy: "step" solver_mode: GPU', caffe_pb2.SolverParameter())
+    assert solver.momentum2 == pytest.approx(0.999)
