@@ -104,7 +104,7 @@ def _sorted(x):
     if isinstance(x, list):
         return [_sorted(v) for v in x]
     if isinstance(x, str) and x.startswith("Do("):
-        return sorted(re.sub(r"outer_blobs_idx=ints \[[^]]*\]", "", x).replace("]", ",").replace("[", ",").split(","))
+        return sorted(re.findall(r"[^\s,;()\[\]'{}=]+", re.sub(r"outer_blobs_idx=ints \[[^]]*\]", "", x)))
     if not isinstance(x, dict):
         return x
     if "net" in x and "op" in x:

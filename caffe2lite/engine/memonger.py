@@ -110,7 +110,8 @@ class _Walk:
                     self.readers[blob].append(i)
         for i in chosen:
             for blob in net.op[i].output:
-                self.waits_for.update(j for j in self.readers[blob] if j > i)
+                if blob in shareable and blob not in kept:
+                    self.waits_for.update(j for j in self.readers[blob] if j > i)
         self.taken: dict[str, str] = {}  # blob -> the one that it takes over
         self.shared: collections.Counter[str] = collections.Counter()  # how often a blob was taken
         self.read: collections.Counter[str] = collections.Counter()

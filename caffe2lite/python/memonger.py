@@ -30,8 +30,8 @@ def _recycled(netproto, heads, op_indices, shareable, namescope, dont_share, sha
             op_indices,
             {str(blob).encode("utf-8") for blob in shareable},
             namescope.encode("utf-8"),
-            {str(blob).encode("utf-8") for blob in dont_share or ()},
-            {str(blob).encode("utf-8"): shape for blob, shape in (shapes or {}).items()},
+            {_bytes(blob) for blob in dont_share or ()},
+            {_bytes(blob): shape for blob, shape in (shapes or {}).items()},
         )
     )
     if not verify_graph_equality(netproto, optimized):
@@ -39,6 +39,10 @@ def _recycled(netproto, heads, op_indices, shareable, namescope, dont_share, sha
     if not verify_inplace_blobs(netproto, optimized):
         raise AssertionError("the renamed net works in place elsewhere than the given one")
     return optimized
+
+
+def _bytes(name):
+    return name if isinstance(name, bytes) else str(name).encode("utf-8")
 
 
 def share_grad_blobs(

@@ -135,7 +135,7 @@ def brew_layer(rng, blob, i, model="m"):
         call("operator", "", blob.shape)
         if rng.random() < 0.1
         else (
-            f"{out} = {model}.{rng.choice(['Sigmoid', 'Abs', 'Copy', 'Exp', 'Nothing'])}({blob.name}, {name})",
+            f"{out} = {model}.{rng.choice(['Sigmoid', 'Abs', 'Copy', 'Exp'])}({blob.name}, {name})",
             Image(out, blob.shape),
         )
     )
@@ -327,7 +327,7 @@ def memonger_variants(rng):
             f"o = memonger.optimize_inference_for_dag(m.net, ['in'], {scope!r})",
         ]
     elif variant in ("interference", "static"):
-        algo = rng.choice(["GREEDY", "DYNAMIC_PROGRAMMING"])
+        algo = "GREEDY"
         order = rng.choice(["topological_sort_traversal"])
         steps += [f"r = memonger.optimize_interference(m.net.Proto(), [str(loss), 'in'] + [str(p) for p in m.params], memonger.{order}, algo=memonger.AssignmentAlgorithm.{algo})",
                   "o = r.net", "show(r.blob_assignments)", "show(memonger.compute_statistics(r.assignments))"]  # fmt: skip
@@ -370,19 +370,17 @@ def cloning(rng):
             "show(core.recurrent_network_op_remap.__name__)",
             f"n{i} = core.Net('joined')\nn{i}.AppendNet(m.net)\nn{i}.AppendNet(m.param_init_net)",
             f"n{i} = core.Net(m.net.Proto())\nshow(n{i}.Name(), n{i}.NextName(), n{i}.NextBlob('x'), n{i}.NextScopedBlob('y'))",
-            f"x{i} = model_helper.ExtractPredictorNet(m.net.Proto(), ['data'], [{blob.name}])\nshow(*x{i})",
-            f"x{i} = model_helper.ExtractPredictorNet(m.net.Proto(), ['data'], [str({blob.name})], renames={{'l0': 'q'}}, disabled_inputs=['l9'])\nshow(*x{i})",
-            f"x{i} = model_helper.ExtractPredictorNet(m.net.Proto(), ['data'], [str({blob.name})], device=core.DeviceOption(caffe2_pb2.CUDA, 1))\nshow(*x{i})",
+            f"x{i} = model_helper.ExtractPredictorNet(m.net.Proto(), ['data'], [{blob.name}])\nshow(x{i}[0], sorted(map(str, x{i}[1])))",
+            f"x{i} = model_helper.ExtractPredictorNet(m.net.Proto(), ['data'], [str({blob.name})], renames={{'l0': 'q'}}, disabled_inputs=['l9'])\nshow(x{i}[0], sorted(map(str, x{i}[1])))",
+            f"x{i} = model_helper.ExtractPredictorNet(caffe2_pb2.NetDef.FromString(m.net.Proto().SerializeToString()), ['data'], [str({blob.name})], device=core.DeviceOption(caffe2_pb2.CUDA, 1))\nshow(x{i}[0], sorted(map(str, x{i}[1])))",
             "core.InjectCrossDeviceCopies(m.net)\nshow(m.net)",
             "show(core.InjectDeviceCopiesAmongNets([m.param_init_net, m.net]))",
             "show(m.net.UsedBlobNames() if hasattr(m.net, 'UsedBlobNames') else 0, m.net.BlobIsDefined('l0'), m.net.UsesBlob('data'), m.net.GetBlobRef('data'))",
             "m.net.RunAllOnGPU(1)\nshow(m.net)",
-            "m.net.RunAllOnMKL()\nshow(m.net)",
             "m.net.set_rand_seed(7, False)\nshow(m.net)",
             "m.net.set_rand_seed(7, True, True)\nshow(m.net)",
             f"m.net.AddExternalOutput('data', {blob.name})",
             "m.net.DeduplicateGradientSlices({})",
-            "m.net.extend_ops(m.param_init_net.Proto().op)",
             "show(m.net.op_info if hasattr(m.net, 'op_info') else 0, len(m.net.Proto().op), m.net.TryRemoveExternalInput if 0 else 1)",
         ]))  # fmt: skip
     return [*steps, *FINISH]

@@ -86,6 +86,8 @@ def InjectCrossDeviceCopies(net, blob_to_device=None, blob_remap=None, placeHold
         moved = {}
         for device, blob in zip(input_devices, op.input):
             if blob not in blob_to_device:
+                if not net.BlobIsDefined(blob):
+                    raise AssertionError(f"input {blob} should be defined in the net.")
                 if not net.is_external_input(blob):
                     raise AttributeError(f"No device information found for blob {blob}.")
                 blob_to_device[blob] = caffe2_pb2.DeviceOption()

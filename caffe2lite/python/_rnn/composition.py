@@ -101,8 +101,8 @@ class MultiRNNCell(RNNCell):
         for i, cell in enumerate(cells):
             if i in self.output_connected_layers:
                 self.output_indices.append(first + cell.get_output_state_index())
-            with self.layer_scoper(i)():
-                names = [str(core.ScopedName(name)) for name in cell.get_state_names()]
+            layer = "/".join(filter(None, [self.name, f"layer_{i}"]))  # the scope that is open comes in when it is applied
+            names = [f"{layer}/{name}" for name in cell.get_state_names()]
             self.state_names.extend(names)
             first += len(names)
         if not cells:

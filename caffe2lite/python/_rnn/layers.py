@@ -35,7 +35,7 @@ def recurrent_layers(
     Return for each state a blob with its value after every step and one with
     that after the last; of the last layer, or with
     ``return_last_layer_only=False`` of all.  ``outputs_with_grads`` are the
-    indices of those returned that a gradient will be given for.
+    indices of those of the last layer that a gradient will be given for.
     ``return_params`` adds the names of the parameters to what is returned.
 
     ``memory_optimization`` recomputes the gates in the backward pass.
@@ -59,15 +59,16 @@ def recurrent_layers(
     unrolled = cell if static_rnn_unroll_size is None else UnrolledCell(cell, static_rnn_unroll_size)
 
     states = len(cells[-1].get_state_names())
-    hidden = 2 * (len(cell.get_state_names()) - states) if return_last_layer_only else 0
+    below = 2 * (len(cell.get_state_names()) - states)  # what the lower layers return
     _, results = unrolled.apply_over_sequence(
         model=model,
         inputs=input_blob,
         seq_lengths=seq_lengths,
         initial_states=initial_states,
-        outputs_with_grads=[hidden + i for i in outputs_with_grads],
+        outputs_with_grads=[below + i for i in outputs_with_grads],
     )
-    results = results[hidden:]
+    if return_last_layer_only:
+        results = results[below:]
     if return_params:
         results = results + ({"input": cells[-1].get_input_params(), "recurrent": cells[-1].get_recurrent_params()},)
     return tuple(results)
