@@ -26,6 +26,8 @@ def _arrays_differ(a, b):
     if a[1] == "text" or len(a[3]) != len(b[3]):
         return None if a[3] == b[3] else f"{a[3]} there, {b[3]} here"
     there, here = _floats(a[3]), _floats(b[3])
+    if any(abs(v) > 1e12 or 0 < abs(v) < 1e-30 for v in there):
+        return None  # memory that a failing operator of genuine Caffe2 did not write
     scale = there[-1] if len(there) > 6 else 0.0  # sums of what cancels out
     scales = [0.0] * min(len(there), 6) + [0.0 if math.isnan(scale) else scale] * max(len(there) - 6, 0)
     if all(map(_near, there, here, scales)):
@@ -110,7 +112,7 @@ def _sorted(x):
     if "net" in x and "op" in x:
         runs = itertools.groupby(x["op"], key=_unordered)
         operators = [op for unordered, run in runs for op in (sorted(run) if unordered else run)]
-        return {**x, "op": _sorted(operators), "in": sorted(x["in"])}
+        return {**x, "op": _sorted(operators), "in": sorted(x["in"]), "out": sorted(x["out"])}
     return {k: _sorted(v) for k, v in x.items()}
 
 

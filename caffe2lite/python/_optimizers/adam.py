@@ -62,7 +62,8 @@ class AdamOptimizer(Optimizer):
             net, param_init_net, base_learning_rate=self.alpha, policy=self.policy, **self.init_kwargs
         )
         first = zeros_like(param_init_net, param, param + "_first_moment")
-        state = [first, self._second_moment(param_init_net, param)]
+        second = self._second_moment(param_init_net, param)
+        state = [first, second]
         if self.use_smart_decay:
             state.append(
                 param_init_net.ConstantFill(
@@ -74,7 +75,7 @@ class AdamOptimizer(Optimizer):
                 )
             )
         self._aux_params.shared.append(iteration)
-        self._aux_params.local.extend(state)
+        self._aux_params.local.extend([*state[2:], first, second])
         outputs = [param, *state]
         if self.use_lr_adaption:
             effective = f"{param}_effective_grad"
