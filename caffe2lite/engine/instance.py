@@ -223,7 +223,7 @@ class Instance:
         if self.record.alike:
             self._check_alike(ins)
         if self.compiled_kernel is not None:
-            self.kernel = self.compiled_kernel if compiled.worthwhile(ins) else self.plain_kernel
+            self.kernel = self.compiled_kernel if compiled.worthwhile(self.compiled_kernel, ins) else self.plain_kernel
         for out in self.allocators:
             out.safe = None
         self.checked_arrays = ins

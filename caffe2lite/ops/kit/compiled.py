@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import inspect
 import os
 import types
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit import memory, registry
 
 LEAST = 1 << 14  # elements of the largest operand from which on a compiled loop is worth its call
 _DTYPES = frozenset(np.dtype(t) for t in ("float32", "int32", "int64"))
@@ -34,12 +35,12 @@ def available() -> bool:
     return True
 
 
-def worthwhile(operands: Sequence[Any]) -> bool:
+def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
     """Whether the compiled kernel of an operator is to be taken for these operands."""
-    largest = 0
+    accepted, largest = kernel.dtypes, 0  # type: ignore[attr-defined]
     for a in operands:
         if a is not None:
-            if a.dtype not in _DTYPES:
+            if getattr(a, "dtype", None) not in accepted:
                 return False
             largest = max(largest, a.size)
     return largest >= LEAST and available()
@@ -62,8 +63,11 @@ class Loop:
         import numba
 
         function = self._function
-        if "prefetch" in function.__code__.co_names:
-            names = {**function.__globals__, "prefetch": _prefetch_intrinsic()}
+        known = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+        inner = {name: _INTRINSICS[f.__name__]() for name, f in known.items() if getattr(f, "__name__", "") in _INTRINSICS}
+        inner |= {name: f._compiled or f._compile() for name, f in known.items() if isinstance(f, Loop)}
+        if inner:
+            names = {**function.__globals__, **inner}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
         options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"} if self._reorder else False}
         try:
@@ -73,8 +77,47 @@ class Loop:
         return self._compiled
 
 
+def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:
+    """Decorator: a loop for Numba.  With `reorder` its sums may be added up in another order, which is quicker."""
+    if function is None:
+        return lambda f: Loop(f, reorder)
+    return Loop(function, reorder)
+
+
+# ---- what loops may call -------------------------------------------------------------------------------------------
+
+
 def prefetch(array: Any, index: int) -> None:
     """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
+
+
+def widen(bits: int) -> float:  # type: ignore[empty-body]
+    """Within a loop: the float32 of a float16, which comes as its bits (uint16)."""
+
+
+def narrow(value: float) -> int:  # type: ignore[empty-body]
+    """Within a loop: the bits (uint16) of the float16 nearest to a float32."""
+
+
+@loop(reorder=True)
+def exp32(x):  # type: ignore[no-untyped-def]
+    """Within a loop: e to the x for a float32, to the last bit but one, in vectors of the processor's width.
+
+    e^x = 2^n e^r with |r| <= log(2) / 2, where 2^n is two factors, since n may be beyond the exponents of a float32.
+    """
+    x = min(max(x, np.float32(-104)), np.float32(89))
+    n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
+    r = x - n * np.float32(0.693359375)  # log(2) in two parts, of which the first times n is exact
+    r = r + n * np.float32(2.12194440e-4)
+    p = np.float32(1 / 5040) * r + np.float32(1 / 720)
+    p = p * r + np.float32(1 / 120)
+    p = p * r + np.float32(1 / 24)
+    p = p * r + np.float32(1 / 6)
+    p = p * r + np.float32(0.5)
+    p = p * r * r + r + np.float32(1)
+    k = np.int32(n)
+    half = k >> 1
+    return p * np.int32((half + 127) << 23).view(np.float32) * np.int32((k - half + 127) << 23).view(np.float32)
 
 
 @functools.cache
@@ -101,11 +144,51 @@ def _prefetch_intrinsic() -> Any:
     return prefetch
 
 
-def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:
-    """Decorator: a loop for Numba.  With `reorder` its sums may be added up in another order, which is quicker."""
-    if function is None:
-        return lambda f: Loop(f, reorder)
-    return Loop(function, reorder)
+@functools.cache
+def _widen_intrinsic() -> Any:
+    from llvmlite import ir
+    from numba import types as numba_types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def widen(context, bits):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+        return numba_types.float32(numba_types.uint16), generate
+
+    return widen
+
+
+@functools.cache
+def _narrow_intrinsic() -> Any:
+    from llvmlite import ir
+    from numba import types as numba_types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def narrow(context, value):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+        return numba_types.uint16(numba_types.float32), generate
+
+    return narrow
+
+
+_INTRINSICS = {"prefetch": _prefetch_intrinsic, "widen": _widen_intrinsic, "narrow": _narrow_intrinsic}
+
+
+@functools.cache
+def halves() -> bool:
+    """Whether loops may call `widen` and `narrow`: a processor without such instructions would need a library for them."""
+    if not available():
+        return False
+    import platform
+
+    from llvmlite import binding
+
+    return platform.machine() not in ("x86_64", "AMD64") or bool(binding.get_host_cpu_features().get("f16c"))
 
 
 # ---- several cores -----------------------------------------------------------------------------------------------
@@ -134,15 +217,53 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive a fork
 
 
-def compiled(*operators: registry.Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*operators: registry.Operator, also: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function is the compiled kernel of these operators.
 
     Where it does not fit, it calls the operator itself, which is the plain kernel: `return Adam(xp, ..., out=out)`.
+
+    also    types of operands that it takes besides float32, int32 and int64
     """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.dtypes = _DTYPES | {np.dtype(t) for t in also.split()}  # type: ignore[attr-defined]
         for record in operators:
             record.engine("NUMBA", registry.CPU)(function)
+        return function
+
+    return add
+
+
+def pointwise(record: registry.Operator, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a loop `(inputs…, Y, arguments…)` over flat arrays of one shape and type is the compiled kernel.
+
+    names    the operator's arguments that the loop takes, as numbers of the operands' type
+    """
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        run, plain = Loop(function, reorder=False), record.kernels["", None]
+        defaults = inspect.unwrap(plain).__kwdefaults__ or {}
+
+        @functools.wraps(plain)
+        def kernel(xp: Any, *operands: Any, out: Any, **args: Any) -> Any:
+            first = operands[0]
+            if any(o.shape != first.shape or o.dtype != first.dtype for o in operands[1:]):
+                return plain(xp, *operands, out=out, **args)
+            given = {**defaults, **args}
+            numbers = [first.dtype.type(given[n]) for n in names]
+            Y = out(first.shape, first.dtype)
+            flats, made = [o.reshape(-1) for o in operands], Y.reshape(-1)
+            if not any(np.may_share_memory(o, Y) for o in operands):
+                run(*flats, made, *numbers)
+                return Y
+            scratch = np.empty(memory.BLOCK, Y.dtype)  # where it reads what it writes, a loop gets no vectors
+            for part in memory.blocks(np, Y.size):
+                some = scratch[: part.stop - part.start]
+                run(*[o[part] for o in flats], some, *numbers)
+                made[part] = some
+            return Y
+
+        compiled(record)(kernel)
         return function
 
     return add

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import loop, prefetch, widen
+
 
 class Format(NamedTuple):
     """How a row is stored: bits a value, values a byte, and the type of scale and bias."""
@@ -39,9 +43,8 @@ def check_rows(X: Any, form: Format) -> None:
         raise ValueError(f"rows have {X.shape[-1]} values; {form.per_byte} go into a byte")
 
 
-def parameters(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
-    """(scale, bias, 1 / scale) as columns, for rows (n, width) float32."""
-    low, high = rows.min(axis=1, keepdims=True), rows.max(axis=1, keepdims=True)
+def parameters(xp: Any, low: Any, high: Any, form: Format) -> tuple[Any, Any, Any]:
+    """(scale, bias, 1 / scale) as columns, for rows float32 with these bounds."""
     if form is EIGHT:
         span = high - low
         return span / xp.float32(255), low, xp.float32(255) / (span + xp.float32(1e-8))
@@ -102,16 +105,170 @@ def quantise(xp: Any, X: Any, form: Format, out: Any, search: bool = False) -> A
     if search:
         scale, bias, inverse = _narrow(xp, *greedy(xp, rows, form), form)
     else:
-        scale, bias, inverse = parameters(xp, rows, form)
-    values = xp.clip(xp.rint((rows - bias) * inverse), 0, form.levels).astype("uint8")
+        bounds = rows.min(axis=1, keepdims=True), rows.max(axis=1, keepdims=True)
+        scale, bias, inverse = parameters(xp, *bounds, form)
     made = Y.reshape(-1, packed + form.tail)
-    made[:, :packed] = pack(xp, values, form)
+    steps = rows - bias
+    steps *= inverse
+    made[:, :packed] = pack(xp, xp.clip(xp.rint(steps, out=steps), 0, form.levels, out=steps).astype("uint8"), form)
+    _put_parameters(xp, made[:, packed:], scale, bias, form)
+    return Y
+
+
+def _put_parameters(xp: Any, tails: Any, scale: Any, bias: Any, form: Format) -> None:
     if form.parameter == "float16" or form.bits == 8:
         pair = xp.concatenate([scale, bias], axis=1).astype(form.parameter)
     else:  # rounded to half floats, kept as floats
         pair = xp.concatenate([scale, bias], axis=1)
-    made[:, packed:] = xp.ascontiguousarray(pair).view("uint8")
+    tails[...] = xp.ascontiguousarray(pair).view("uint8")
+
+
+# ---- compiled ------------------------------------------------------------------------------------------------------
+
+
+def quantise_compiled(X: Any, form: Format, out: Any) -> Any:
+    """`quantise` of float32 without a search."""
+    check_rows(X, form)
+    width = X.shape[-1]
+    packed = width // form.per_byte
+    Y = out((*X.shape[:-1], packed + form.tail), "uint8")
+    if Y.size:
+        rows, made = X.reshape(-1, width), Y.reshape(-1, packed + form.tail)
+        low, high = np.empty((2, rows.shape[0], 1), np.float32)
+        _bounds(rows, low, high)
+        scale, bias, inverse = parameters(np, low, high, form)
+        _pack_rows(rows, bias, inverse, form.bits, form.per_byte, made)
+        _put_parameters(np, made[:, packed:], scale, bias, form)
     return Y
+
+
+@loop
+def _bounds(rows, low, high):  # type: ignore[no-untyped-def]
+    """Sixteen columns at a time, which fit the processor's vectors."""
+    width = rows.shape[1]
+    least, most = np.empty(16, np.float32), np.empty(16, np.float32)
+    for k in range(rows.shape[0]):
+        row = rows[k]
+        least[:] = row[0]
+        most[:] = row[0]
+        for j in range(width // 16):
+            part = row[16 * j : 16 * j + 16]
+            for i in range(16):
+                least[i] = part[i] if part[i] < least[i] else least[i]
+                most[i] = part[i] if part[i] > most[i] else most[i]
+        for j in range(width // 16 * 16, width):
+            least[0] = row[j] if row[j] < least[0] else least[0]
+            most[0] = row[j] if row[j] > most[0] else most[0]
+        a, b, odd = least[0], most[0], False
+        for i in range(1, 16):
+            a, b = min(a, least[i]), max(b, most[i])
+        for j in range(width):
+            odd |= row[j] != row[j]
+        low[k, 0], high[k, 0] = (np.float32(np.nan), np.float32(np.nan)) if odd else (a, b)
+
+
+@loop
+def _pack_rows(rows, bias, inverse, bits, per_byte, made):  # type: ignore[no-untyped-def]
+    levels = np.float32((1 << bits) - 1)
+    values = np.empty(rows.shape[1], np.uint8)
+    for k in range(rows.shape[0]):
+        row, b, scale, to = rows[k], bias[k, 0], inverse[k, 0], made[k]
+        target = to if per_byte == 1 else values
+        for j in range(row.size):
+            x = np.rint((row[j] - b) * scale)
+            x = x if x > 0 else np.float32(0)
+            target[j] = np.uint8(np.int32(x if x < levels else levels))
+        if per_byte == 2:
+            for j in range(row.size // 2):
+                to[j] = values[2 * j] | values[2 * j + 1] << 4
+        elif per_byte == 4:
+            for j in range(row.size // 4):
+                v = values[4 * j] | values[4 * j + 1] << 2
+                to[j] = v | values[4 * j + 2] << 4 | values[4 * j + 3] << 6
+
+
+def dequantise_compiled(rows: Any, form: Format, made: Any) -> None:
+    """`dequantise` into `made`, float32."""
+    _unpack_rows(rows, made, form.bits, form.per_byte, form.parameter == "float16")
+
+
+@loop
+def _parameter(row, at, half):  # type: ignore[no-untyped-def]
+    """The scale or bias that begins at that byte."""
+    low = np.uint32(row[at]) | np.uint32(row[at + 1]) << np.uint32(8)
+    if half:
+        return widen(np.uint16(low))
+    high = np.uint32(row[at + 2]) | np.uint32(row[at + 3]) << np.uint32(8)
+    return np.uint32(low | high << np.uint32(16)).view(np.float32)
+
+
+@loop
+def _unpack_rows(rows, made, bits, per_byte, half):  # type: ignore[no-untyped-def]
+    packed = made.shape[1] // per_byte
+    mask = np.uint8((1 << bits) - 1)
+    for k in range(rows.shape[0]):
+        row, y = rows[k], made[k]
+        scale, bias = _parameter(row, packed, half), _parameter(row, packed + (2 if half else 4), half)
+        if per_byte == 1:
+            for j in range(packed):
+                y[j] = np.float32(row[j]) * scale + bias
+        elif per_byte == 2:
+            for j in range(packed):
+                y[2 * j] = np.float32(row[j] & mask) * scale + bias
+                y[2 * j + 1] = np.float32(row[j] >> np.uint8(4)) * scale + bias
+        else:
+            for j in range(packed):
+                for i in range(4):
+                    y[4 * j + i] = np.float32(row[j] >> np.uint8(2 * i) & mask) * scale + bias
+
+
+def sum_rows_compiled(DATA: Any, weights: Any, indices: Any, lengths: Any, form: Format, mean: bool, Y: Any) -> None:
+    """Y[k] = sum, or mean, of the values of the rows of segment k.  Indices and lengths have been checked."""
+    _sum_rows(DATA.reshape(-1), weights, indices, lengths, Y, form.bits, form.per_byte, form.parameter == "float16", mean)
+
+
+@loop(reorder=True)
+def _sum_rows(data, weights, indices, lengths, Y, bits, per_byte, half, mean):  # type: ignore[no-untyped-def]
+    """Values in one place of their bytes are added up together, and put side by side at the end of a segment."""
+    packed = Y.shape[1] // per_byte
+    width = packed + (4 if half else 8)
+    mask = np.uint8((1 << bits) - 1)
+    sums = np.empty((4, packed), np.float32)
+    first, second, third, fourth = sums[0], sums[1], sums[2], sums[3]
+    last = indices.size - 1
+    at = 0
+    for k in range(lengths.size):
+        sums[:] = 0
+        level = np.float32(0)
+        for i in range(at, at + lengths[k]):
+            soon = np.intp(indices[min(i + 16, last)]) * width
+            prefetch(data, soon)
+            prefetch(data, soon + 64)
+            begin = np.intp(indices[i]) * width
+            row = data[begin : begin + width]
+            scale, bias = _parameter(row, packed, half), _parameter(row, packed + (2 if half else 4), half)
+            if weights.size:
+                scale, bias = scale * weights[i], bias * weights[i]
+            level += bias
+            if per_byte == 1:
+                for j in range(packed):
+                    first[j] += np.float32(row[j]) * scale
+            elif per_byte == 2:
+                for j in range(packed):
+                    first[j] += np.float32(row[j] & mask) * scale
+                    second[j] += np.float32(row[j] >> np.uint8(4)) * scale
+            else:
+                for j in range(packed):
+                    first[j] += np.float32(row[j] & mask) * scale
+                    second[j] += np.float32(row[j] >> np.uint8(2) & mask) * scale
+                    third[j] += np.float32(row[j] >> np.uint8(4) & mask) * scale
+                    fourth[j] += np.float32(row[j] >> np.uint8(6)) * scale
+        at += lengths[k]
+        share = np.float32(1) / np.float32(max(lengths[k], 1)) if mean else np.float32(1)
+        y = Y[k]
+        for j in range(packed):
+            for i in range(per_byte):
+                y[per_byte * j + i] = (sums[i, j] + level) * share
 
 
 def pack(xp: Any, values: Any, form: Format) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.compiled import compiled, halves
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import NO_GRADIENT, operator
 from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
@@ -37,6 +40,10 @@ def _quantiser(form, search=False):
     return kernel
 
 
+def _compiled_quantiser(form):
+    return lambda xp, input, *, out: forms.quantise_compiled(input, form, out)
+
+
 for _name, _type, _form, _doc in (
     ("FloatToFused8BitRowwiseQuantized", "float32", EIGHT, "8 bits a value, then scale and bias as floats."),
     ("HalfFloatToFused8BitRowwiseQuantized", "float16", EIGHT, "8 bits a value, then scale and bias as floats."),
@@ -66,9 +73,11 @@ for _name, _type, _form, _doc in (
     )(_quantiser(_form))
     if _form.bits < 8:
         _record.engine("GREEDY")(_quantiser(_form, search=True))
+    if _type == "float32" and _form not in (FOUR_FAKE, TWO_FAKE):
+        compiled(_record)(_compiled_quantiser(_form))
 
 
-def _dequantiser(form, dtype):
+def _dequantiser(form, dtype, loops=False):
     def kernel(xp, input, *, out):
         if input.ndim < 1:
             raise ValueError("the input must have rows")
@@ -76,8 +85,11 @@ def _dequantiser(form, dtype):
         if width < 0:
             raise ValueError(f"rows have {input.shape[-1]} bytes, fewer than the {form.tail} of scale and bias")
         Y = out((*input.shape[:-1], width), dtype)
-        if Y.size:
-            Y.reshape(-1, width)[...] = forms.dequantise(xp, input.reshape(-1, input.shape[-1]), form)
+        rows = input.reshape(-1, input.shape[-1])
+        if loops and (form is EIGHT or halves()):
+            forms.dequantise_compiled(rows, form, Y.reshape(-1, width))
+        elif Y.size:
+            Y.reshape(-1, width)[...] = forms.dequantise(xp, rows, form)
         return Y
 
     return kernel
@@ -93,7 +105,7 @@ for _name, _type, _form in (
     ("Fused2BitRowwiseQuantizedToFloat", "float32", TWO),
     ("Fused2BitRowwiseQuantizedToHalf", "float16", TWO),
 ):
-    operator(
+    _record = operator(
         "output",
         name=_name,
         types="uint8",
@@ -101,6 +113,8 @@ for _name, _type, _form in (
         gradient=NO_GRADIENT,
         doc="The values of quantised rows: value * scale + bias.",
     )(_dequantiser(_form, _type))
+    if _type == "float32":
+        compiled(_record, also="uint8")(_dequantiser(_form, _type, loops=True))
 
 
 @operator(
@@ -147,6 +161,28 @@ def _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
 def _check_weights(weights, indices):
     if weights is not None and weights.shape != indices.shape:
         raise ValueError(f"there must be one weight for each of {indices.shape[0]} indices, got {list(weights.shape)}")
+
+
+def _fused_compiled(DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
+    if DATA.ndim != 2 or not DATA.size or LENGTHS.ndim != 1 or (form is not EIGHT and not halves()):
+        return _fused(np, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    check_indices(INDICES, DATA.shape[0])
+    _check_weights(WEIGHTS, INDICES)
+    lengths_to_starts(np, LENGTHS, INDICES.shape[0], exact=True)
+    width = (DATA.shape[1] - form.tail) * form.per_byte
+    Y = out((LENGTHS.shape[0], width), "float32")
+    if Y.size:
+        weights = np.zeros(0, np.float32) if WEIGHTS is None else WEIGHTS
+        forms.sum_rows_compiled(DATA, weights, INDICES, LENGTHS, form, mean, Y)
+    return Y
+
+
+def _compiled_sum(form, mean, weighted):
+    if weighted:
+        return lambda xp, DATA, WEIGHTS, INDICES, LENGTHS, *, out: _fused_compiled(
+            DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean
+        )
+    return lambda xp, DATA, INDICES, LENGTHS, *, out: _fused_compiled(DATA, None, INDICES, LENGTHS, out, form, mean)
 
 
 def _fused_sum(form, mean):
@@ -223,7 +259,7 @@ for _name, _form, _kernel, _mean in (
         _types["WEIGHTS"] = "float32"
     if _kernel in (_pruned_sum, _pruned_weighted):
         _types["MAPPING"] = "int32"
-    operator(
+    _record = operator(
         "output",
         name=_name,
         types=_types,
@@ -231,6 +267,8 @@ for _name, _form, _kernel, _mean in (
         gradient=NO_GRADIENT,
         doc="Sum (or mean) of the dequantised rows of the indices of each segment, each times its weight where given.",
     )(_kernel(_form, _mean))
+    if "MAPPING" not in _types:
+        compiled(_record, also="uint8")(_compiled_sum(_form, _mean, _weighted))
 
 
 @operator(
