@@ -59,17 +59,20 @@ class Loop:
         run = self._compiled or self._compile()
         return run(*args)
 
-    def _compile(self) -> Callable[..., Any]:
+    def _compile(self, inner: bool = False) -> Callable[..., Any]:
+        """What Numba makes of it, which becomes part of its caller where it is an inner one."""
         import numba
 
         function = self._function
         known = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-        inner = {name: _INTRINSICS[f.__name__]() for name, f in known.items() if getattr(f, "__name__", "") in _INTRINSICS}
-        inner |= {name: f._compiled or f._compile() for name, f in known.items() if isinstance(f, Loop)}
-        if inner:
-            names = {**function.__globals__, **inner}
+        called = {name: _INTRINSICS[f.__name__]() for name, f in known.items() if getattr(f, "__name__", "") in _INTRINSICS}
+        called |= {name: f._compile(inner=True) for name, f in known.items() if isinstance(f, Loop)}
+        if called:
+            names = {**function.__globals__, **called}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
         options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"} if self._reorder else False}
+        if inner:
+            return numba.njit(function, forceinline=True, **options)
         try:
             self._compiled = numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither this package's folder nor the user's cache can be written
@@ -92,7 +95,7 @@ def prefetch(array: Any, index: int) -> None:
 
 
 def widen(bits: int) -> float:  # type: ignore[empty-body]
-    """Within a loop: the float32 of a float16, which comes as its bits (uint16)."""
+    """Within a loop: the float32 of a float16, which comes as its bits (uint16); a float32 is what it is."""
 
 
 def narrow(value: float) -> int:  # type: ignore[empty-body]
@@ -152,6 +155,9 @@ def _widen_intrinsic() -> Any:
 
     @intrinsic
     def widen(context, bits):  # type: ignore[no-untyped-def]
+        if bits is numba_types.float32:
+            return bits(bits), lambda context, builder, signature, args: args[0]
+
         def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
             return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 

@@ -41,7 +41,12 @@ def _quantiser(form, search=False):
 
 
 def _compiled_quantiser(form):
-    return lambda xp, input, *, out: forms.quantise_compiled(input, form, out)
+    def kernel(xp, input, *, out):
+        if form is EIGHT or halves():
+            return forms.quantise_compiled(input, form, out)
+        return forms.quantise(xp, input, form, out)
+
+    return kernel
 
 
 for _name, _type, _form, _doc in (
@@ -73,7 +78,7 @@ for _name, _type, _form, _doc in (
     )(_quantiser(_form))
     if _form.bits < 8:
         _record.engine("GREEDY")(_quantiser(_form, search=True))
-    if _type == "float32" and _form not in (FOUR_FAKE, TWO_FAKE):
+    if _type == "float32" and _form in (EIGHT, FOUR, TWO):
         compiled(_record)(_compiled_quantiser(_form))
 
 
