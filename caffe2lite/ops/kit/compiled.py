@@ -46,6 +46,13 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
     return largest >= LEAST and available()
 
 
+def pays(xp: Any, *operands: Any) -> bool:
+    """Whether a part of an operator that many share is worth a compiled loop: for NumPy's arrays of numbers, if large."""
+    if xp is not np or max(a.size for a in operands) < LEAST:
+        return False
+    return all(a.dtype.kind in "fiub" and a.dtype != np.float16 for a in operands) and available()
+
+
 class Loop:
     """A function of arrays and numbers that Numba compiles when it is called first."""
 

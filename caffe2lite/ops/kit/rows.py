@@ -6,6 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import loop, pays
+
+_U = np.uint64  # of places in arrays: signed ones might count from the end
+
 
 def check_indices(indices: Any, rows: int, what: str = "the parameter") -> Any:
     """The indices as a vector; ValueError where one is outside of the rows."""
@@ -46,3 +52,69 @@ def gradient_rows(param: Any, indices: Any, grad: Any) -> Any:
             f"into {list(param.shape)}"
         )
     return grad.reshape(indices.size, width)
+
+
+# ---- rows that move ------------------------------------------------------------------------------------------------
+
+
+def owners(xp: Any, counts: Any) -> Any:
+    """For each row the run that it is in: [1, 0, 2] becomes [0, 2, 2]."""
+    return xp.repeat(xp.arange(counts.shape[0]), counts if xp is np else counts.tolist())
+
+
+def copy_runs(xp: Any, source: Any, begins: Any, target: Any, places: Any, counts: Any) -> None:
+    """Copy runs of rows: run k is `counts[k]` rows of the source from `begins[k]` on, into the target at `places[k]`.
+
+    Runs lie within both tensors, whose rows are alike; that has been checked.
+    """
+    if not source.size or not target.size or not counts.size:
+        return
+    if pays(xp, source):
+        words = _words(source)
+        move = (begins.astype(np.uint64), places.astype(np.uint64), counts.astype(np.uint64))
+        _copy_runs(source.reshape(-1).view(words), target.reshape(-1).view(words), *move, _width(source, words))
+        return
+    within = xp.cumsum(counts) - counts
+    run = owners(xp, counts)
+    row = xp.arange(run.shape[0])
+    rows, goals = row + (begins - within)[run], row + (places - within)[run]
+    target[goals] = source[rows]
+
+
+def take_rows(xp: Any, source: Any, rows: Any, target: Any) -> None:
+    """target[i] = source[rows[i]]; the rows are within the source, that has been checked."""
+    if not target.size:
+        return
+    if pays(xp, source if source.size > target.size else target):
+        words = _words(source)
+        _take_rows(source.reshape(-1).view(words), rows.reshape(-1), target.reshape(-1).view(words), _width(source, words))
+    elif xp is np:
+        np.take(source, rows, axis=0, out=target, mode="clip")  # "raise" would go through a buffer
+    else:
+        xp.take(source, rows, axis=0, out=target)
+
+
+def _words(rows: Any) -> Any:
+    """The largest type of which a row is a whole number: a loop is compiled for few types, not for each."""
+    size = rows.itemsize * (rows.size // rows.shape[0])
+    return np.uint64 if size % 8 == 0 else np.uint32 if size % 4 == 0 else np.uint8
+
+
+def _width(rows: Any, words: Any) -> Any:
+    return _U(rows.nbytes // rows.shape[0] // np.dtype(words).itemsize)
+
+
+@loop
+def _copy_runs(source, target, begins, places, counts, width):  # type: ignore[no-untyped-def]
+    for k in range(counts.size):
+        begin, place = begins[k] * width, places[k] * width
+        for j in range(counts[k] * width):
+            target[place + j] = source[begin + j]
+
+
+@loop
+def _take_rows(source, rows, target, width):  # type: ignore[no-untyped-def]
+    for i in range(_U(rows.size)):
+        begin, place = _U(rows[i]) * width, i * width
+        for j in range(width):
+            target[place + j] = source[begin + j]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
+from caffe2lite.ops.kit.rows import copy_runs, owners, take_rows
 
 _INT = "int32 int64"
 
@@ -21,13 +23,6 @@ def _vector(lengths, what="lengths"):
     _one_dimension(lengths, what)
     if lengths.size and int(lengths.min()) < 0:
         raise ValueError(f"{what} must not be negative, got {int(lengths.min())}")
-
-
-def _owners(xp, lengths):
-    """For each row the segment that it is in."""
-    ends = xp.cumsum(lengths.astype("int64"))
-    total = int(ends[-1]) if lengths.size else 0
-    return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
 @operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
@@ -87,9 +82,9 @@ def LengthsToShape(xp, X, *, out):
 def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     """1 / length^power for each row."""
     _vector(lengths)
-    owners = _owners(xp, lengths)
-    weights = out(owners.shape, "float32")
-    weights[...] = 1 / xp.power(lengths[owners].astype("float32"), xp.float32(power))
+    each = 1 / xp.power(lengths.astype("float32"), xp.float32(power))
+    weights = out((int(lengths.sum()),), "float32")
+    take_rows(xp, each, owners(xp, lengths), weights)
     return weights
 
 
@@ -134,13 +129,13 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     if index_size.size != 1:
         raise ValueError("the size of the index must be one number")
     size = int(index_size.reshape(-1)[0])
-    owners = _owners(xp, lengths)
-    if owners.shape[0] != indices.size:
-        raise ValueError(f"the lengths sum to {owners.shape[0]}, and there are {indices.size} indices")
+    total = int(lengths.sum())
+    if total != indices.size:
+        raise ValueError(f"the lengths sum to {total}, and there are {indices.size} indices")
     segments.check_indices(indices, size)
     hot = out((lengths.shape[0], size), "float32")
     hot[...] = 0
-    hot[owners, indices] = 1
+    hot.reshape(-1)[owners(xp, lengths) * size + indices] = 1
     return hot
 
 
@@ -150,12 +145,9 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     starts, counts = segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
     segments.check_indices(INDICES, counts.shape[0])
     chosen = counts[INDICES]
-    owners = _owners(xp, chosen)
-    places = xp.arange(owners.shape[0]) - (xp.cumsum(chosen) - chosen)[owners]
-    rows = starts[INDICES][owners] + places
-    Y = out((rows.shape[0], *ITEMS.shape[1:]), ITEMS.dtype)
-    if Y.size:
-        Y[...] = ITEMS[rows]
+    ends = xp.cumsum(chosen)
+    Y = out((int(ends[-1]) if chosen.size else 0, *ITEMS.shape[1:]), ITEMS.dtype)
+    copy_runs(xp, ITEMS, starts[INDICES], Y, ends - chosen, chosen)
     return Y
 
 
@@ -170,14 +162,12 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
 )
 def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length: int = -1, out):
     """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end."""
-    _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    starts, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     if counts.size and int(counts.max()) > target_length:
         raise ValueError(f"a segment has {int(counts.max())} rows, more than target_length = {target_length}")
     Y = out((counts.shape[0] * target_length, *DATA.shape[1:]), DATA.dtype)
     Y[...] = padding_value
-    if DATA.size:
-        places = xp.arange(target_length).reshape(1, -1) < counts.reshape(-1, 1)
-        Y[places.reshape(-1)] = DATA
+    copy_runs(xp, DATA, starts, Y, xp.arange(counts.shape[0]) * target_length, counts)
     return Y
 
 
@@ -212,8 +202,7 @@ def LengthsTile(xp, DATA, LENGTHS, *, out):
     if DATA.ndim < 1 or DATA.shape[0] != LENGTHS.shape[0]:
         raise ValueError(f"there must be one length for each row, got {list(DATA.shape)} and {list(LENGTHS.shape)}")
     Y = out((int(LENGTHS.sum()), *DATA.shape[1:]), DATA.dtype)
-    if Y.size:
-        Y[...] = xp.repeat(DATA, LENGTHS.tolist(), axis=0)
+    take_rows(xp, DATA, owners(xp, LENGTHS), Y)
     return Y
 
 
@@ -221,8 +210,8 @@ def _top_places(xp, DATA, LENGTHS, k):
     """(rows, values present): for each segment its k best rows, the first of equal ones first."""
     _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     starts = xp.cumsum(counts) - counts
-    owners = _owners(xp, LENGTHS)
-    order = xp.lexsort(xp.stack([xp.arange(DATA.shape[0]).astype(DATA.dtype), -DATA, owners.astype(DATA.dtype)]))
+    by_value = xp.argsort(-DATA, kind="stable")
+    order = by_value[xp.argsort(owners(xp, LENGTHS)[by_value], kind="stable")]
     places = xp.arange(k).reshape(1, -1)
     there = places < counts.reshape(-1, 1)
     rows = xp.where(there, starts.reshape(-1, 1) + places, 0)
@@ -249,6 +238,38 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
         values[...] = xp.where(there, DATA[best], 0)
         indices[...] = xp.where(there, best - starts.reshape(-1, 1), -1)
     return values, indices
+
+
+@compiled(LengthsTopK)
+def _lengths_top_k_compiled(xp, DATA, LENGTHS, *, k: int, out):
+    if DATA.ndim != 1 or k > 64:  # beyond that a sort is quicker than putting in place one by one
+        return LengthsTopK(xp, DATA, LENGTHS, k=k, out=out)
+    segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
+    _top_of_runs(DATA, LENGTHS, values, indices)
+    return values, indices
+
+
+@loop
+def _top_of_runs(data, lengths, values, indices):
+    """The best so far stand in order; what is better than the last of them moves up to its place.  NaN comes last."""
+    begin, k = 0, values.shape[1]
+    for n in range(lengths.size):
+        best, where = values[n], indices[n]
+        have = 0
+        for i in range(lengths[n]):
+            x = data[begin + i]
+            if have == k and not (x > best[k - 1] or (x == x and best[k - 1] != best[k - 1])):
+                continue
+            at = have if have < k else k - 1
+            while at > 0 and (x > best[at - 1] or (x == x and best[at - 1] != best[at - 1])):
+                best[at], where[at] = best[at - 1], where[at - 1]
+                at -= 1
+            best[at], where[at] = x, i
+            have = min(have + 1, k)
+        for i in range(have, k):
+            best[i], where[i] = 0, -1
+        begin += lengths[n]
 
 
 @operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"}, limits="k >= 1")
@@ -279,11 +300,9 @@ def GatherRanges(xp, DATA, RANGES, *, out):
         )
     starts, counts = RANGES[..., 0].reshape(-1).astype("int64"), RANGES[..., 1].reshape(-1).astype("int64")
     _check_ranges(starts, counts, DATA.shape[0])
-    owners = _owners(xp, counts)
-    rows = starts[owners] + xp.arange(owners.shape[0]) - (xp.cumsum(counts) - counts)[owners]
-    Y = out[0]((rows.shape[0],), DATA.dtype)
-    if Y.size:
-        Y[...] = DATA[rows]
+    ends = xp.cumsum(counts)
+    Y = out[0]((int(ends[-1]) if counts.size else 0,), DATA.dtype)
+    copy_runs(xp, DATA, starts, Y, ends - counts, counts)
     lengths = out[1]((RANGES.shape[0],), "int32")
     lengths[...] = RANGES[..., 1].sum(axis=1)
     return Y, lengths
