@@ -44,7 +44,9 @@ def test_everything_public_has_a_docstring():
 def test_the_site_builds(tmp_path):
     pytest.importorskip("mkdocs", reason="the site needs mkdocs, of the extra `dev`")
     target = tmp_path / "site"
-    subprocess.run([sys.executable, ROOT / "tools" / "build_docs.py", target], check=True, capture_output=True, text=True)
+    subprocess.run(
+        [sys.executable, ROOT / "tools" / "build_docs.py", target], check=True, capture_output=True, text=True
+    )
     for name in ("index.html", "operators/index.html", "api/core/index.html", "search/search_index.json"):
         assert (target / name).exists()
 
@@ -69,7 +71,9 @@ def show(value):
 
 
 def test_what_is_public_in_caffe2_has_a_docstring_and_the_same_defaults():
-    here = {module.__name__.replace("caffe2lite", "caffe2", 1) for module in tool().modules()}  # without what needs an extra
+    here = {
+        module.__name__.replace("caffe2lite", "caffe2", 1) for module in tool().modules()
+    }  # without what needs an extra
     wrong = []
     for name, *defaults in PUBLIC:
         if name.partition(":")[0] not in here:
@@ -81,5 +85,7 @@ def test_what_is_public_in_caffe2_has_a_docstring_and_the_same_defaults():
         for pair in defaults:
             parameter, _, default = pair.partition("=")
             if f"{name} {parameter}" not in OTHERWISE and show(parameters[parameter].default) != default:
-                wrong.append(f"{name}({parameter}={show(parameters[parameter].default)}) has the default {default} in Caffe2")
+                wrong.append(
+                    f"{name}({parameter}={show(parameters[parameter].default)}) has the default {default} in Caffe2"
+                )
     assert not wrong

@@ -81,7 +81,10 @@ def test_no_module_is_in_a_circle():
     assert circles(graph()) == []
 
 
-BELOW_CORE = {"caffe2lite.python", *(f"caffe2lite.python.{name}" for name in ("_import_c_extension", "context", "lazy", "scope"))}
+BELOW_CORE = {
+    "caffe2lite.python",
+    *(f"caffe2lite.python.{name}" for name in ("_import_c_extension", "context", "lazy", "scope")),
+}
 
 
 def test_core_imports_nothing_above_itself():

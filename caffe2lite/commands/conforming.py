@@ -17,8 +17,13 @@ from caffe2lite.conformance import running, upstream
 
 @click.command()
 @click.option("--only", multiple=True, metavar="WORD", help="Only test files whose path holds the word.")
-@click.option("--frontend", type=click.Choice(["ours", "genuine"]), default="ours", show_default=True,
-              help="genuine: Caffe2's own Python files, untouched, over our engine.")  # fmt: skip
+@click.option(
+    "--frontend",
+    type=click.Choice(["ours", "genuine"]),
+    default="ours",
+    show_default=True,
+    help="genuine: Caffe2's own Python files, untouched, over our engine.",
+)
 @click.option("--gpus", type=click.IntRange(1), metavar="N", help="Emulate N GPUs on the CPU; results are kept apart.")
 @click.option("--resume", is_flag=True, help="Leave out files that were run before; their results are kept.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Files to run side by side.")

@@ -11,8 +11,13 @@ from caffe2lite.commands.text import Trouble, say
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True))
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, writable=True),
-              help="Where to, ending in .html, .svg, .png or .dot.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, writable=True),
+    help="Where to, ending in .html, .svg, .png or .dot.",
+)
 @click.option("--net", help="The net to draw, of a file with several.")
 @shapes
 def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> None:

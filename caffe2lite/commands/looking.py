@@ -47,8 +47,12 @@ def read(path: str) -> Any:
 @click.argument("paths", nargs=-1, required=True, type=_file)
 @click.option("--against", type=_file, help="A net whose inputs a checkpoint should hold.")
 @click.option("--blobs", is_flag=True, help="List the blobs of nets, too (they are listed where shapes are known).")
-@click.option("--bandwidth", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
-              help="Estimate how long a sync net takes.")  # fmt: skip
+@click.option(
+    "--bandwidth",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GB/S",
+    help="Estimate how long a sync net takes.",
+)
 @shapes
 @_as_json
 def inspect(
@@ -226,8 +230,10 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
         table(("blob", "shape", "type", "bytes", "made by", "used by"), rows)
     if known:
         fed = sum(sizes[n] for n in net["inputs"])
-        say(f"{len(known)} of {count(len(sizes), 'blob')} known: {amount(fed)} of inputs, "
-            f"{amount(sum(sizes.values()) - fed)} made")  # fmt: skip
+        say(
+            f"{len(known)} of {count(len(sizes), 'blob')} known: {amount(fed)} of inputs, "
+            f"{amount(sum(sizes.values()) - fed)} made"
+        )
     if net["flops"]:
         say(f"{net['flops']:,} FLOPs")
 

@@ -90,8 +90,11 @@ def _total(reports: list[Any], show_uses: bool) -> None:
     fixes = collections.Counter(f.fix for r in reports for f in r.findings)
     read = sum(r.is_read for r in reports)
     if read:
-        say(f"{count(read, 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}" if found
-            else f"{count(read, 'file')}; they use nothing of Caffe2")  # fmt: skip
+        say(
+            f"{count(read, 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}"
+            if found
+            else f"{count(read, 'file')}; they use nothing of Caffe2"
+        )
     if read < len(reports):
         say(f"{count(len(reports) - read, 'file')} could not be read")
     say(f"to mend: {fixes['safe']} by `caffe2lite port --write`, {fixes['ask']} by a person")

@@ -76,10 +76,17 @@ def _report(watch: watching.Profile, profile: bool, trace: str | None, seconds: 
         table(
             ("operator", "runs", "own ms", "share", "with inner ms", "mean µs", "longest ms"),
             [
-                (row.type, f"{row.runs:,}", f"{1e3 * row.own:,.2f}", f"{row.own / inside:.1%}", f"{1e3 * row.seconds:,.2f}",
-                 f"{1e6 * row.seconds / row.runs:,.1f}", f"{1e3 * row.longest:,.2f}")
+                (
+                    row.type,
+                    f"{row.runs:,}",
+                    f"{1e3 * row.own:,.2f}",
+                    f"{row.own / inside:.1%}",
+                    f"{1e3 * row.seconds:,.2f}",
+                    f"{1e6 * row.seconds / row.runs:,.1f}",
+                    f"{1e3 * row.longest:,.2f}",
+                )
                 for row in rows
             ],
-        )  # fmt: skip
+        )
         runs = count(sum(row.runs for row in rows), "run")
         say(f"{runs} of operators took {inside:.2f} s on all threads, the script {seconds:.2f} s")

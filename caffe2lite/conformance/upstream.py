@@ -97,6 +97,7 @@ def test_files(tree: Tree, words: Iterable[str] = ()) -> list[str]:
     chosen = list(words)
     names = sorted(p.relative_to(tree.tests).as_posix() for p in tree.tests.rglob("*_test.py"))
     return [
-        n for n in names
+        n
+        for n in names
         if n.startswith(AREAS) and not n.startswith(ELSEWHERE) and (not chosen or any(w in n for w in chosen))
-    ]  # fmt: skip
+    ]

@@ -160,15 +160,18 @@ def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
         _call_backward(ctx, token, pickled_grad_builder, pass_workspace)
 
 
+_OPERANDS = """Tensors of any number and any shape, any dtype.  What the function raises surfaces as it is; ValueError where the
+token names no registered function."""
+
 _define(
     "Python",
-    "Calls the registered function with its inputs and outputs (and workspace).",
+    f"Calls the registered function with its inputs and outputs (and workspace).\n\n{_OPERANDS}",
     "PythonGradient",
-    "Calls the registered gradient function.",
+    f"Calls the registered gradient function: inputs are those of Python, its outputs and their gradients.\n\n{_OPERANDS}",
 )
 _define(
     "PythonDLPack",
-    "As Python; its tensors' `data` answers to DLPack, as NumPy arrays do.",
+    f"As Python; its tensors' `data` answers to DLPack, as NumPy arrays do.\n\n{_OPERANDS}",
     "PythonDLPackGradient",
-    "As PythonGradient.",
+    f"As PythonGradient, for PythonDLPack.\n\n{_OPERANDS}",
 )

@@ -200,8 +200,13 @@ class _Converter:
 
     def _noting(self, fixer: Any, transform: Any) -> Any:
         name = type(fixer).__name__.removeprefix("Fix").lower()
-        name = {"tupleparams": "tuple_params", "haskey": "has_key", "rawinput": "raw_input", "sysexc": "sys_exc",
-                "itertoolsimports": "itertools_imports"}.get(name, name)  # fmt: skip
+        name = {
+            "tupleparams": "tuple_params",
+            "haskey": "has_key",
+            "rawinput": "raw_input",
+            "sysexc": "sys_exc",
+            "itertoolsimports": "itertools_imports",
+        }.get(name, name)
 
         def noting(node: Any, results: Any) -> Any:
             before, line = str(node), node.get_lineno()

@@ -151,9 +151,15 @@ def _names(tree: ast.Module, aliases: dict[str, str], modules: Iterable[Use]) ->
 def _methods_of_nets() -> frozenset[str]:
     """Return what a net or a model has by itself: no operators."""
     found: set[str] = set()
-    for module, kind in (("core", "Net"), ("core", "Plan"), ("model_helper", "ModelHelper"), ("cnn", "CNNModelHelper"),
-                         ("layer_model_helper", "LayerModelHelper"), ("net_builder", "NetBuilder"),
-                         ("models.seq2seq.seq2seq_model_helper", "Seq2SeqModelHelper")):  # fmt: skip
+    for module, kind in (
+        ("core", "Net"),
+        ("core", "Plan"),
+        ("model_helper", "ModelHelper"),
+        ("cnn", "CNNModelHelper"),
+        ("layer_model_helper", "LayerModelHelper"),
+        ("net_builder", "NetBuilder"),
+        ("models.seq2seq.seq2seq_model_helper", "Seq2SeqModelHelper"),
+    ):
         owner = getattr(_module(f"caffe2.python.{module}"), kind, None)
         found.update(dir(owner))
     found.update(dir(caffe2_pb2.NetDef))

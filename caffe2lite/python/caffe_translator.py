@@ -112,8 +112,9 @@ class TranslatorRegistry:
         return (list(operators) if isinstance(operators, (list, tuple)) else [operators]), parameters
 
     @classmethod
-    def TranslateModel(cls, caffe_net, pretrained_net, is_test=False, net_state=None, remove_legacy_pad=False,
-                       input_dims=None):  # fmt: skip
+    def TranslateModel(
+        cls, caffe_net, pretrained_net, is_test=False, net_state=None, remove_legacy_pad=False, input_dims=None
+    ):
         """Return (NetDef, TensorProtos of the parameters) of a Caffe net and its trained weights.
 
         net_state    NetState that decides which layers there are; default: phase TEST or TRAIN by `is_test`
@@ -343,8 +344,9 @@ def TranslateSplit(layer, pretrained_blobs, is_test, **kwargs):
 def TranslateDropout(layer, pretrained_blobs, is_test, **kwargs):
     """Dropout; its mask is _TOP_mask."""
     top = layer.top[0]
-    op = _one(layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio,
-              is_test=int(is_test))  # fmt: skip
+    op = _one(
+        layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio, is_test=int(is_test)
+    )
     return op, []
 
 
@@ -356,10 +358,18 @@ def TranslateLRN(layer, pretrained_blobs, is_test, **kwargs):
         raise ValueError(f"layer {layer.name!r}: LRN within channels has no form in Caffe2")
     outputs = [layer.top[0], f"_{layer.top[0]}_scale"]
     return (
-        _one(layer, "LRN", outputs=outputs, size=int(param.local_size), alpha=float(param.alpha),
-             beta=float(param.beta), bias=float(param.k), order="NCHW"),
+        _one(
+            layer,
+            "LRN",
+            outputs=outputs,
+            size=int(param.local_size),
+            alpha=float(param.alpha),
+            beta=float(param.beta),
+            bias=float(param.k),
+            order="NCHW",
+        ),
         [],
-    )  # fmt: skip
+    )
 
 
 @TranslatorRegistry.Register("Softmax")
@@ -436,8 +446,10 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
     """SpatialBN without scale and bias (a Scale layer follows in Caffe)."""
     param = layer.batch_norm_param
     if len(pretrained_blobs) < 3:
-        raise ValueError(f"layer {layer.name!r}: BatchNorm needs mean, variance and their weight; the caffemodel has "
-                         f"{len(pretrained_blobs)} blobs for it")  # fmt: skip
+        raise ValueError(
+            f"layer {layer.name!r}: BatchNorm needs mean, variance and their weight; the caffemodel has "
+            f"{len(pretrained_blobs)} blobs for it"
+        )
     mean, variance, weight = (b.ravel() for b in pretrained_blobs[:3])
     scale = 0.0 if weight[0] == 0 else 1.0 / weight[0]
     names = [layer.name + suffix for suffix in ("_scale", "_bias", "_mean", "_var")]
@@ -446,8 +458,16 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
     outputs = [layer.top[0]]
     if not test:
         outputs += [names[2], names[3], f"{layer.name}_mean_now", f"{layer.name}_var_now"]
-    op = _one(layer, "SpatialBN", [layer.bottom[0], *names], outputs, is_test=int(test), epsilon=float(param.eps),
-              momentum=float(param.moving_average_fraction), order="NCHW")  # fmt: skip
+    op = _one(
+        layer,
+        "SpatialBN",
+        [layer.bottom[0], *names],
+        outputs,
+        is_test=int(test),
+        epsilon=float(param.eps),
+        momentum=float(param.moving_average_fraction),
+        order="NCHW",
+    )
     return op, [_tensor(a, n) for a, n in zip(arrays, names)]
 
 
@@ -500,8 +520,9 @@ def TranslateFlatten(layer, pretrained_blobs, is_test, **kwargs):
 def TranslateRoiPooling(layer, pretrained_blobs, is_test, **kwargs):
     """RoIPool."""
     param = layer.roi_pooling_param
-    op = _one(layer, "RoIPool", is_test=1, pooled_h=param.pooled_h, pooled_w=param.pooled_w,
-              spatial_scale=param.spatial_scale)  # fmt: skip
+    op = _one(
+        layer, "RoIPool", is_test=1, pooled_h=param.pooled_h, pooled_w=param.pooled_w, spatial_scale=param.spatial_scale
+    )
     return op, []
 
 

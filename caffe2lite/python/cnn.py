@@ -26,9 +26,16 @@ class CNNModelHelper(ModelHelper):
     """A model whose layers share `order`, `use_cudnn` and how cuDNN searches; new code uses ModelHelper with brew."""
 
     def __init__(
-        self, order="NCHW", name=None, use_cudnn=True, cudnn_exhaustive_search=False, ws_nbytes_limit=None,
-        init_params=True, skip_sparse_optim=False, param_model=None,
-    ):  # fmt: skip
+        self,
+        order="NCHW",
+        name=None,
+        use_cudnn=True,
+        cudnn_exhaustive_search=False,
+        ws_nbytes_limit=None,
+        init_params=True,
+        skip_sparse_optim=False,
+        param_model=None,
+    ):
         log.warning("CNNModelHelper is deprecated: use ModelHelper with the functions of brew instead.")
         scope = {"order": order, "use_cudnn": use_cudnn, "cudnn_exhaustive_search": cudnn_exhaustive_search}
         if ws_nbytes_limit:

@@ -77,9 +77,7 @@ def VGGA(order, cudnn_ws):
     return model, 231
 
 
-def _InceptionModule(
-    model, input_blob, input_depth, output_name, conv1_depth, conv3_depths, conv5_depths, pool_depth
-):  # fmt: skip
+def _InceptionModule(model, input_blob, input_depth, output_name, conv1_depth, conv3_depths, conv5_depths, pool_depth):
     """Add convolutions of 1, 3 and 5 pixels and a pool, side by side."""
 
     def conv(blob, name, dim_in, dim_out, kernel):
@@ -96,17 +94,29 @@ def _InceptionModule(
 def Inception(order, cudnn_ws):
     """Return (model, size of its images)."""
     model = _helper("inception", order, cudnn_ws)
-    blob = _layers(model, [
-        ("conv1", 3, 64, 7, {"stride": 2, "pad": 3}), ("pool1", 3, 2, 1), ("conv2a", 64, 64, 1, {}),
-        ("conv2", 64, 192, 3, {"pad": 1}), ("pool2", 3, 2, 1),
-    ])  # fmt: skip
+    blob = _layers(
+        model,
+        [
+            ("conv1", 3, 64, 7, {"stride": 2, "pad": 3}),
+            ("pool1", 3, 2, 1),
+            ("conv2a", 64, 64, 1, {}),
+            ("conv2", 64, 192, 3, {"pad": 1}),
+            ("pool2", 3, 2, 1),
+        ],
+    )
     for name, *depths in (
-        ("inc3", 192, 64, [96, 128], [16, 32], 32), ("inc4", 256, 128, [128, 192], [32, 96], 64), ("pool5",),
-        ("inc5", 480, 192, [96, 208], [16, 48], 64), ("inc6", 512, 160, [112, 224], [24, 64], 64),
-        ("inc7", 512, 128, [128, 256], [24, 64], 64), ("inc8", 512, 112, [144, 288], [32, 64], 64),
-        ("inc9", 528, 256, [160, 320], [32, 128], 128), ("pool9",),
-        ("inc10", 832, 256, [160, 320], [32, 128], 128), ("inc11", 832, 384, [192, 384], [48, 128], 128),
-    ):  # fmt: skip
+        ("inc3", 192, 64, [96, 128], [16, 32], 32),
+        ("inc4", 256, 128, [128, 192], [32, 96], 64),
+        ("pool5",),
+        ("inc5", 480, 192, [96, 208], [16, 48], 64),
+        ("inc6", 512, 160, [112, 224], [24, 64], 64),
+        ("inc7", 512, 128, [128, 256], [24, 64], 64),
+        ("inc8", 512, 112, [144, 288], [32, 64], 64),
+        ("inc9", 528, 256, [160, 320], [32, 128], 128),
+        ("pool9",),
+        ("inc10", 832, 256, [160, 320], [32, 128], 128),
+        ("inc11", 832, 384, [192, 384], [48, 128], 128),
+    ):
         if depths:
             blob = _InceptionModule(model, blob, depths[0], name, *depths[1:])
         else:

@@ -41,9 +41,19 @@ def get_worker_ids(num_workers):
 
 
 def init_data_input_workers(
-    net, input_blob_names, fetch_fun, batch_size, num_worker_threads=2, input_source_name="train",
-    max_buffered_batches=800, init_fun=None, external_loggers=None, dont_rebatch=False, batch_columns=None, timeout=600,
-):  # fmt: skip
+    net,
+    input_blob_names,
+    fetch_fun,
+    batch_size,
+    num_worker_threads=2,
+    input_source_name="train",
+    max_buffered_batches=800,
+    init_fun=None,
+    external_loggers=None,
+    dont_rebatch=False,
+    batch_columns=None,
+    timeout=600,
+):
     """Add to `net` the operators that take a batch, and prepare the threads that feed them.
 
     fetch_fun(worker_id, batch_size) returns one array an input.  dont_rebatch: each return is a batch as it is.
@@ -55,10 +65,18 @@ def init_data_input_workers(
         device_option = caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CPU)
     metrics = Metrics(external_loggers)
     feeder = BatchFeeder(
-        net, input_blob_names, batch_size, device_option, scope.CurrentNameScope(), input_source_name,
-        global_coordinator.get_queue(input_source_name, max_buffered_batches), metrics, dont_rebatch, batch_columns,
+        net,
+        input_blob_names,
+        batch_size,
+        device_option,
+        scope.CurrentNameScope(),
+        input_source_name,
+        global_coordinator.get_queue(input_source_name, max_buffered_batches),
+        metrics,
+        dont_rebatch,
+        batch_columns,
         timeout=timeout,
-    )  # fmt: skip
+    )
     worker_ids = [global_coordinator.get_new_worker_id() for _ in range(num_worker_threads)]
     coordinator = WorkerCoordinator(input_source_name, worker_ids, init_fun, feeder)
     coordinator._workers = [
@@ -84,9 +102,19 @@ class BatchFeeder(State):
     """Puts chunks of examples together to batches, and batches into Caffe2 queues that the net takes them from."""
 
     def __init__(
-        self, net, input_blob_names, batch_size, device_option, namescope, input_source_name, queue, metrics,
-        dont_rebatch, batch_columns, timeout=600,
-    ):  # fmt: skip
+        self,
+        net,
+        input_blob_names,
+        batch_size,
+        device_option,
+        namescope,
+        input_source_name,
+        queue,
+        metrics,
+        dont_rebatch,
+        batch_columns,
+        timeout=600,
+    ):
         self._counter = 0
         self._input_blob_names = input_blob_names
         self._batch_size = batch_size

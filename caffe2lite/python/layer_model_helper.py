@@ -455,15 +455,22 @@ class LayerModelHelper(model_helper.ModelHelper):
     ):
         """Apply the modifiers of add_post_grad_net_modifiers to the gradients of parameters."""
         of_params = {name: grad_map[name] for name in self.param_to_optim if name in grad_map}
-        self._modify(self._post_grad_net_modifiers, trainer_net, trainer_init_net, of_params, blob_to_device,
-                     modify_output_record)  # fmt: skip
+        self._modify(
+            self._post_grad_net_modifiers,
+            trainer_net,
+            trainer_init_net,
+            of_params,
+            blob_to_device,
+            modify_output_record,
+        )
 
     def apply_final_net_modifiers(
         self, trainer_net, trainer_init_net, grad_map, blob_to_device=None, modify_output_record=False
     ):
         """Apply the modifiers of add_final_net_modifiers."""
-        self._modify(self._final_net_modifiers, trainer_net, trainer_init_net, grad_map, blob_to_device,
-                     modify_output_record)  # fmt: skip
+        self._modify(
+            self._final_net_modifiers, trainer_net, trainer_init_net, grad_map, blob_to_device, modify_output_record
+        )
 
     @staticmethod
     def _modify(modifiers, net, init_net, grad_map, blob_to_device, modify_output_record):

@@ -17,8 +17,9 @@ def _layers(model, excluded_by, include_tags):
 
 def shrink_output_schema(net, out_schema):
     """Return what of a schema the net makes."""
-    columns = zip(out_schema.field_names(), out_schema.field_types(), out_schema.field_blobs(),
-                  out_schema.field_metadata())  # fmt: skip
+    columns = zip(
+        out_schema.field_names(), out_schema.field_types(), out_schema.field_blobs(), out_schema.field_metadata()
+    )
     made = [column for column in columns if net.BlobIsDefined(column[2])]
     if len(made) == len(out_schema.field_names()):
         return out_schema

@@ -64,10 +64,19 @@ def create_model(args, queue, label_queue, input_shape):
         if unrolled and not args.fixed_shape:
             raise ValueError("a static RNN is written out for one length of sequences: give --fixed_shape")
         output, *_ = rnn_cell.LSTM(
-            model, sequences, sequence_lengths, states, size, [args.hidden_dim] * args.num_layers, "lstm1",
-            memory_optimization=args.memory_optimization, forward_only=args.forward_only, drop_states=True,
-            return_last_layer_only=True, static_rnn_unroll_size=steps if unrolled else None,
-        )  # fmt: skip
+            model,
+            sequences,
+            sequence_lengths,
+            states,
+            size,
+            [args.hidden_dim] * args.num_layers,
+            "lstm1",
+            memory_optimization=args.memory_optimization,
+            forward_only=args.forward_only,
+            drop_states=True,
+            return_last_layer_only=True,
+            static_rnn_unroll_size=steps if unrolled else None,
+        )
         if args.implementation == "static_dag":
             model.net.Proto().type, model.net.Proto().num_workers = "dag", 4
     else:

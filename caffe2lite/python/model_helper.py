@@ -34,9 +34,14 @@ class ModelHelper:
     """
 
     def __init__(
-        self, name=None, init_params=True, allow_not_known_ops=True, skip_sparse_optim=False, param_model=None,
+        self,
+        name=None,
+        init_params=True,
+        allow_not_known_ops=True,
+        skip_sparse_optim=False,
+        param_model=None,
         arg_scope=None,
-    ):  # fmt: skip
+    ):
         self.name = name or "model"
         self.net = core.Net(self.name)
         if param_model is not None:

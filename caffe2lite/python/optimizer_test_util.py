@@ -28,9 +28,17 @@ class OptimizerTestBase:
         initializer = PseudoFP16Initializer if half else Initializer
         model = ModelHelper(name="test", arg_scope={"order": "NCHW"})
         out = brew.fc(
-            model, "data", "fc", size, 1, ("ConstantFill", {}), ("ConstantFill", {}), axis=0,
-            WeightInitializer=initializer, BiasInitializer=initializer,
-        )  # fmt: skip
+            model,
+            "data",
+            "fc",
+            size,
+            1,
+            ("ConstantFill", {}),
+            ("ConstantFill", {}),
+            axis=0,
+            WeightInitializer=initializer,
+            BiasInitializer=initializer,
+        )
         if half:
             out = model.HalfToFloat(out, f"{out}_fp32")
         loss = model.AveragedLoss(model.SquaredL2Distance([out, "label"]), "avg_loss")

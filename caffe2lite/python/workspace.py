@@ -347,7 +347,7 @@ def FeedBlob(name, arr, device_option=None):
         name = StringifyBlobName(name)
     if type(arr) is not np.ndarray or arr.dtype.kind in "SU":
         if _is_torch(arr) and device_option is None and scope.CurrentDeviceScope() is None:
-            from caffe2lite.python._extension import torch_tensors
+            from caffe2lite.python._extension import torch_tensors  # not above: torch is no dependency
 
             torch_tensors.feed(C.Workspace.current.create_blob(name)._blob, arr)
             return True
@@ -559,7 +559,7 @@ def _Workspace_fetch_int8_blob(ws, name):
 
 def _Tensor_to_torch(tensor):
     """Return a torch tensor that shares this tensor's memory and follows its shape."""
-    from caffe2lite.python._extension import torch_tensors
+    from caffe2lite.python._extension import torch_tensors  # not above: torch is no dependency
 
     return torch_tensors.fetch(tensor._blob)
 

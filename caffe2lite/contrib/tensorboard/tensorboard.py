@@ -96,9 +96,14 @@ def _histogram(low, high, mean, std):
     shares = [below(limit) - below(limit - width) for limit in limits]
     total = sum(shares) or 1.0
     return summary_pb2.HistogramProto(
-        min=low, max=high, num=count, sum=mean * count, sum_squares=(std * std + mean * mean) * count,
-        bucket_limit=limits, bucket=[count * share / total for share in shares],
-    )  # fmt: skip
+        min=low,
+        max=high,
+        num=count,
+        sum=mean * count,
+        sum_squares=(std * std + mean * mean) * count,
+        bucket_limit=limits,
+        bucket=[count * share / total for share in shares],
+    )
 
 
 if __name__ == "__main__":

@@ -136,8 +136,16 @@ def _shapes_from_fills(ops):
     return shapes
 
 
-def ops_to_graph_def(ops, shapes=None, replace_colons="$", with_ssa=True, with_gradient_scope=True,
-                     track_blob_names=None, show_simplified=False, custom_rename=None):  # fmt: skip
+def ops_to_graph_def(
+    ops,
+    shapes=None,
+    replace_colons="$",
+    with_ssa=True,
+    with_gradient_scope=True,
+    track_blob_names=None,
+    show_simplified=False,
+    custom_rename=None,
+):
     """Return a GraphDef of operators; the operators are not changed.
 
     shapes    {blob: shape} to show

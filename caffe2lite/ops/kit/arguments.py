@@ -53,7 +53,7 @@ def group(annotation: str, fields: Mapping[str, Arg], build: Callable[[Mapping[s
     _GROUPS[annotation] = Group(fields, build)
 
 
-def group_of(annotation: Any) -> Group | None:
+def group_of(annotation: object) -> Group | None:
     """The group that a parameter with this annotation stands for, if any."""
     return _GROUPS.get(annotation) if isinstance(annotation, str) else None
 
@@ -79,7 +79,7 @@ def declare(title: str, name: str, kind: Any, default: Any) -> Arg:
 
 
 def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
-    def read(message: Any, title: str, kind: str) -> Any:
+    def read(message: caffe2_pb2.Argument, title: str, kind: str) -> Any:
         if not message.HasField(field):
             raise ValueError(
                 f"argument {message.name} of {title} must be {_WORDS[kind]} (field {field!r} of Argument), "
@@ -91,7 +91,7 @@ def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, st
 
 
 def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
-    def read(message: Any, title: str, kind: str) -> Any:
+    def read(message: caffe2_pb2.Argument, title: str, kind: str) -> Any:
         values = getattr(message, field)
         if not values and any(message.HasField(one) for one in ("i", "f", "s")):
             raise ValueError(
@@ -103,7 +103,7 @@ def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, 
     return read
 
 
-def _held(message: Any) -> str:
+def _held(message: caffe2_pb2.Argument) -> str:
     fields = [f"{d.name}={str(v)[:40]}" for d, v in message.ListFields() if d.name != "name"]
     return ", ".join(fields) or "nothing"
 
@@ -142,7 +142,9 @@ _WORDS = {
 }
 
 
-def parse(title: str, declared: Mapping[str, Arg], messages: Any, limited: bool = True) -> dict[str, Any]:
+def parse(
+    title: str, declared: Mapping[str, Arg], messages: Iterable[caffe2_pb2.Argument], limited: bool = True
+) -> dict[str, Any]:
     """Values of the declared arguments that the messages hold; others are left out, so that defaults apply.
 
     Arguments that the operator does not know are passed over, as Caffe2 does: gradient operators inherit all

@@ -77,9 +77,17 @@ class Loop:
         if called:
             names = {**function.__globals__, **called}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
+<<<<<<< HEAD
         options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"} if self._reorder else False}
         if inner:
             return numba.njit(function, forceinline=True, **options)
+=======
+        options: dict[str, Any] = {
+            "nogil": True,
+            "error_model": "numpy",
+            "fastmath": {"reassoc", "contract"} if self._reorder else False,
+        }
+>>>>>>> main
         try:
             self._compiled = numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither this package's folder nor the user's cache can be written
@@ -87,6 +95,7 @@ class Loop:
         return self._compiled
 
 
+<<<<<<< HEAD
 def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:
     """Decorator: a loop for Numba.  With `reorder` its sums may be added up in another order, which is quicker."""
     if function is None:
@@ -98,6 +107,9 @@ def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -
 
 
 def prefetch(array: Any, index: int) -> None:
+=======
+def prefetch(array: np.ndarray, index: int) -> None:
+>>>>>>> main
     """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
 
 

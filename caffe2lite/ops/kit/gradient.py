@@ -41,7 +41,7 @@ def NO_GRADIENT_YET(g: Forward) -> list[Any]:
 class Forward:
     """The operator whose gradient is wanted, and what its maker says about it."""
 
-    def __init__(self, op: Any, g_output: Sequence[Any]) -> None:
+    def __init__(self, op: caffe2_pb2.OperatorDef, g_output: Sequence[Any]) -> None:
         self.op = op
         self.g_output = g_output  # per output: None, a name, or (indices, values)
         self.g_input: list[Any] = [None] * len(op.input)

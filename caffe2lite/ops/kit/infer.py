@@ -84,8 +84,8 @@ def like(*sources: int | None, dtype: str | None = None) -> Infer:
     """Output k is as input `sources[k]` (None, or an input that is not there: UNKNOWN); with `dtype`, of that type instead."""
 
     def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
-        there = range(len(inputs))
-        return [Spec(inputs[i].shape, dtype or inputs[i].dtype) if i in there else UNKNOWN for i in sources]
+        known = [inputs[i] if i is not None and i < len(inputs) else None for i in sources]
+        return [UNKNOWN if spec is None else Spec(spec.shape, dtype or spec.dtype) for spec in known]
 
     return infer
 

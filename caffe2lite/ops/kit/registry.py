@@ -25,16 +25,18 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from caffe2lite.ops.kit import arguments
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
 from caffe2lite.ops.kit.infer import Cost, Infer
 
 CPU, CUDA = 0, 1
-MANY = 2**31 - 1  # how genuine's schemas say "any number"
+MANY = 2**31 - 1  # how Caffe2's schemas say "any number"
 
 __all__ = ["CPU", "CUDA", "FORBID_GRADIENT", "MANY", "NO_GRADIENT", "Operator", "find", "names", "operator"]
 
@@ -120,7 +122,7 @@ class Operator:
         """What it computes."""
         return inspect.cleandoc(self.written)
 
-    def __call__(self, xp: Any, *inputs: Any, **args: Any) -> Any:
+    def __call__(self, xp: ModuleType, *inputs: Any, **args: Any) -> Any:
         """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
         if self.takes_out and "out" not in args:
             new = _NewArray(xp)
@@ -178,13 +180,13 @@ class Operator:
 class _NewArray:
     """Allocator of an output that is no blob."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: ModuleType) -> None:
         self.xp = xp
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         return self.xp.empty(shape, dtype)
 
-    def replaces(self, array: Any) -> bool:
+    def replaces(self, array: np.ndarray) -> bool:
         """Whether the output will stand in the place of this input."""
         return False
 

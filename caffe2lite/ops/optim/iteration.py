@@ -20,7 +20,10 @@ def _next(counter: Any) -> Any:
 @operator("Y", stateful=True, types="int64", host="iter Y", mutates={0: 0}, gradient=NO_GRADIENT,
           infer=lambda args, inputs: [Spec((1,), "int64")])  # fmt: skip
 def Iter(ctx, iter=None):
-    """Y = Y + 1; it starts at 0 where there was none."""
+    """Y = Y + 1; it starts at 0 where there was none.
+
+    Y [1], int64, in host memory.  ValueError where it does not hold one value.
+    """
     blob = ctx.outputs[0]
     if iter is None:
         if blob.storage is None:
@@ -32,7 +35,10 @@ def Iter(ctx, iter=None):
 @operator("Y", stateful=True, types={"iter": "int64"}, host="mutex iter Y", mutates={1: 0}, gradient=NO_GRADIENT,
           infer=lambda args, inputs: [Spec((1,), "int64")], traits="under_mutex")  # fmt: skip
 def AtomicIter(ctx, mutex, iter):
-    """Y = Y + 1, under the lock `mutex`; the statistic atomic_iter/stats/Y/num_iter counts the runs."""
+    """Y = Y + 1, under the lock `mutex`; the statistic atomic_iter/stats/Y/num_iter counts the runs.
+
+    iter and Y [1], int64, in host memory.  ValueError where it does not hold one value.
+    """
     registry.add(f"atomic_iter/stats/{ctx.op.input[1]}/num_iter", 1)
     with mutex.lock:
         return _next(iter)

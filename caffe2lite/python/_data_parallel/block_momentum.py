@@ -23,12 +23,27 @@ from caffe2lite.python._data_parallel.synchronization import (
 
 
 def Parallelize_BMUF(
-    model_helper_obj, input_builder_fun, forward_pass_builder_fun, param_update_builder_fun, block_learning_rate=1.0,
-    block_momentum=None, devices=None, rendezvous=None, net_type="dag", master_device=None, use_nccl=False,
-    nesterov=False, optimize_gradient_memory=False, reset_momentum_sgd=False, warmup_iterations=None,
-    max_concurrent_distributed_ops=4, add_blobs_to_sync=None, num_threads_per_device=4, cpu_device=False,
+    model_helper_obj,
+    input_builder_fun,
+    forward_pass_builder_fun,
+    param_update_builder_fun,
+    block_learning_rate=1.0,
+    block_momentum=None,
+    devices=None,
+    rendezvous=None,
+    net_type="dag",
+    master_device=None,
+    use_nccl=False,
+    nesterov=False,
+    optimize_gradient_memory=False,
+    reset_momentum_sgd=False,
+    warmup_iterations=None,
+    max_concurrent_distributed_ops=4,
+    add_blobs_to_sync=None,
+    num_threads_per_device=4,
+    cpu_device=False,
     barrier_net_timeout_sec=DEFAULT_BARRIER_NET_TIMEOUT_SEC,
-):  # fmt: skip
+):
     """Build the model on every device, each trained by itself for a while and then averaged with block momentum.
 
     `RunInitNet`, with `warmup_iterations` `RunWarmup`, then `RunNet(model, n)` again and again: n local steps each,

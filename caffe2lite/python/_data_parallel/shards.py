@@ -177,9 +177,14 @@ def RunComparison(model, blob_name, device=None):
         workspace.FeedBlob("compare_arr", one_hot)
         net = core.Net("allcompare_net")
         world = net.CreateCommonWorld(
-            rendezvous["kv_handler"] or [], "initial_sync", name=net.Proto().name + ".cw_master_select", size=shards,
-            rank=shard, engine=engine, **options,
-        )  # fmt: skip
+            rendezvous["kv_handler"] or [],
+            "initial_sync",
+            name=net.Proto().name + ".cw_master_select",
+            size=shards,
+            rank=shard,
+            engine=engine,
+            **options,
+        )
         checksum, gathered = blob_name + "_checksum", blob_name + "_gather"
         net.SumSqrElements([blob_name], [checksum], average=False)
         net.Mul(["compare_arr", checksum], gathered, broadcast=1)

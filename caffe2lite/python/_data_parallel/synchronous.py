@@ -40,13 +40,30 @@ log = logging.getLogger("data_parallel_model")
 
 
 def Parallelize(
-    model_helper_obj, input_builder_fun, forward_pass_builder_fun, param_update_builder_fun=None,
-    optimizer_builder_fun=None, post_sync_builder_fun=None, pre_grad_net_transformer_fun=None, net_transformer_fun=None,
-    devices=None, rendezvous=None, net_type="dag", broadcast_computed_params=True, optimize_gradient_memory=False,
-    dynamic_memory_management=False, blobs_to_keep=None, use_nccl=False, max_concurrent_distributed_ops=16,
-    cpu_device=False, ideep=False, num_threads_per_device=4, shared_model=False, combine_spatial_bn=False,
+    model_helper_obj,
+    input_builder_fun,
+    forward_pass_builder_fun,
+    param_update_builder_fun=None,
+    optimizer_builder_fun=None,
+    post_sync_builder_fun=None,
+    pre_grad_net_transformer_fun=None,
+    net_transformer_fun=None,
+    devices=None,
+    rendezvous=None,
+    net_type="dag",
+    broadcast_computed_params=True,
+    optimize_gradient_memory=False,
+    dynamic_memory_management=False,
+    blobs_to_keep=None,
+    use_nccl=False,
+    max_concurrent_distributed_ops=16,
+    cpu_device=False,
+    ideep=False,
+    num_threads_per_device=4,
+    shared_model=False,
+    combine_spatial_bn=False,
     barrier_net_timeout_sec=DEFAULT_BARRIER_NET_TIMEOUT_SEC,
-):  # fmt: skip
+):
     """Build the model on every device, with synchronous SGD between all devices of all shards.
 
     input_builder_fun(model) and forward_pass_builder_fun(model, loss_scale) -> [losses] are called once a device, in

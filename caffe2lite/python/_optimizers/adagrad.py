@@ -57,10 +57,25 @@ class AdagradOptimizer(_Ema, Optimizer):
     """
 
     def __init__(
-        self, alpha=0.01, epsilon=1e-4, decay=1, weight_decay=0.0, policy="fixed", sparse_dedup_aggregator=None,
-        rowWise=False, engine="", lars=None, output_effective_lr=False, output_effective_lr_and_update=False,
-        pruning_options=None, swa_options=None, ema_options=None, weight_scale=None, counter_halflife=-1, **kwargs,
-    ):  # fmt: skip
+        self,
+        alpha=0.01,
+        epsilon=1e-4,
+        decay=1,
+        weight_decay=0.0,
+        policy="fixed",
+        sparse_dedup_aggregator=None,
+        rowWise=False,
+        engine="",
+        lars=None,
+        output_effective_lr=False,
+        output_effective_lr_and_update=False,
+        pruning_options=None,
+        swa_options=None,
+        ema_options=None,
+        weight_scale=None,
+        counter_halflife=-1,
+        **kwargs,
+    ):
         super().__init__()
         self.alpha = alpha
         self.epsilon = epsilon
@@ -301,9 +316,18 @@ class WngradOptimizer(Optimizer):
     """
 
     def __init__(
-        self, alpha=1.0, epsilon=1e-9, policy="fixed", sparse_dedup_aggregator=None, engine="", moment_init=100.0,
-        lars=None, output_effective_lr=False, output_effective_lr_and_update=False, **kwargs,
-    ):  # fmt: skip
+        self,
+        alpha=1.0,
+        epsilon=1e-9,
+        policy="fixed",
+        sparse_dedup_aggregator=None,
+        engine="",
+        moment_init=100.0,
+        lars=None,
+        output_effective_lr=False,
+        output_effective_lr_and_update=False,
+        **kwargs,
+    ):
         super().__init__()
         self.alpha = alpha
         self.epsilon = epsilon
@@ -350,9 +374,16 @@ class StormOptimizer(Optimizer):
     """
 
     def __init__(
-        self, lr=0.1, momentum=10.0, beta=0.1, grad_sq_init=0.01, policy="fixed", sparse_dedup_aggregator=None,
-        lars=None, **kwargs,
-    ):  # fmt: skip
+        self,
+        lr=0.1,
+        momentum=10.0,
+        beta=0.1,
+        grad_sq_init=0.01,
+        policy="fixed",
+        sparse_dedup_aggregator=None,
+        lars=None,
+        **kwargs,
+    ):
         super().__init__()
         self.lr = lr
         self.momentum = momentum
@@ -392,9 +423,18 @@ class DecayAdagradOptimizer(_Ema, Optimizer):
     """
 
     def __init__(
-        self, alpha=0.01, beta1=0.0, beta2=0.999, epsilon=0.1, weight_decay=0.0, ema_options=None,
-        bias_correction_first=True, policy="fixed", engine="", **kwargs,
-    ):  # fmt: skip
+        self,
+        alpha=0.01,
+        beta1=0.0,
+        beta2=0.999,
+        epsilon=0.1,
+        weight_decay=0.0,
+        ema_options=None,
+        bias_correction_first=True,
+        policy="fixed",
+        engine="",
+        **kwargs,
+    ):
         super().__init__()
         self.alpha = alpha
         self.beta1 = beta1

@@ -17,10 +17,22 @@ class AdamOptimizer(Optimizer):
     """
 
     def __init__(
-        self, alpha=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, policy="fixed", use_lr_adaption=False, lr_alpha=0.01,
-        normalized_lr_adaption=True, sparse_dedup_aggregator=None, rowWise=False, engine="", enableRAdam=False,
-        use_smart_decay=False, **kwargs,
-    ):  # fmt: skip
+        self,
+        alpha=0.001,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-8,
+        policy="fixed",
+        use_lr_adaption=False,
+        lr_alpha=0.01,
+        normalized_lr_adaption=True,
+        sparse_dedup_aggregator=None,
+        rowWise=False,
+        engine="",
+        enableRAdam=False,
+        use_smart_decay=False,
+        **kwargs,
+    ):
         super().__init__()
         self.alpha = alpha
         self.beta1 = beta1
@@ -51,10 +63,13 @@ class AdamOptimizer(Optimizer):
         if self.use_smart_decay:
             state.append(
                 param_init_net.ConstantFill(
-                    [], f"{param}_last_seen", shape=[self._rows(param_init_net, param)], value=0,
+                    [],
+                    f"{param}_last_seen",
+                    shape=[self._rows(param_init_net, param)],
+                    value=0,
                     dtype=core.DataType.INT64,
                 )
-            )  # fmt: skip
+            )
         self._aux_params.shared.append(iteration)
         self._aux_params.local.extend(state)
         outputs = [param, *state]
@@ -157,9 +172,17 @@ class YellowFinOptimizer(Optimizer):
     """
 
     def __init__(
-        self, alpha=0.1, mu=0.0, beta=0.999, curv_win_width=20, zero_debias=True, epsilon=0.1**6, policy="fixed",
-        sparse_dedup_aggregator=None, **kwargs,
-    ):  # fmt: skip
+        self,
+        alpha=0.1,
+        mu=0.0,
+        beta=0.999,
+        curv_win_width=20,
+        zero_debias=True,
+        epsilon=0.1**6,
+        policy="fixed",
+        sparse_dedup_aggregator=None,
+        **kwargs,
+    ):
         super().__init__()
         self.alpha = alpha
         self.mu = mu

@@ -16,9 +16,15 @@ class SgdOptimizer(Optimizer):
     """
 
     def __init__(
-        self, base_learning_rate=0.01, policy="fixed", momentum=0.0, nesterov=True, sparse_dedup_aggregator=None,
-        lars=None, **kwargs,
-    ):  # fmt: skip
+        self,
+        base_learning_rate=0.01,
+        policy="fixed",
+        momentum=0.0,
+        nesterov=True,
+        sparse_dedup_aggregator=None,
+        lars=None,
+        **kwargs,
+    ):
         super().__init__()
         self.base_learning_rate = base_learning_rate
         self.policy = policy
@@ -87,9 +93,14 @@ class MultiPrecisionSgdOptimizer(SgdOptimizer):
     """
 
     def __init__(
-        self, base_learning_rate=0.1, momentum=0.0, policy="fixed", nesterov=True, sparse_dedup_aggregator=None,
+        self,
+        base_learning_rate=0.1,
+        momentum=0.0,
+        policy="fixed",
+        nesterov=True,
+        sparse_dedup_aggregator=None,
         **kwargs,
-    ):  # fmt: skip
+    ):
         super().__init__(
             base_learning_rate=base_learning_rate,
             policy=policy,
@@ -126,9 +137,15 @@ class FP16SgdOptimizer(SgdOptimizer):
     """
 
     def __init__(
-        self, base_learning_rate=0.1, momentum=0.0, policy="fixed", nesterov=True, weight_decay=0.0001,
-        sparse_dedup_aggregator=None, **kwargs,
-    ):  # fmt: skip
+        self,
+        base_learning_rate=0.1,
+        momentum=0.0,
+        policy="fixed",
+        nesterov=True,
+        weight_decay=0.0001,
+        sparse_dedup_aggregator=None,
+        **kwargs,
+    ):
         super().__init__(
             base_learning_rate=base_learning_rate,
             policy=policy,
@@ -187,9 +204,7 @@ class RmsPropOptimizer(Optimizer):
     Neural networks for machine learning, lecture 6.5).
     """
 
-    def __init__(
-        self, alpha=0.01, decay=0.9, momentum=0.0, epsilon=1e-5, policy="fixed", engine="", **kwargs
-    ):  # fmt: skip
+    def __init__(self, alpha=0.01, decay=0.9, momentum=0.0, epsilon=1e-5, policy="fixed", engine="", **kwargs):
         super().__init__()
         self.alpha = alpha
         self.decay = decay

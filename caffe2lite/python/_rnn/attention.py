@@ -241,6 +241,16 @@ class MILSTMWithAttentionCell(LSTMWithAttentionCell):
         forward_only=False,
     ):
         super().__init__(
-            encoder_output_dim, encoder_outputs, None, decoder_input_dim, decoder_state_dim, name, attention_type,
-            weighted_encoder_outputs, forget_bias, lstm_memory_optimization, attention_memory_optimization, forward_only,
-        )  # fmt: skip
+            encoder_output_dim,
+            encoder_outputs,
+            None,
+            decoder_input_dim,
+            decoder_state_dim,
+            name,
+            attention_type,
+            weighted_encoder_outputs,
+            forget_bias,
+            lstm_memory_optimization,
+            attention_memory_optimization,
+            forward_only,
+        )

@@ -72,8 +72,9 @@ def SaveModel(args, train_model, epoch, use_ideep=False):
             f"{prefix}/data": (args.num_channels, *[args.image_size] * 2),
         },
     )
-    predictor_exporter.save_to_db(db_type="minidb", db_destination=f"{args.save_model_name}_{epoch}.mdl",
-                                  predictor_export_meta=meta)  # fmt: skip
+    predictor_exporter.save_to_db(
+        db_type="minidb", db_destination=f"{args.save_model_name}_{epoch}.mdl", predictor_export_meta=meta
+    )
 
 
 def LoadModel(path, model, use_ideep=False):
@@ -104,8 +105,9 @@ def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards,
             start = time.perf_counter()
             workspace.RunNet(train_model.net.Proto().name)
             took = time.perf_counter() - start
-        log.info("Finished iteration %d/%d of epoch %d (%.2f images/sec)", i + 1, iterations, epoch,
-                 total_batch_size / took)  # fmt: skip
+        log.info(
+            "Finished iteration %d/%d of epoch %d (%.2f images/sec)", i + 1, iterations, epoch, total_batch_size / took
+        )
         accuracy, loss = (float(workspace.FetchBlob(f"{prefix}/{name}")) for name in ("accuracy", "loss"))
         log.info("Training loss: %s, accuracy: %s", loss, accuracy)
     if not np.isfinite(loss):
@@ -143,8 +145,9 @@ def _rendezvous(args):
         return None
     store = "store_handler"
     if args.redis_host is not None:
-        op = core.CreateOperator("RedisStoreHandlerCreate", [], [store], host=args.redis_host, port=args.redis_port,
-                                 prefix=args.run_id)  # fmt: skip
+        op = core.CreateOperator(
+            "RedisStoreHandlerCreate", [], [store], host=args.redis_host, port=args.redis_port, prefix=args.run_id
+        )
     else:
         op = core.CreateOperator("FileStoreHandlerCreate", [], [store], path=args.file_store_path, prefix=args.run_id)
     workspace.RunOperatorOnce(op)
@@ -168,11 +171,18 @@ def _forward_pass(args, model, loss_scale, is_test=False):
             )
         else:
             pred = resnet.create_resnext(
-                model, "data", num_input_channels=args.num_channels, num_labels=args.num_labels,
-                num_layers=args.num_layers, num_groups=args.resnext_num_groups,
-                num_width_per_group=args.resnext_width_per_group, no_bias=True, no_loss=True, is_test=is_test,
+                model,
+                "data",
+                num_input_channels=args.num_channels,
+                num_labels=args.num_labels,
+                num_layers=args.num_layers,
+                num_groups=args.resnext_num_groups,
+                num_width_per_group=args.resnext_width_per_group,
+                no_bias=True,
+                no_loss=True,
+                is_test=is_test,
                 final_avg_kernel=max(1, args.image_size // 32),
-            )  # fmt: skip
+            )
     if args.dtype == "float16":
         pred = model.net.HalfToFloat(pred, pred + "_fp32")
     _softmax, loss = model.SoftmaxWithLoss([pred, "label"], ["softmax", "loss"])
@@ -195,12 +205,21 @@ def _input_builder(args, path, model, batch_size, is_test):
     common = {"batch_size": batch_size, "img_size": args.image_size, "dtype": args.dtype}
     if path == "null":
         return functools.partial(AddNullInput, reader=None, **common)
-    reader = model.CreateDB("test_reader" if is_test else "reader", db=path, db_type=args.db_type,
-                            num_shards=args.num_shards, shard_id=args.shard_id)  # fmt: skip
+    reader = model.CreateDB(
+        "test_reader" if is_test else "reader",
+        db=path,
+        db_type=args.db_type,
+        num_shards=args.num_shards,
+        shard_id=args.shard_id,
+    )
     return functools.partial(
-        AddImageInput, reader=reader, is_test=is_test, mean_per_channel=args.image_mean_per_channel,
-        std_per_channel=args.image_std_per_channel, **common,
-    )  # fmt: skip
+        AddImageInput,
+        reader=reader,
+        is_test=is_test,
+        mean_per_channel=args.image_mean_per_channel,
+        std_per_channel=args.image_std_per_channel,
+        **common,
+    )
 
 
 def _train_model(args, batch_per_device, **where):
@@ -314,8 +333,7 @@ def parser():
     add("--distributed_interfaces", default="", help="network interfaces, separated by commas")
     add("--first_iter_timeout", type=int, default=1200, help="seconds the first iteration may take")
     add("--timeout", type=int, default=60, help="seconds each later one may take")
-    add("--model", default="resnext", const="resnext", nargs="?", choices=["shufflenet", "resnext"],
-        help="the net")  # fmt: skip
+    add("--model", default="resnext", const="resnext", nargs="?", choices=["shufflenet", "resnext"], help="the net")
     return p
 
 

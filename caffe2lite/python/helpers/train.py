@@ -15,9 +15,14 @@ def iter(model, blob_out, **kwargs):
     """Return an iteration counter, which starts at 0 and lives on the CPU."""
     kwargs.pop("device_option", None)
     model.param_init_net.ConstantFill(
-        [], blob_out, shape=[1], value=0, dtype=core.DataType.INT64,
-        device_option=core.DeviceOption(caffe2_pb2.CPU, 0), **kwargs,
-    )  # fmt: skip
+        [],
+        blob_out,
+        shape=[1],
+        value=0,
+        dtype=core.DataType.INT64,
+        device_option=core.DeviceOption(caffe2_pb2.CPU, 0),
+        **kwargs,
+    )
     return model.net.Iter(blob_out, blob_out, **kwargs)
 
 

@@ -15,8 +15,17 @@ class BatchSoftmaxLoss(Loss):
     `label_prob`: labels are rows of probabilities. `label_smoothing_matrix`: row i is what label i becomes.
     """
 
-    def __init__(self, model, input_record, name="batch_softmax_loss", label_smoothing_matrix=None, label_prob=False,
-                 scale=1.0, average_by_batch_size=False, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="batch_softmax_loss",
+        label_smoothing_matrix=None,
+        label_prob=False,
+        scale=1.0,
+        average_by_batch_size=False,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, output=None, **kwargs)
         check(input_record, label=schema.Scalar(), prediction=schema.Scalar())
         self.label_prob = label_prob

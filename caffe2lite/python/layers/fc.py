@@ -27,9 +27,25 @@ class FC(SamplingTrainableMixin, ModelLayer):
     clips weights and bias before they are used; `transposed` keeps w as (inputs, outputs).
     """
 
-    def __init__(self, model, input_record, output_dims, weight_init=None, bias_init=None, weight_optim=None,
-                 bias_optim=None, name="fc", weight_reg=None, bias_reg=None, clip_param=None, max_fc_size=None, axis=1,
-                 transposed=False, uniform_weight_init_scale_numerator=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        weight_init=None,
+        bias_init=None,
+        weight_optim=None,
+        bias_optim=None,
+        name="fc",
+        weight_reg=None,
+        bias_reg=None,
+        clip_param=None,
+        max_fc_size=None,
+        axis=1,
+        transposed=False,
+        uniform_weight_init_scale_numerator=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")

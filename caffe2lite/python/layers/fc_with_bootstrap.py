@@ -13,9 +13,23 @@ from caffe2lite.python.layers.sampling_trainable_mixin import SamplingTrainableM
 class FCWithBootstrap(SamplingTrainableMixin, ModelLayer):
     """`num_bootstrap` FC layers, each trained on rows drawn with replacement; outputs rows' numbers and predictions."""
 
-    def __init__(self, model, input_record, output_dims, num_bootstrap, weight_init=None, bias_init=None,
-                 weight_optim=None, bias_optim=None, name="fc_with_bootstrap", weight_reg=None, bias_reg=None,
-                 clip_param=None, axis=1, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        num_bootstrap,
+        weight_init=None,
+        bias_init=None,
+        weight_optim=None,
+        bias_optim=None,
+        name="fc_with_bootstrap",
+        weight_reg=None,
+        bias_reg=None,
+        clip_param=None,
+        axis=1,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")

@@ -16,8 +16,18 @@ class HomotopyWeight(ModelLayer):
     Half of the way is done after `half_life` iterations, about three quarters after `quad_life`.
     """
 
-    def __init__(self, model, input_record, name="homotopy_weight", min_weight=0.0, max_weight=1.0, half_life=1e6,
-                 quad_life=3e6, atomic_iter=None, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="homotopy_weight",
+        min_weight=0.0,
+        max_weight=1.0,
+        half_life=1e6,
+        quad_life=3e6,
+        atomic_iter=None,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         self.output_schema = schema.Scalar(np.float32, self.get_next_blob_reference("homotopy_weight"))
         self.data = input_record.field_blobs()

@@ -15,8 +15,18 @@ class SparseFeatureHash(ModelLayer):
     By a hash; by the remainder where `use_hashing` is off, after a division by `divisor` with `use_divide_mod`.
     """
 
-    def __init__(self, model, input_record, seed=0, modulo=None, use_hashing=True, use_divide_mod=False, divisor=None,
-                 name="sparse_feature_hash", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        seed=0,
+        modulo=None,
+        use_hashing=True,
+        use_divide_mod=False,
+        divisor=None,
+        name="sparse_feature_hash",
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if use_hashing and use_divide_mod:
             raise AssertionError("use_hashing and use_divide_mod exclude each other")

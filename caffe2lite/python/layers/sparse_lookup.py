@@ -83,9 +83,20 @@ class SparseLookup(ModelLayer):
     _fp16_compatible_init_op_types = ["Float16UniformFill"]
     _fp16_compatible_reducers = ["Sum", "Mean", "Sqrt", "PositionWeighted", "RecencyWeighted"]
 
-    def __init__(self, model, input_record, inner_shape, reducer, weight_init=None, weight_optim=None,
-                 name="sparse_lookup", regularizer=None, use_external_weights=False,
-                 uniform_weight_init_scale_numerator=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        inner_shape,
+        reducer,
+        weight_init=None,
+        weight_optim=None,
+        name="sparse_lookup",
+        regularizer=None,
+        use_external_weights=False,
+        uniform_weight_init_scale_numerator=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         self.sparse_key = get_key(self.input_record)()
         if reducer == "TopK":

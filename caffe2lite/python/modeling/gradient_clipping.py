@@ -23,9 +23,17 @@ class GradientClipping(NetModifier):
     CLIP_GRADIENT_NORM_TYPES = [L2_NORM, L1_NORM]
 
     def __init__(
-        self, grad_clip_method, clip_norm_type="l2_norm", clip_threshold=0.1, use_parameter_norm=False,
-        compute_norm_ratio=False, clip_max=1, clip_min=-1, blobs_to_include=None, blobs_to_exclude=None,
-    ):  # fmt: skip
+        self,
+        grad_clip_method,
+        clip_norm_type="l2_norm",
+        clip_threshold=0.1,
+        use_parameter_norm=False,
+        compute_norm_ratio=False,
+        clip_max=1,
+        clip_min=-1,
+        blobs_to_include=None,
+        blobs_to_exclude=None,
+    ):
         choices = ((grad_clip_method, self.GRAD_CLIP_METHODS), (clip_norm_type, self.CLIP_GRADIENT_NORM_TYPES))
         for value, known in choices:
             if value not in known:

@@ -35,14 +35,22 @@ def _build(create_model, **kwargs):
 
 
 def test_shared_grads(
-    with_shapes, create_model, conv_blob, last_out_blob, data_blob="gpu_0/data", label_blob="gpu_0/label",
+    with_shapes,
+    create_model,
+    conv_blob,
+    last_out_blob,
+    data_blob="gpu_0/data",
+    label_blob="gpu_0/label",
     num_labels=1000,
-):  # fmt: skip
+):
     """Training: [(blobs after, before), (last_out_blob before, after), (gradient of conv_blob before, after)]."""
     model, (_, loss) = _build(
-        create_model, data=core.BlobReference(data_blob), label=core.BlobReference(label_blob), num_labels=num_labels,
+        create_model,
+        data=core.BlobReference(data_blob),
+        label=core.BlobReference(label_blob),
+        num_labels=num_labels,
         is_test=False,
-    )  # fmt: skip
+    )
     grads = model.AddGradientOperators([loss])
     shapes, _ = workspace.InferShapesAndTypes(
         [model.param_init_net, model.net], {data_blob: list(_IMAGES), label_blob: [_IMAGES[0]]}
@@ -50,9 +58,14 @@ def test_shared_grads(
     grad = grads[conv_blob]
     before = count_blobs(model.net.Proto())
     optimized = memonger.share_grad_blobs(
-        model.net, ["gpu_0/loss"], set(model.param_to_grad.values()), "gpu_0/", share_activations=True,
-        dont_share_blobs={str(grad)}, blob_shapes=shapes if with_shapes else None,
-    )  # fmt: skip
+        model.net,
+        ["gpu_0/loss"],
+        set(model.param_to_grad.values()),
+        "gpu_0/",
+        share_activations=True,
+        dont_share_blobs={str(grad)},
+        blob_shapes=shapes if with_shapes else None,
+    )
 
     workspace.RunNetOnce(model.param_init_net)
     workspace.FeedBlob(data_blob, np.random.rand(*_IMAGES).astype(np.float32))

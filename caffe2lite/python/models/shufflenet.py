@@ -17,9 +17,17 @@ class ShuffleNetV2Builder:
     """Builds the network, unit after unit, from `data` on; `detection` adds a convolution before each unit."""
 
     def __init__(
-        self, model, data, num_input_channels, num_labels, num_groups=2, width="1.0x", is_test=False, detection=False,
+        self,
+        model,
+        data,
+        num_input_channels,
+        num_labels,
+        num_groups=2,
+        width="1.0x",
+        is_test=False,
+        detection=False,
         bn_epsilon=1e-5,
-    ):  # fmt: skip
+    ):
         self.model = model
         self.prev_blob = data
         self.num_input_channels = num_input_channels
@@ -35,9 +43,15 @@ class ShuffleNetV2Builder:
         """Build all of it; the last blob, of num_labels values an image, is last_out_L<num_labels>."""
         first, *stages, last = self.output_channels
         self.prev_blob = brew.conv(
-            self.model, self.prev_blob, "stage1_conv", self.num_input_channels, first, weight_init=("MSRAFill", {}),
-            kernel=3, stride=2,
-        )  # fmt: skip
+            self.model,
+            self.prev_blob,
+            "stage1_conv",
+            self.num_input_channels,
+            first,
+            weight_init=("MSRAFill", {}),
+            kernel=3,
+            stride=2,
+        )
         self.prev_blob = brew.max_pool(self.model, self.prev_blob, "stage1_pool", kernel=3, stride=2)
         in_channels = first
         for stage, (channels, repeats) in enumerate(zip(stages, self.stage_repeats), 2):
@@ -86,9 +100,16 @@ class ShuffleNetV2Builder:
     def add_detection_unit(self, prev_blob, prefix, in_channels, out_channels, kernel=3, pad=1):
         """Return a convolution of each channel by itself, which widens what each place sees."""
         conv = brew.conv(
-            self.model, prev_blob, f"{prefix}_conv", in_channels, out_channels, kernel=kernel,
-            weight_init=("MSRAFill", {}), group=in_channels, pad=pad,
-        )  # fmt: skip
+            self.model,
+            prev_blob,
+            f"{prefix}_conv",
+            in_channels,
+            out_channels,
+            kernel=kernel,
+            weight_init=("MSRAFill", {}),
+            group=in_channels,
+            pad=pad,
+        )
         return self._spatial_bn(conv, f"{prefix}_bn", out_channels)
 
     def add_conv1x1_bn(self, prev_blob, blob, in_channels, out_channels):
@@ -100,9 +121,17 @@ class ShuffleNetV2Builder:
     def add_dwconv3x3_bn(self, prev_blob, blob, channels, stride):
         """3x3 convolution of each channel by itself, batch normalization."""
         conv = brew.conv(
-            self.model, prev_blob, blob, channels, channels, kernel=3, weight_init=("MSRAFill", {}), stride=stride,
-            group=channels, pad=1,
-        )  # fmt: skip
+            self.model,
+            prev_blob,
+            blob,
+            channels,
+            channels,
+            kernel=3,
+            weight_init=("MSRAFill", {}),
+            stride=stride,
+            group=channels,
+            pad=1,
+        )
         return self._spatial_bn(conv, f"{blob}_bn", channels)
 
 

@@ -37,9 +37,19 @@ class PredictorExportMeta(
     """
 
     def __new__(
-        cls, predict_net, parameters, inputs, outputs, shapes=None, name="", extra_init_net=None,
-        global_init_net=None, net_type=None, num_workers=None, trainer_prefix=None,
-    ):  # fmt: skip
+        cls,
+        predict_net,
+        parameters,
+        inputs,
+        outputs,
+        shapes=None,
+        name="",
+        extra_init_net=None,
+        global_init_net=None,
+        net_type=None,
+        num_workers=None,
+        trainer_prefix=None,
+    ):
         inputs = [str(i) for i in inputs]
         if len(set(inputs)) != len(inputs):
             raise AssertionError(f"an input is named twice: {inputs}")
@@ -54,9 +64,19 @@ class PredictorExportMeta(
         if not isinstance(predict_net, (caffe2_pb2.NetDef, caffe2_pb2.PlanDef)):
             raise AssertionError(f"predict_net is a Net, a Plan or their message, not {type(predict_net).__name__}")
         return super().__new__(
-            cls, predict_net, parameters, inputs, outputs, shapes or {}, name, extra_init_net, global_init_net,
-            net_type, num_workers, trainer_prefix,
-        )  # fmt: skip
+            cls,
+            predict_net,
+            parameters,
+            inputs,
+            outputs,
+            shapes or {},
+            name,
+            extra_init_net,
+            global_init_net,
+            net_type,
+            num_workers,
+            trainer_prefix,
+        )
 
     def _key(self, kind):
         return utils.get_comp_name(kind, self.name)

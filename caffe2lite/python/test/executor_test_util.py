@@ -47,14 +47,27 @@ def build_conv_model(model_name, batch_size):
 
 
 def build_resnet50_dataparallel_model(
-    num_gpus, batch_size, epoch_size, cudnn_workspace_limit_mb=64, num_channels=3, num_labels=1000,
-    weight_decay=1e-4, base_learning_rate=0.1, image_size=227, use_cpu=False,
-):  # fmt: skip
+    num_gpus,
+    batch_size,
+    epoch_size,
+    cudnn_workspace_limit_mb=64,
+    num_channels=3,
+    num_labels=1000,
+    weight_decay=1e-4,
+    base_learning_rate=0.1,
+    image_size=227,
+    use_cpu=False,
+):
     """ResNet-50 on several devices, on random images."""
-    model = ModelHelper(name="test_resnet50", arg_scope={
-        "order": "NCHW", "use_cudnn": True, "cudnn_exhaustive_search": False,
-        "ws_nbytes_limit": cudnn_workspace_limit_mb * 1024 * 1024,
-    })  # fmt: skip
+    model = ModelHelper(
+        name="test_resnet50",
+        arg_scope={
+            "order": "NCHW",
+            "use_cudnn": True,
+            "cudnn_exhaustive_search": False,
+            "ws_nbytes_limit": cudnn_workspace_limit_mb * 1024 * 1024,
+        },
+    )
 
     def add_input(model):
         shape = [batch_size // num_gpus, num_channels, image_size, image_size]
@@ -76,10 +89,15 @@ def build_resnet50_dataparallel_model(
         )
 
     data_parallel_model.Parallelize(
-        model, input_builder_fun=add_input, forward_pass_builder_fun=add_network,
-        optimizer_builder_fun=add_optimizer, devices=list(range(num_gpus)), optimize_gradient_memory=False,
-        cpu_device=use_cpu, shared_model=use_cpu,
-    )  # fmt: skip
+        model,
+        input_builder_fun=add_input,
+        forward_pass_builder_fun=add_network,
+        optimizer_builder_fun=add_optimizer,
+        devices=list(range(num_gpus)),
+        optimize_gradient_memory=False,
+        cpu_device=use_cpu,
+        shared_model=use_cpu,
+    )
     return model
 
 
