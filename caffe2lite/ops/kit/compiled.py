@@ -77,17 +77,13 @@ class Loop:
         if called:
             names = {**function.__globals__, **called}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
-<<<<<<< HEAD
-        options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"} if self._reorder else False}
-        if inner:
-            return numba.njit(function, forceinline=True, **options)
-=======
         options: dict[str, Any] = {
             "nogil": True,
             "error_model": "numpy",
             "fastmath": {"reassoc", "contract"} if self._reorder else False,
         }
->>>>>>> main
+        if inner:
+            return numba.njit(function, forceinline=True, **options)
         try:
             self._compiled = numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither this package's folder nor the user's cache can be written
@@ -95,7 +91,6 @@ class Loop:
         return self._compiled
 
 
-<<<<<<< HEAD
 def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:
     """Decorator: a loop for Numba.  With `reorder` its sums may be added up in another order, which is quicker."""
     if function is None:
@@ -106,10 +101,7 @@ def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -
 # ---- what loops may call -------------------------------------------------------------------------------------------
 
 
-def prefetch(array: Any, index: int) -> None:
-=======
 def prefetch(array: np.ndarray, index: int) -> None:
->>>>>>> main
     """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
 
 

@@ -5,14 +5,10 @@ What is kept here gained at least 1.2 times on a realistic size; all else is Num
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
-=======
-from collections.abc import Iterator
 from types import ModuleType
->>>>>>> main
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt

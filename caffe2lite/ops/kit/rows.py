@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
-
-import numpy as np
+import numpy.typing as npt
 
 from caffe2lite.ops.kit.compiled import loop, pays
 
@@ -69,12 +68,14 @@ def gradient_rows(param: np.ndarray, indices: np.ndarray, grad: np.ndarray) -> n
 # ---- rows that move ------------------------------------------------------------------------------------------------
 
 
-def owners(xp: Any, counts: Any) -> Any:
+def owners(xp: ModuleType, counts: np.ndarray) -> np.ndarray:
     """For each row the run that it is in: [1, 0, 2] becomes [0, 2, 2]."""
     return xp.repeat(xp.arange(counts.shape[0]), counts if xp is np else counts.tolist())
 
 
-def copy_runs(xp: Any, source: Any, begins: Any, target: Any, places: Any, counts: Any) -> None:
+def copy_runs(
+    xp: ModuleType, source: np.ndarray, begins: np.ndarray, target: np.ndarray, places: np.ndarray, counts: np.ndarray
+) -> None:
     """Copy runs of rows: run k is `counts[k]` rows of the source from `begins[k]` on, into the target at `places[k]`.
 
     Runs lie within both tensors, whose rows are alike; that has been checked.
@@ -93,7 +94,7 @@ def copy_runs(xp: Any, source: Any, begins: Any, target: Any, places: Any, count
     target[goals] = source[rows]
 
 
-def take_rows(xp: Any, source: Any, rows: Any, target: Any) -> None:
+def take_rows(xp: ModuleType, source: np.ndarray, rows: np.ndarray, target: np.ndarray) -> None:
     """target[i] = source[rows[i]]; the rows are within the source, that has been checked."""
     if not target.size:
         return
@@ -106,13 +107,13 @@ def take_rows(xp: Any, source: Any, rows: Any, target: Any) -> None:
         xp.take(source, rows, axis=0, out=target)
 
 
-def _words(rows: Any) -> Any:
+def _words(rows: np.ndarray) -> npt.DTypeLike:
     """The largest type of which a row is a whole number: a loop is compiled for few types, not for each."""
     size = rows.itemsize * (rows.size // rows.shape[0])
     return np.uint64 if size % 8 == 0 else np.uint32 if size % 4 == 0 else np.uint8
 
 
-def _width(rows: Any, words: Any) -> Any:
+def _width(rows: np.ndarray, words: npt.DTypeLike) -> np.uint64:
     return _U(rows.nbytes // rows.shape[0] // np.dtype(words).itemsize)
 
 

@@ -173,7 +173,7 @@ def column(xp: ModuleType, values: np.ndarray, like: np.ndarray) -> np.ndarray:
 _NONE = np.zeros(0, np.int64)
 
 
-def maximum_runs(data: Any, indices: Any, lengths: Any, result: Any) -> Any:
+def maximum_runs(data: np.ndarray, indices: np.ndarray | None, lengths: np.ndarray, result: np.ndarray) -> np.ndarray:
     """As `maximum_rows`, for runs that follow each other."""
     if result.size:
         _maximum_runs(data.reshape(-1), _NONE if indices is None else indices, lengths, result.reshape(-1))
@@ -204,7 +204,9 @@ def _maximum_runs(data, indices, lengths, result):  # type: ignore[no-untyped-de
                 result[y + j] = 0
 
 
-def add_by_id(data: Any, indices: Any, ids: Any, weights: Any, result: Any) -> Any:
+def add_by_id(
+    data: np.ndarray, indices: np.ndarray | None, ids: np.ndarray, weights: np.ndarray | None, result: np.ndarray
+) -> np.ndarray:
     """result[ids[i]] = sum of the rows data[indices[i]] (all rows, where there are no indices), times their weights."""
     result[...] = 0
     if result.size and ids.size:
@@ -234,7 +236,9 @@ def _add_by_id(data, indices, ids, weights, result, count):  # type: ignore[no-u
                 result[y + j] += data[row + j]
 
 
-def rows_by_id(values: Any, ids: Any, scales: Any, weights: Any, result: Any) -> Any:
+def rows_by_id(
+    values: np.ndarray, ids: np.ndarray, scales: np.ndarray | None, weights: np.ndarray | None, result: np.ndarray
+) -> np.ndarray:
     """result[i] = values[ids[i]], times the scale of that id and the weight of that row where these are given."""
     if result.size:
         nothing = np.zeros(0, values.dtype)

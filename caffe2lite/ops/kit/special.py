@@ -8,8 +8,6 @@ from types import ModuleType
 
 import numpy as np
 
-import numpy as np
-
 from caffe2lite.ops.kit.compiled import exp32, loop
 
 # erfc(z) = t exp(-z^2 + p(t)), t = 1 / (1 + z / 2): Numerical Recipes' fit, relative error below 1.2e-7

@@ -59,8 +59,10 @@ _FLT_MAX = 3.4028234663852886e38
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ClipGradient", "O0 GO0 -> GI0"))
 @in_blocks
 def Clip(xp, X, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
-<<<<<<< HEAD
-    """Y = X limited to [min, max]."""
+    """Y = X limited to [min, max].
+
+    X [...] -> Y of its shape; float32. TypeError for other types. NaN stays.
+    """
     return xp.clip(X, X.dtype.type(min), X.dtype.type(max), out=out(X.shape, X.dtype))
 
 
@@ -69,14 +71,6 @@ def _clip(X, Y, low, high):
     for i in range(Y.size):
         x = low if X[i] < low else X[i]
         Y[i] = high if x > high else x
-=======
-    """Y = X limited to [min, max].
-
-    X [...] -> Y of its shape; float32. TypeError for other types. NaN stays.
-    """
-    Y = xp.maximum(X, X.dtype.type(min), out=out(X.shape, X.dtype))
-    return xp.minimum(Y, Y.dtype.type(max), out=Y)
->>>>>>> main
 
 
 @operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, alike="Y dY", infer=like(0))

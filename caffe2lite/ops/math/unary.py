@@ -10,13 +10,10 @@ import functools
 import math
 from typing import Any
 
-<<<<<<< HEAD
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import exp32, pointwise
-=======
 from caffe2lite.ops.kit.dtypes import in_words
->>>>>>> main
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import in_blocks
@@ -61,7 +58,7 @@ def unary(name: str, compute: Any, doc: str, types: str, **schema: Any) -> None:
         def again(xp, inputs, outputs, args):
             return functools.partial(getattr(xp, compute), inputs[0], outputs[0])
 
-        operator("Y", name=name, infer=like(0), doc=doc, **schema)(kernel).bind(again)
+        operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel).bind(again)
         return
 
     @in_blocks
@@ -70,14 +67,7 @@ def unary(name: str, compute: Any, doc: str, types: str, **schema: Any) -> None:
         compute(xp, X, Y)
         return Y
 
-<<<<<<< HEAD
-    operator("Y", name=name, infer=like(0), doc=doc, **schema)(kernel)
-=======
-        def again(xp, inputs, outputs, args):
-            return functools.partial(compute, xp, inputs[0], outputs[0])
-
-    operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel).bind(again)
->>>>>>> main
+    operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel)
 
 
 _IN_PLACE = {0: 0}
@@ -113,14 +103,8 @@ for _name, _compute, _inplace, _types, _gradient, _doc in (
     unary(_name, _compute, _doc, _types, inplace=_inplace, gradient=_gradient)
 
 
-<<<<<<< HEAD
-def _abs_slope(xp: Any, X: Any) -> Any:
-    return (X > 0).astype(X.dtype) - (~(X >= 0)).astype(X.dtype)  # -1 for NaN
-=======
 def _abs_derivative(xp: Any, X: Any) -> Any:
-    one = X.dtype.type(1)
-    return xp.where(X == 0, 1 - one, xp.where(X > 0, one, -one))
->>>>>>> main
+    return (X > 0).astype(X.dtype) - (~(X >= 0)).astype(X.dtype)  # -1 for NaN
 
 
 def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), types: str = "float32") -> None:

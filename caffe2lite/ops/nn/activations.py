@@ -12,13 +12,8 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, in_blocks, zeros
 from caffe2lite.ops.kit.registry import operator
-<<<<<<< HEAD
-from caffe2lite.ops.kit.shapes import axis_of
-from caffe2lite.ops.kit.special import erf, erf32
-=======
 from caffe2lite.ops.kit.shapes import axis_of, check_sizes
-from caffe2lite.ops.kit.special import erf
->>>>>>> main
+from caffe2lite.ops.kit.special import erf, erf32
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
 _FROM_X = {"X": "float32", "dY": "=X"}
@@ -55,14 +50,10 @@ def _relu_again(xp, inputs, outputs, args):
     return functools.partial(np.clip, X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
 
 
-<<<<<<< HEAD
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
-@in_blocks
-=======
 @operator(
     "dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0)
 )
->>>>>>> main
+@in_blocks
 def ReluGradient(xp, Y, dY, *, out):
     """dX = dY where Y > 0, else 0.
 
@@ -290,8 +281,10 @@ def _gelu_gradient(dY, X, dX):
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("HardSigmoidGradient", "O0 GO0 -> GI0"))
 @in_blocks
 def HardSigmoid(xp, X, *, alpha: float = 0.2, beta: float = 0.5, out):
-<<<<<<< HEAD
-    """Y = alpha * X + beta, limited to [0, 1]."""
+    """Y = alpha * X + beta, limited to [0, 1].
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     line = X * X.dtype.type(alpha)
     line += X.dtype.type(beta)
     return xp.clip(line, X.dtype.type(0), X.dtype.type(1), out=out(X.shape, X.dtype))
@@ -301,14 +294,6 @@ def HardSigmoid(xp, X, *, alpha: float = 0.2, beta: float = 0.5, out):
 def _hard_sigmoid(X, Y, alpha, beta):
     for i in range(Y.size):
         Y[i] = max(min(X[i] * alpha + beta, np.float32(1)), np.float32(0))
-=======
-    """Y = alpha * X + beta, limited to [0, 1].
-
-    X [...], Y of its shape; float32.  TypeError for other dtypes.
-    """
-    line = X * X.dtype.type(alpha) + X.dtype.type(beta)
-    return xp.maximum(xp.minimum(line, 1), 0, out=out(X.shape, X.dtype))
->>>>>>> main
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
@@ -347,8 +332,10 @@ def _slope(above, slope, dtype):
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LeakyReluGradient", "O0 GO0 -> GI0"))
 @in_blocks
 def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
-<<<<<<< HEAD
-    """Y = X where X >= 0, alpha * X elsewhere."""
+    """Y = X where X >= 0, alpha * X elsewhere.
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     return _leaky(xp, X, X.dtype.type(alpha), out(X.shape, X.dtype))
 
 
@@ -356,20 +343,15 @@ def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
 def _leaky_relu(X, Y, alpha):
     for i in range(Y.size):
         Y[i] = X[i] if X[i] >= 0 else alpha * X[i]
-=======
-    """Y = X where X >= 0, alpha * X elsewhere.
-
-    X [...], Y of its shape; float32.  TypeError for other dtypes.
-    """
-    return xp.multiply(X, xp.where(X >= 0, X.dtype.type(1), X.dtype.type(alpha)), out=out(X.shape, X.dtype))
->>>>>>> main
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 @in_blocks
 def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
-<<<<<<< HEAD
-    """dX = dY where Y >= 0, alpha * dY elsewhere."""
+    """dX = dY where Y >= 0, alpha * dY elsewhere.
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, _slope(Y >= 0, Y.dtype.type(alpha), Y.dtype), out=out(Y.shape, Y.dtype))
 
 
@@ -377,13 +359,6 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
 def _leaky_relu_gradient(Y, dY, dX, alpha):
     for i in range(dX.size):
         dX[i] = dY[i] if Y[i] >= 0 else alpha * dY[i]
-=======
-    """dX = dY where Y >= 0, alpha * dY elsewhere.
-
-    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
-    """
-    return xp.multiply(dY, xp.where(Y >= 0, Y.dtype.type(1), Y.dtype.type(alpha)), out=out(Y.shape, Y.dtype))
->>>>>>> main
 
 
 @operator(
@@ -545,8 +520,10 @@ def _p_relu_gradient_rows(X, dY, dX, slope, dW):
 )
 @in_blocks
 def ReluN(xp, X, *, n: float = 6.0, out):
-<<<<<<< HEAD
-    """Y = X limited to [0, n]."""
+    """Y = X limited to [0, n].
+
+    X [...], Y of its shape; float32.  ValueError where n is not above 0.
+    """
     return xp.clip(X, X.dtype.type(0), X.dtype.type(n), out=out(X.shape, X.dtype))
 
 
@@ -554,14 +531,6 @@ def ReluN(xp, X, *, n: float = 6.0, out):
 def _relu_n(X, Y, n):
     for i in range(Y.size):
         Y[i] = min(max(X[i], np.float32(0)), n)
-=======
-    """Y = X limited to [0, n].
-
-    X [...], Y of its shape; float32.  ValueError where n is not above 0.
-    """
-    Y = xp.maximum(X, 0, out=out(X.shape, X.dtype))
-    return xp.minimum(Y, Y.dtype.type(n), out=Y)
->>>>>>> main
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0), limits="n > 0")

@@ -46,14 +46,8 @@ def check_rows(X: Any, form: Format) -> None:
         raise ValueError(f"rows have {X.shape[-1]} values; {form.per_byte} go into a byte")
 
 
-<<<<<<< HEAD
 def parameters(xp: Any, low: Any, high: Any, form: Format) -> tuple[Any, Any, Any]:
-    """(scale, bias, 1 / scale) as columns, for rows float32 with these bounds."""
-=======
-def parameters(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
-    """Return (scale, bias, 1 / scale) as columns, for rows [n, width] of float32."""
-    low, high = rows.min(axis=1, keepdims=True), rows.max(axis=1, keepdims=True)
->>>>>>> main
+    """Return (scale, bias, 1 / scale) as columns, for rows of float32 with these bounds."""
     if form is EIGHT:
         span = high - low
         return span / xp.float32(255), low, xp.float32(255) / (span + xp.float32(1e-8))

@@ -295,12 +295,8 @@ for _name, _form, _kernel, _mean in (
     _mapping, _size = "", "N"
     if _kernel in (_pruned_sum, _pruned_weighted):
         _types["MAPPING"] = "int32"
-<<<<<<< HEAD
-    _record = operator(
-=======
         _mapping, _size = ", MAPPING [K] int32 from indices to rows, -1 for those pruned", "K"
-    operator(
->>>>>>> main
+    _record = operator(
         "output",
         name=_name,
         types=_types,

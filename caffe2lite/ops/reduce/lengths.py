@@ -231,7 +231,6 @@ def _sum_compiled(
     Y = _result(out, lengths, data)
     if Y.size:
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
-<<<<<<< HEAD
         if rows.dtype == np.float16:
             rows = rows.view(np.uint16)
         together([
@@ -242,23 +241,6 @@ def _sum_compiled(
             )
             for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
         ])
-=======
-        together(
-            [
-                functools.partial(
-                    _sum_rows,
-                    rows,
-                    weights if positional else weights[begin:end],
-                    indices[begin:end],
-                    lengths[first:last],
-                    sums[first:last].reshape(-1),
-                    mean,
-                    positional,
-                )
-                for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
-            ]
-        )
->>>>>>> main
     return Y
 
 

@@ -201,13 +201,8 @@ for _name, _types, _maker, _infer, _doc in (
         "Y[k] = sum of the rows with id k; ids are sorted, from 0 on, without gaps.",
     ),
     (
-<<<<<<< HEAD
         "SortedSegmentMean", _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
-        "Mean of rows of id k.",
-=======
-        "SortedSegmentMean", _sorted_mean, _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
         "Y[k] = mean of the rows with id k.",
->>>>>>> main
     ),
     (
         "SortedSegmentWeightedSum", _WEIGHTED,
@@ -254,14 +249,10 @@ for _name, _types, _maker, _infer, _doc in (
         "Y[k] = sum of weight * data[i] over the indices with id k.",
     ),
 ):  # fmt: skip
-<<<<<<< HEAD
-    _how = "Unsorted" not in _name, "weights" in _types, "indices" in _types, "Mean" in _name
-    _record = operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=_doc)(_reducer(*_how))
-    compiled(_record)(_reducer(*_how, loops=True))
-=======
     _operands = _UNSORTED if "Unsorted" in _name else _SORTED
-    operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(_kernel)
->>>>>>> main
+    _how = "Unsorted" not in _name, "weights" in _types, "indices" in _types, "Mean" in _name
+    _record = operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(_reducer(*_how))
+    compiled(_record)(_reducer(*_how, loops=True))
 
 _PLAIN = {"dY": _FLOAT, "segment_ids": "int32"}
 _BY_WEIGHT = {"weights": _FLOAT, "dY": "=weights", "segment_ids": "int32"}
@@ -280,19 +271,10 @@ for _name, _types in (
     ("SparseUnsortedSegmentMeanGradient", _PLAIN),
     ("SparseUnsortedSegmentWeightedSumGradient", _BY_WEIGHT),
 ):
-<<<<<<< HEAD
     _how = "Unsorted" not in _name, "weights" in _types, "Mean" in _name
-    _doc = "Each row gets its share of the gradient of its segment."
+    _doc = f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}"
     _record = operator("dX", name=_name, types=_types, doc=_doc)(_gradient_kernel(*_how))
     compiled(_record)(_gradient_kernel(*_how, loops=True))
-=======
-    operator(
-        "dX",
-        name=_name,
-        types=_types,
-        doc=f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}",
-    )(_kernel)
->>>>>>> main
 
 
 # ---- ranges: reductions that are not sums ------------------------------------------------------------------------
