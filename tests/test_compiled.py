@@ -21,6 +21,7 @@ def always(monkeypatch):
     """Compiled kernels for operands of any size."""
     pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
     monkeypatch.setattr(compiled, "LEAST", 0)
+    monkeypatch.setenv("CAFFE2LITE_NUMBA", "wait")
 
 
 @pytest.mark.parametrize("kind", [n for n in COMPILED if n in golden_cases.types("operators")])

@@ -3,14 +3,21 @@
 They are taken by themselves where Numba is installed and the operands are large, since compiling costs seconds the
 first time and NumPy is as quick on small ones.  They may differ from the plain kernels by rounding, in nothing else.
 CAFFE2LITE_NUMBA=0 in the environment switches them off.
+
+Compiling one costs up to seconds, once for a machine: it is kept on disk.  A process waits PATIENCE seconds for all of
+them together; what takes longer is compiled on a thread, and plain kernels serve until it is ready.  With
+CAFFE2LITE_NUMBA=wait it waits for each.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
 import inspect
 import os
+import sys
+import time
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +51,59 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
                 return False
             largest = max(largest, a.size)
     return largest >= LEAST and available()
+
+
+PATIENCE = 2.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
+_ready: dict[Any, concurrent.futures.Future[None]] = {}
+_patience = PATIENCE
+
+
+def ready(kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]) -> bool:
+    """Whether the compiled kernel can be called for operands of these types; if not, it will be, some time."""
+    global _patience
+    key = (kernel, *[None if a is None else (a.dtype, a.ndim) for a in operands])
+    job = _ready.get(key)
+    if job is None:
+        if os.environ.get("CAFFE2LITE_NUMBA") == "wait":
+            _ready[key] = job = concurrent.futures.Future()
+            job.set_result(None)
+            return True
+        job = _ready[key] = _compiler().submit(_rehearse, kernel, record, operands, args)
+    if not job.done() and _patience > 0:
+        began = time.monotonic()
+        concurrent.futures.wait([job], _patience)
+        _patience -= time.monotonic() - began
+        if not job.done():
+            print(
+                "caffe2lite: kernels are being compiled for this machine, once; until then plain ones serve "
+                "(CAFFE2LITE_NUMBA=wait waits for them, =0 does without)",
+                file=sys.stderr,
+            )
+            _patience = 0.0
+    return job.done()
+
+
+def _rehearse(kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]) -> None:
+    """Call the kernel on operands like these, for which all its loops are compiled; its results go nowhere.
+
+    Indices are copied, since they have been checked and the net may write others meanwhile; what is written is new.
+    """
+    written = {i for i, _ in record.enforced}
+    stand_ins = [
+        a if a is None else np.zeros_like(a) if i in written else a.copy() if a.dtype.kind in "iu" else a
+        for i, a in enumerate(operands)
+    ]
+    new = registry.NewArray(np)
+    given = {**args, "out": tuple(new for _ in args["out"]) if isinstance(args.get("out"), tuple) else new}
+    if "out" not in args:
+        del given["out"]
+    with np.errstate(all="ignore"), contextlib.suppress(Exception):  # what is wrong will be said where it is called
+        kernel(np, *stand_ins, **given)
+
+
+@functools.cache
+def _compiler() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(1, "caffe2lite-compile")
 
 
 def pays(xp: Any, *operands: Any) -> bool:
@@ -230,8 +290,16 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(max(1, cores() - 1), "caffe2lite-loop")
 
 
+def _forget() -> None:
+    """Threads do not survive a fork, nor what they were at."""
+    _workers.cache_clear()
+    _compiler.cache_clear()
+    for key in [key for key, job in _ready.items() if not job.done()]:
+        del _ready[key]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget)
 
 
 def compiled(*operators: registry.Operator, also: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
