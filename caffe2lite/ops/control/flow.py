@@ -72,10 +72,10 @@ class WorkspaceStack(Object):
         place = len(self.workspaces)
         if place < len(self._made):
             workspace, bound = self._made[place]
-            if workspace.parent is parent and bound.keys() == bindings.keys():
-                if all(bound[name] is blob for name, blob in bindings.items()):
-                    self.workspaces.append(workspace)
-                    return
+            same = workspace.parent is parent and bound.keys() == bindings.keys()
+            if same and all(bound[name] is blob for name, blob in bindings.items()):
+                self.workspaces.append(workspace)
+                return
         workspace = parent.child()
         workspace.blobs.update(bindings)
         self._made[place : place + 1] = [(workspace, bindings)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from caffe2lite.ops.kit.arguments import Values
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
@@ -125,13 +126,13 @@ def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
 
 def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> Any:
     field = "floats" if kind in _FLOATS else "strings" if kind == "object" else "ints"
-    given = getattr(values, field)
+    given = values.array(field, kind)
     Y = out(dims, kind)
-    if len(given) != Y.size:
+    if given.size != Y.size:
         raise ValueError(
-            f"the shape {list(dims)} has room for {Y.size} values, but `values` holds {len(given)} {field}"
+            f"the shape {list(dims)} has room for {Y.size} values, but `values` holds {given.size} {field}"
         )
-    Y.reshape(-1)[...] = xp.asarray(list(given), dtype=kind)
+    Y.reshape(-1)[...] = xp.asarray(given)
     return Y
 
 
@@ -140,7 +141,7 @@ def GivenTensorFill(
     xp,
     X=None,
     *,
-    values: Argument,
+    values: Values,
     dtype: int = 0,
     shape: list[int] = (),
     extra_shape: list[int] = (),
@@ -176,7 +177,7 @@ def _given_fill(name: str, kind: str) -> None:
         xp,
         X=None,
         *,
-        values: Argument,
+        values: Values,
         shape: list[int] = (),
         extra_shape: list[int] = (),
         input_as_shape: bool = False,

@@ -107,6 +107,12 @@ def take_rows(xp: ModuleType, source: np.ndarray, rows: np.ndarray, target: np.n
         xp.take(source, rows, axis=0, out=target)
 
 
+def put_rows(target: np.ndarray, rows: np.ndarray, source: np.ndarray) -> None:
+    """target[rows[i]] = source[i], the last of several; in a loop that is compiled, for what `pays`."""
+    words = _words(target)
+    _put_rows(target.reshape(-1).view(words), rows, source.reshape(-1).view(words), _width(target, words))
+
+
 def _words(rows: np.ndarray) -> npt.DTypeLike:
     """The largest type of which a row is a whole number: a loop is compiled for few types, not for each."""
     size = rows.itemsize * (rows.size // rows.shape[0])
@@ -122,6 +128,14 @@ def _copy_runs(source, target, begins, places, counts, width):  # type: ignore[n
     for k in range(counts.size):
         begin, place = begins[k] * width, places[k] * width
         for j in range(counts[k] * width):
+            target[place + j] = source[begin + j]
+
+
+@loop
+def _put_rows(target, rows, source, width):  # type: ignore[no-untyped-def]
+    for i in range(_U(rows.size)):
+        place, begin = _U(rows[i]) * width, i * width
+        for j in range(width):
             target[place + j] = source[begin + j]
 
 

@@ -205,10 +205,12 @@ def _maximum_runs(data, indices, lengths, result):  # type: ignore[no-untyped-de
 
 
 def add_by_id(
-    data: np.ndarray, indices: np.ndarray | None, ids: np.ndarray, weights: np.ndarray | None, result: np.ndarray
+    data: np.ndarray, indices: np.ndarray | None, ids: np.ndarray, weights: np.ndarray | None, result: np.ndarray,
+    fresh: bool = True,
 ) -> np.ndarray:
     """result[ids[i]] = sum of the rows data[indices[i]] (all rows, where there are no indices), times their weights."""
-    result[...] = 0
+    if fresh:
+        result[...] = 0
     if result.size and ids.size:
         nothing = np.zeros(0, data.dtype)
         _add_by_id(

@@ -29,8 +29,23 @@ _TINY = 1e-12
 def _cosine_parts(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     """(dot product, |x|, |y|) of each row."""
     kind = x.dtype.type
-    norm = lambda v: xp.sqrt(xp.maximum((v * v).sum(axis=1), kind(_TINY)))
-    return (x * y).sum(axis=1), norm(x), norm(y)
+    norm = lambda v: xp.sqrt(xp.maximum(_products(xp, v, v), kind(_TINY)))
+    return _products(xp, x, y), norm(x), norm(y)
+
+
+def _products(xp: Any, x: Any, y: Any) -> Any:
+    """The dot product of each pair of rows, without a matrix of products."""
+    return xp.einsum("ij,ij->i", x, y)
+
+
+def _l1(xp: Any, x: Any, y: Any) -> Any:
+    away = x - y
+    return xp.abs(away, out=away) @ xp.ones(x.shape[1], x.dtype)
+
+
+def _l2(xp: Any, x: Any, y: Any) -> Any:
+    away = x - y
+    return _products(xp, away, away) * x.dtype.type(0.5)
 
 
 def _cosine(xp: Any, x: Any, y: Any) -> Any:
@@ -103,14 +118,14 @@ for _name, _back, _compute, _derive, _doc in (
     (
         "L1Distance",
         "L1DistanceGradient",
-        lambda xp, x, y: abs(x - y).sum(axis=1),
+        lambda xp, x, y: _l1(xp, x, y),
         _l1_gradient,
         "Z[i] = sum of |X - Y| over row i.",
     ),
     (
         "SquaredL2Distance",
         "SquaredL2DistanceGradient",
-        lambda xp, x, y: xp.square(x - y).sum(axis=1) * x.dtype.type(0.5),
+        lambda xp, x, y: _l2(xp, x, y),
         _l2_gradient,
         "Z[i] = half the sum of (X - Y)^2 over row i.",
     ),
@@ -124,7 +139,7 @@ for _name, _back, _compute, _derive, _doc in (
     (
         "DotProduct",
         "DotProductGradient",
-        lambda xp, x, y: (x * y).sum(axis=1),
+        _products,
         lambda xp, x, y, d: (y * d, x * d),
         "Z[i] = dot product of rows i.",
     ),
@@ -178,7 +193,8 @@ def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool =
     if replicate:
         Z[...] = (_turns(long, n) * short[:, None, :]).sum(axis=(1, 2))
     else:
-        Z[...] = (long[:, :n] * short).sum(axis=1) + long[:, n:].sum(axis=1) * X.dtype.type(pad_value)
+        rest = long[:, n:]
+        Z[...] = _products(xp, long[:, :n], short) + rest @ xp.full(rest.shape[1], pad_value, X.dtype)
     return Z
 
 

@@ -45,7 +45,8 @@ def LabelCrossEntropy(xp, X, labels, *, out):
     rows = _rows(X)
     labels = _labels(rows, labels)
     Y = out((len(rows),), X.dtype)
-    Y[...] = -xp.log(xp.maximum(rows[xp.arange(len(rows)), labels], _TINY))
+    chosen = rows.reshape(-1)[xp.arange(len(rows)) * rows.shape[1] + labels]
+    Y[...] = -xp.log(xp.maximum(chosen, _TINY))
     return Y
 
 
@@ -62,8 +63,8 @@ def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0
-    at = (xp.arange(len(rows)), labels)
-    dX.reshape(rows.shape)[at] = -dY / xp.maximum(rows[at], _TINY)
+    at = xp.arange(len(rows)) * rows.shape[1] + labels
+    dX.reshape(-1)[at] = -dY / xp.maximum(rows.reshape(-1)[at], _TINY)
     return dX
 
 

@@ -299,7 +299,8 @@ def OneHot(xp, indices, size, *, out):
     width = int(one(size, "the size"))
     check_range(indices, width, "an index")
     Y = out((indices.size, width), "float32")
-    Y[...] = xp.arange(width) == indices[:, None]
+    Y[...] = 0
+    Y.reshape(-1)[xp.arange(indices.size) * width + indices] = 1
     return Y
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, exp32, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
@@ -57,6 +57,31 @@ def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     xp.subtract(dy, mean, dx)
     xp.multiply(dx, y, dx)
     return dX
+
+
+@compiled(Softmax)
+def _softmax_compiled(xp, X, *, axis: int = 1, out):
+    rows = matrix(X, axis)
+    Y = out(X.shape, X.dtype)
+    if Y.size:
+        _softmax_loop(rows.reshape(-1), Y.reshape(-1), rows.shape[1])
+    return Y
+
+
+@loop(reorder=True)
+def _softmax_loop(X, Y, width):
+    for begin in range(np.uint64(0), np.uint64(X.size), np.uint64(width)):
+        end = begin + np.uint64(width)
+        most = X[begin]
+        for j in range(begin, end):
+            most = X[j] if X[j] > most or X[j] != X[j] else most
+        total = np.float32(0)
+        for j in range(begin, end):
+            Y[j] = exp32(X[j] - most)
+            total += Y[j]
+        share = np.float32(1) / total
+        for j in range(begin, end):
+            Y[j] *= share
 
 
 @compiled(SoftmaxGradient)

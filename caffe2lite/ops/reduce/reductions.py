@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
@@ -26,7 +27,11 @@ def extreme(xp: Any, X: Any, axes: tuple[int, ...], largest: bool, lanes: bool =
         kept = tuple(d for a, d in enumerate(X.shape) if a not in axes)
         info = xp.finfo(X.dtype) if X.dtype.kind == "f" else xp.iinfo(X.dtype)
         return xp.full(kept, info.min if largest else info.max, X.dtype)
-    result = X.max(axis=axes) if largest else X.min(axis=axes)
+    run = X.ndim - len(axes)
+    if axes == tuple(range(run, X.ndim)) and X.size:  # the last axes are one
+        result = (largest_along if largest else smallest_along)(xp, X.reshape((*X.shape[:run], -1)), run)
+    else:
+        result = X.max(axis=axes) if largest else X.min(axis=axes)
     if X.dtype.kind == "f" and xp.isnan(result).any():
         return _extreme_with_nan(xp, X, axes, largest, lanes)
     return result
