@@ -24,7 +24,7 @@ def always(monkeypatch):
     monkeypatch.setenv("CAFFE2LITE_NUMBA", "wait")
 
 
-@pytest.mark.parametrize("kind", [n for n in COMPILED if n in golden_cases.types("operators")])
+@pytest.mark.parametrize("kind", golden_cases.types("operators"))  # of all: what many share has compiled loops, too
 def test_recorded_cases(kind, always):
     cases = golden_cases.cases("operators", kind)
     assert [(name, wrong) for name, files in cases if (wrong := golden_cases.replay(files))] == []

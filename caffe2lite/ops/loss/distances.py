@@ -7,6 +7,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import BLOCK, blocks
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes
 
@@ -17,6 +18,11 @@ def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
         raise ValueError(f"the two must have one shape, found {list(X.shape)} and {list(Y.shape)}")
     n = X.shape[0] if X.ndim else 1
     return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
+
+
+def _row_blocks(xp: Any, x: Any) -> Any:
+    """Blocks of rows: what is computed of them on the way stays in the cache."""
+    return blocks(xp, len(x), max(1, BLOCK // max(x.shape[1], 1)))
 
 
 def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
@@ -83,7 +89,8 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
         Z = out((len(x) if X.size or not empty_is_none else 0,), X.dtype)
         if not Z.size:
             return Z
-        Z[...] = measure(xp, x, y)
+        for part in _row_blocks(xp, x):
+            Z[part] = measure(xp, x[part], y[part])
         return Z
 
     operator(
@@ -100,9 +107,9 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
         if dZ.shape != (len(x),):
             raise ValueError(f"dZ must have one value for each of {len(x)} rows, found {list(dZ.shape)}")
         dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
-        to_x, to_y = derive(xp, x, y, dZ.reshape(-1, 1))
-        dX.reshape(x.shape)[...] = to_x
-        dY.reshape(y.shape)[...] = to_y
+        dx, dy = dX.reshape(x.shape), dY.reshape(y.shape)
+        for part in _row_blocks(xp, x):
+            dx[part], dy[part] = derive(xp, x[part], y[part], dZ[part, None])
         return dX, dY
 
     operator(
