@@ -10,6 +10,7 @@ from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.proto.caffe2_pb2 import Argument
 
@@ -107,7 +108,7 @@ def DiagonalFill(
     if len(dims) > 2 and len(set(dims)) > 1:
         raise ValueError(f"with more than 2 dimensions all must be equal, found the shape {list(dims)}")
     Y = out(dims, kind)
-    Y[...] = 0
+    clear(Y)
     step = sum(math.prod(dims[i + 1 :]) for i in range(len(dims)))
     Y.reshape(-1)[: min(dims) * step : step] = _constant(value, kind)
     return Y

@@ -40,6 +40,19 @@ def matmul(xp: ModuleType, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Non
         xp.matmul(a, b, out=out)
 
 
+def sum_along(xp: ModuleType, X: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """X.sum(axes), in X's type; along the last axes a product with ones, since NumPy is slow on short rows."""
+    if xp is np and X.dtype == np.float32 and X.size and axes and axes[-1] == X.ndim - 1:
+        front = axes
+        while front and front[-1] == X.ndim - len(axes) + len(front) - 1:
+            front = front[:-1]
+        kept = X.ndim - len(axes) + len(front)
+        rows = X.reshape(-1, math.prod(X.shape[kept:]))
+        sums = (rows @ np.ones(rows.shape[1], X.dtype)).reshape(X.shape[:kept])
+        return sums.sum(axis=front) if front else sums
+    return X.sum(axis=axes, dtype=X.dtype)
+
+
 def mean_along(xp: ModuleType, X: np.ndarray, axis: int) -> np.ndarray:
     """X.mean(axis); along a last axis a product with ones, since NumPy is slow on short rows."""
     if xp is np and axis == X.ndim - 1 and X.dtype == np.float32 and X.size:

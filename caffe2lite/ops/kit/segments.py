@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import loop, prefetch
+from caffe2lite.ops.kit.memory import clear
 
 _U = np.uint64  # of places in arrays: signed ones might count from the end
 _AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
@@ -210,7 +211,7 @@ def add_by_id(
 ) -> np.ndarray:
     """result[ids[i]] = sum of the rows data[indices[i]] (all rows, where there are no indices), times their weights."""
     if fresh:
-        result[...] = 0
+        clear(result)
     if result.size and ids.size:
         nothing = np.zeros(0, data.dtype)
         _add_by_id(

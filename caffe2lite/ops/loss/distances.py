@@ -221,9 +221,9 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
         _turns(d_long, n)[...] = (short * d)[:, None, :]
         d_short[...] = _turns(long, n).sum(axis=1) * d
     else:
-        d_long[:, :n] = short * d
+        xp.multiply(short, d, d_long[:, :n])
         d_long[:, n:] = d * X.dtype.type(pad_value)
-        d_short[...] = long[:, :n] * d
+        xp.multiply(long[:, :n], d, d_short)
     return dX, dY
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.nn.softmax import check_labels
@@ -62,7 +66,7 @@ def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
     if dY.shape != (len(rows),):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     at = xp.arange(len(rows)) * rows.shape[1] + labels
     dX.reshape(-1)[at] = -dY / xp.maximum(rows.reshape(-1)[at], _TINY)
     return dX
@@ -256,10 +260,25 @@ def WeightedSigmoidCrossEntropyWithLogitsGradient(xp, dY, logits, targets, weigh
 
 def _total(xp: Any, X: Any, average: bool, out: Any) -> Any:
     Y = out((), X.dtype)
-    X.sum(out=Y)
+    if X.dtype == np.float32 and pays(xp, X):
+        Y[...] = _sum_all(X.reshape(-1))
+    else:
+        X.sum(out=Y)
     if average and X.size:
         xp.divide(Y, Y.dtype.type(X.size), Y)
     return Y
+
+
+@loop(reorder=True)
+def _sum_all(X):  # type: ignore[no-untyped-def]
+    """By parts: one sum of millions of float32 would lose digits."""
+    total = 0.0
+    for begin in range(np.uint64(0), np.uint64(X.size), np.uint64(4096)):
+        part = np.float32(0)
+        for i in range(begin, min(begin + np.uint64(4096), np.uint64(X.size))):
+            part += X[i]
+        total += part
+    return total
 
 
 @operator(

@@ -52,22 +52,23 @@ def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
 def _accuracy_compiled(xp, predictions, labels, *, top_k: int = 1, out):
     _check(predictions, labels)
     Y = out((), "float32")
-    Y[...] = _count_right(predictions, labels, top_k) / np.float32(len(labels))
+    Y[...] = _count_right(predictions.reshape(-1), labels, top_k) / np.float32(len(labels))
     return Y
 
 
 @loop
 def _count_right(predictions, labels, top_k):
-    right = 0
+    right, width = 0, np.uint64(predictions.size // max(labels.size, 1))
     for i in range(labels.size):
-        row, label = predictions[i], labels[i]
-        if label < 0 or label >= row.size:
+        if labels[i] < 0 or labels[i] >= width:
             continue
-        score, better = row[label], np.int32(0)
-        for j in range(label):
-            better += np.int32(row[j] >= score)
-        for j in range(label, row.size):
-            better += np.int32(row[j] > score)
+        begin = np.uint64(i) * width
+        at = begin + np.uint64(labels[i])
+        score, better = predictions[at], np.int32(0)
+        for j in range(begin, at):
+            better += np.int32(1) if predictions[j] >= score else np.int32(0)
+        for j in range(at, begin + width):
+            better += np.int32(1) if predictions[j] > score else np.int32(0)
         right += better < top_k
     return right
 

@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.extremes import in_order
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_range
 from caffe2lite.ops.kit.shapes import end_axis, one
@@ -136,7 +137,7 @@ def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
         )
     outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if X.size and dvalues.size:
         k = dvalues.shape[at]
         rows, columns = xp.arange(outer)[:, None, None], xp.arange(inner)
@@ -187,7 +188,7 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     """
     rows, ks = _ks(X, K)
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if ks:
         dX.reshape(rows.shape)[xp.repeat(xp.arange(len(ks)), ks), indices] = dvalues
     return dX
@@ -299,7 +300,7 @@ def OneHot(xp, indices, size, *, out):
     width = int(one(size, "the size"))
     check_range(indices, width, "an index")
     Y = out((indices.size, width), "float32")
-    Y[...] = 0
+    clear(Y)
     Y.reshape(-1)[xp.arange(indices.size) * width + indices] = 1
     return Y
 

@@ -12,6 +12,7 @@ from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.extremes import largest_along
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.products import mean_along
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
@@ -155,7 +156,7 @@ def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     dX = out(X.shape, X.dtype)
     if dX.size and _whole(place):
         return xp.multiply(dY, X == Y, out=dX)
-    dX[...] = 0
+    clear(dX)
     for positions, pixels in _windows_of(place, window):
         x, y = X[pixels], Y[positions]
         target = dX[pixels]
@@ -212,7 +213,7 @@ def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Wi
     if dX.size and _whole(place):
         dX[...] = dY * dY.dtype.type(1 / math.prod(place.kernel))
         return dX
-    dX[...] = 0
+    clear(dX)
     if dX.size:
         share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
         for positions, pixels in _windows_of(place, window):
@@ -474,7 +475,7 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     """
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     for positions, pixels in _windows_of(place, window):
         x, target = X[pixels], dX[pixels]
         target += dY[positions] * x * xp.abs(x) ** (p - 2) / Y[positions] ** (p - 1)
@@ -518,7 +519,7 @@ def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
     where dY or Index does not have the values of N C planes.
     """
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     planes = X.shape[0] * X.shape[1]
     if planes:
         rows = xp.arange(planes).reshape(-1, 1)

@@ -6,9 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
+from caffe2lite.ops.kit.memory import BLOCK, blocks
+from caffe2lite.ops.kit.products import sum_along
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis
 
@@ -79,7 +83,7 @@ def _check_results(X: Any, shape: tuple[int, ...], **operands: Any) -> None:
 
 
 def _sum(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
-    return X.sum(axis=axes, dtype=X.dtype)
+    return sum_along(xp, X, axes)
 
 
 def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
@@ -87,6 +91,12 @@ def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _l1(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
+    if xp is np and X.size and axes and axes[-1] == X.ndim - 1 and axes == tuple(range(axes[0], X.ndim)):
+        rows = X.reshape(-1, math.prod(X.shape[axes[0] :]))
+        Y = np.empty(len(rows), X.dtype)
+        for part in blocks(xp, len(rows), max(1, BLOCK // max(rows.shape[1], 1))):
+            Y[part] = sum_along(xp, abs(rows[part]), (1,))
+        return Y
     return abs(X).sum(axis=axes)
 
 

@@ -158,7 +158,9 @@ def SequenceMask(
     Y = out(shape, X.dtype)
     if X.size:
         x = X.reshape(lead, rows, columns, inner)
-        Y.reshape(x.shape)[...] = xp.where(masked[None, :, :, None], X.dtype.type(0 if grad else fill_val), x)
+        y = Y.reshape(x.shape)
+        xp.copyto(y, x)
+        xp.copyto(y, X.dtype.type(0 if grad else fill_val), where=masked[None, :, :, None])
     return Y
 
 

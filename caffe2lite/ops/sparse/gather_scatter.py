@@ -10,6 +10,7 @@ import numpy as np
 from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices, put_rows, sweeps, take_rows
 from caffe2lite.ops.kit.segments import add_by_id
@@ -148,7 +149,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     if dY.shape != (*X.shape[:at], *inner, *X.shape[at + 1 :]):
         raise ValueError(f"dY {list(dY.shape)} does not fit X {list(X.shape)} and indices {list(indices.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if dX.size and dY.size:
         rows = (xp.arange(outer)[:, None] * X.shape[at] + each).reshape(-1)
         add_rows(xp, dX.reshape(outer * X.shape[at], width), rows, dY.reshape(len(rows), width))
@@ -296,7 +297,7 @@ def SparseToDense(xp, indices, values, rows_of=None, *, out):
     rows = needed if rows_of is None else (rows_of.shape[0] if rows_of.ndim else 0)
     check_indices(indices, rows, "the dense tensor")
     Y = out((rows, *values.shape[1:]), values.dtype)
-    Y[...] = 0
+    clear(Y)
     add_rows(xp, Y, indices, values)
     return Y
 
@@ -382,7 +383,7 @@ def BooleanMaskGradient(xp, mask, dY, *, out):
     if places.size > dY.size:
         raise ValueError(f"the mask has {places.size} true values, dY only {dY.size}")
     dX = out((mask.size,), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     dX[places] = dY.reshape(-1)[: places.size]
     return dX
 

@@ -8,6 +8,7 @@ from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.rows import copy_runs, owners, take_rows
 from caffe2lite.ops.kit.shapes import one
@@ -54,7 +55,9 @@ def LengthsToRanges(xp, lengths, *, out):
     """
     _one_dimension(lengths)
     ranges = out((lengths.shape[0], 2), lengths.dtype)
-    ranges[:, 0] = xp.cumsum(lengths) - lengths
+    if lengths.size:
+        ranges[0, 0] = 0
+        xp.cumsum(lengths[:-1], dtype=lengths.dtype, out=ranges[1:, 0])
     ranges[:, 1] = lengths
     return ranges
 
@@ -70,11 +73,10 @@ def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
     lengths [S] int32 -> offsets [S], or [S + 1], int32. ValueError where the lengths are no vector.
     """
     _one_dimension(lengths)
-    ends = xp.cumsum(lengths)
     offsets = out((lengths.shape[0] + include_last_offset,), lengths.dtype)
-    offsets[: lengths.shape[0]] = ends - lengths
-    if include_last_offset:
-        offsets[-1] = ends[-1] if lengths.size else 0
+    if offsets.size:
+        offsets[0] = 0
+        xp.cumsum(lengths[: offsets.size - 1], dtype=lengths.dtype, out=offsets[1:])
     return offsets
 
 
@@ -168,7 +170,7 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
         raise ValueError(f"the lengths sum to {total}, and there are {indices.size} indices")
     segments.check_indices(indices, size)
     hot = out((lengths.shape[0], size), "float32")
-    hot[...] = 0
+    clear(hot)
     hot.reshape(-1)[owners(xp, lengths) * size + indices] = 1
     return hot
 
@@ -336,7 +338,7 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
         )
     starts = xp.cumsum(LENGTHS) - LENGTHS
     dX = out((int(LENGTHS.sum()),), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     there = indices >= 0
     rows = (starts.reshape(-1, 1) + indices)[there]
     dX[rows] = dY[there]
