@@ -16,6 +16,8 @@ from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
+_U = np.uint64  # of places in arrays: signed ones might count from the end
+
 
 def _check_order(order):
     if order not in ("NCHW", "NHWC"):
@@ -99,7 +101,10 @@ def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale:
 def _show(xp, x, rows, columns, y, value=0.0):
     """y[..., i, j] = x[..., rows[i], columns[j]], or the value where one of these is -1."""
     if y.flags.c_contiguous and x.flags.c_contiguous and y.dtype == np.float32 and pays(xp, y):
-        _show_planes(x.reshape(-1), x.shape[2:], rows, columns, y.reshape(-1), np.float32(value), *_side_by_side(columns))
+        sizes = (_U(n) for n in (*x.shape[2:], *_side_by_side(columns)))
+        height, width, first, last = sizes
+        places = (rows + 1).astype(np.uint64), (columns + 1).astype(np.uint64)
+        _show_planes(x.reshape(-1), height, width, *places, y.reshape(-1), np.float32(value), first, last)
         return
     if bool((rows < 0).any()) or bool((columns < 0).any()):
         y[...] = value
@@ -120,23 +125,27 @@ def _side_by_side(columns):
 
 
 @loop
-def _show_planes(x, size, rows, columns, y, value, first, last):
-    height, width = size
-    out = columns.size
-    for plane in range(x.size // (height * width)):
-        for i in range(rows.size):
-            to = (plane * rows.size + i) * out
-            if i > 0 and rows[i] == rows[i - 1]:
+def _show_planes(x, height, width, rows, columns, y, value, first, last):
+    """Rows and columns count from 1 here, 0 stands for the value: signed places would be looked at for their sign."""
+    out, planes = _U(columns.size), _U(x.size) // (height * width)
+    for plane in range(planes):
+        for i in range(_U(rows.size)):
+            to = (plane * _U(rows.size) + i) * out
+            if i > _U(0) and rows[i] == rows[i - _U(1)]:
                 for j in range(out):
                     y[to + j] = y[to - out + j]
-                continue
-            begin = (plane * height + rows[i]) * width
-            for j in range(first):
-                y[to + j] = x[begin + columns[j]] if rows[i] >= 0 and columns[j] >= 0 else value
-            for j in range(first, last):
-                y[to + j] = x[begin + columns[first] + j - first] if rows[i] >= 0 else value
-            for j in range(last, out):
-                y[to + j] = x[begin + columns[j]] if rows[i] >= 0 and columns[j] >= 0 else value
+            elif rows[i] == _U(0):
+                for j in range(out):
+                    y[to + j] = value
+            else:
+                begin = (plane * height + rows[i] - _U(1)) * width
+                for j in range(first):
+                    y[to + j] = x[begin + columns[j] - _U(1)] if columns[j] else value
+                source = begin + columns[first] - _U(1) - first
+                for j in range(first, last):
+                    y[to + j] = x[source + j]
+                for j in range(last, out):
+                    y[to + j] = x[begin + columns[j] - _U(1)] if columns[j] else value
 
 
 def _resize_gradient(g, kind):

@@ -8,6 +8,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import BLOCK, blocks
+from caffe2lite.ops.kit.products import abs_sums
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes
 
@@ -46,7 +47,7 @@ def _products(xp: Any, x: Any, y: Any) -> Any:
 
 def _l1(xp: Any, x: Any, y: Any) -> Any:
     away = x - y
-    return xp.abs(away, out=away) @ xp.ones(x.shape[1], x.dtype)
+    return abs_sums(xp, away)
 
 
 def _l2(xp: Any, x: Any, y: Any) -> Any:

@@ -33,6 +33,16 @@ def _labels(rows: Any, labels: Any) -> Any:
     return labels
 
 
+@loop
+def _label_gradient(X, labels, dY, dX, tiny):  # type: ignore[no-untyped-def]
+    width = np.uint64(X.size // labels.size)
+    for i in range(np.uint64(labels.size)):
+        for j in range(i * width, (i + np.uint64(1)) * width):
+            dX[j] = 0
+        at = i * width + np.uint64(labels[i])
+        dX[at] = -dY[i] / max(X[at], tiny)
+
+
 @operator(
     "Y",
     types={"X": "float32", "labels": "int32"},
@@ -66,6 +76,9 @@ def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
     if dY.shape != (len(rows),):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
+    if rows.dtype == np.float32 and dY.dtype == np.float32 and pays(xp, rows):
+        _label_gradient(rows.reshape(-1), labels, dY, dX.reshape(-1), np.float32(_TINY))
+        return dX
     clear(dX)
     at = xp.arange(len(rows)) * rows.shape[1] + labels
     dX.reshape(-1)[at] = -dY / xp.maximum(rows.reshape(-1)[at], _TINY)
@@ -337,9 +350,8 @@ def _even(xp: Any, X: Any, dY: Any, average: bool, out: Any) -> Any:
     if dY.size != 1:
         raise ValueError(f"dY must be one value, found the shape {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = dY.reshape(())
-    if average and X.size:
-        xp.divide(dX, X.dtype.type(X.size), dX)
+    value = dY.reshape(()).astype(X.dtype)
+    dX[...] = value / X.dtype.type(X.size) if average and X.size else value
     return dX
 
 

@@ -13,6 +13,7 @@ from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
 
+_NONE = np.zeros(0, np.float32)  # for the loops: no gamma
 _U = np.uint64  # of places in arrays: signed ones might count from the end
 
 # ---- groups of channels of one image -----------------------------------------------------------------------------
@@ -287,8 +288,9 @@ def LayerNorm(
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
-    if pays(xp, X) and not elementwise_affine:
-        _layer_loop(X.reshape(-1), Y.reshape(-1), mean.reshape(-1), std.reshape(-1), eps)
+    if pays(xp, X):
+        affine = (gamma, beta) if elementwise_affine else (_NONE, _NONE)
+        _layer_loop(X.reshape(-1), *affine, Y.reshape(-1), mean.reshape(-1), std.reshape(-1), eps)
         return Y, mean, std
     y = Y.reshape(rows.shape)
     rows.mean(axis=1, keepdims=True, out=m)
@@ -304,7 +306,7 @@ def LayerNorm(
 
 
 @loop(reorder=True)
-def _layer_loop(X, Y, means, stds, epsilon):  # type: ignore[no-untyped-def]
+def _layer_loop(X, gamma, beta, Y, means, stds, epsilon):  # type: ignore[no-untyped-def]
     size = _U(X.size // means.size)
     for k in range(_U(means.size)):
         begin, total, squares = k * size, np.float32(0), np.float32(0)
@@ -317,8 +319,12 @@ def _layer_loop(X, Y, means, stds, epsilon):  # type: ignore[no-untyped-def]
         std = np.sqrt(squares / np.float32(size) + epsilon)
         means[k], stds[k] = mean, std
         inv = np.float32(1) / std
-        for j in range(begin, begin + size):
-            Y[j] = (X[j] - mean) * inv
+        if gamma.size:
+            for j in range(size):
+                Y[begin + j] = (X[begin + j] - mean) * inv * gamma[j] + beta[j]
+        else:
+            for j in range(begin, begin + size):
+                Y[j] = (X[j] - mean) * inv
 
 
 operator(
@@ -350,9 +356,15 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
-    if pays(xp, X) and X.size and not elementwise_affine and mean.size == std.size == len(x):
-        _layer_gradient_loop(X.reshape(-1), dY.reshape(-1), mean.reshape(-1), std.reshape(-1), dX.reshape(-1))
-        return (dX,)
+    if pays(xp, X) and X.size and mean.size == std.size == len(x) and (not elementwise_affine or (gamma is not None and len(out) > 2)):
+        operands = (X.reshape(-1), dY.reshape(-1), mean.reshape(-1), std.reshape(-1))
+        if not elementwise_affine:
+            _layer_gradient_loop(*operands, _NONE, dX.reshape(-1), _NONE, _NONE)
+            return (dX,)
+        weights, _ = _affine_pair(x, gamma, None)
+        dgamma, dbeta = (out[k](gamma.shape, gamma.dtype) for k in (1, 2))
+        _layer_gradient_loop(*operands, weights, dX.reshape(-1), dgamma.reshape(-1), dbeta.reshape(-1))
+        return dX, dgamma, dbeta
     normal = (x - m) / s
     d, affine = dy, []
     if elementwise_affine:
@@ -421,19 +433,33 @@ def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
 
 
 @loop(reorder=True)
-def _layer_gradient_loop(X, dY, means, stds, dX):  # type: ignore[no-untyped-def]
+def _layer_gradient_loop(X, dY, means, stds, gamma, dX, dgamma, dbeta):  # type: ignore[no-untyped-def]
     size = _U(X.size // means.size)
     share = np.float32(1) / np.float32(size)
+    dgamma[:] = 0
+    dbeta[:] = 0
     for k in range(_U(means.size)):
         begin, mean, inv = k * size, means[k], np.float32(1) / stds[k]
         level, along = np.float32(0), np.float32(0)
-        for j in range(begin, begin + size):
-            level += dY[j]
-            along += dY[j] * (X[j] - mean)
+        if gamma.size:
+            for j in range(size):
+                d, away = dY[begin + j], X[begin + j] - mean
+                level += d * gamma[j]
+                along += d * gamma[j] * away
+                dgamma[j] += d * away * inv
+                dbeta[j] += d
+        else:
+            for j in range(begin, begin + size):
+                level += dY[j]
+                along += dY[j] * (X[j] - mean)
         level *= share
         along *= share * inv * inv
-        for j in range(begin, begin + size):
-            dX[j] = (dY[j] - level - (X[j] - mean) * along) * inv
+        if gamma.size:
+            for j in range(size):
+                dX[begin + j] = (dY[begin + j] * gamma[j] - level - (X[begin + j] - mean) * along) * inv
+        else:
+            for j in range(begin, begin + size):
+                dX[j] = (dY[j] - level - (X[j] - mean) * along) * inv
 
 
 @loop(reorder=True)

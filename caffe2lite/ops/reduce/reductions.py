@@ -11,8 +11,7 @@ import numpy as np
 from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
-from caffe2lite.ops.kit.memory import BLOCK, blocks
-from caffe2lite.ops.kit.products import sum_along
+from caffe2lite.ops.kit.products import abs_sums, sum_along
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis
 
@@ -93,10 +92,7 @@ def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
 def _l1(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
     if xp is np and X.size and axes and axes[-1] == X.ndim - 1 and axes == tuple(range(axes[0], X.ndim)):
         rows = X.reshape(-1, math.prod(X.shape[axes[0] :]))
-        Y = np.empty(len(rows), X.dtype)
-        for part in blocks(xp, len(rows), max(1, BLOCK // max(rows.shape[1], 1))):
-            Y[part] = sum_along(xp, abs(rows[part]), (1,))
-        return Y
+        return abs_sums(xp, rows).reshape(X.shape[: axes[0]])
     return abs(X).sum(axis=axes)
 
 
