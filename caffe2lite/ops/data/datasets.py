@@ -292,6 +292,10 @@ def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: boo
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
     """The fields of packed examples, one after the other; prototypes give shapes and types where there is none."""
+    if isinstance(packed, np.ndarray) and packed.dtype != object:  # nothing is packed: the tensor is a field
+        if len(ctx.inputs) > 1 or len(ctx.outputs) > 1:
+            raise ValueError("a tensor that is not packed is one field: it takes no prototypes, and one output")
+        return _put(ctx, 0, packed)
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
         raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")

@@ -37,7 +37,7 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
         if 0 < pre < order.size:
             order = order[:pre]
         p, d, boxes = p[order], d[order], grid[order]
-        h, w, scale = (float(v) for v in im_info[image, :3])
+        h, w, scale = int(im_info[image, 0]), int(im_info[image, 1]), float(im_info[image, 2])  # whole pixels
         if rotated:
             boxes = box_geometry.decode_rotated(np, boxes, d, (1, 1, 1, 1), bounds)
             boxes = box_geometry.clip_rotated(np, boxes, h, w, straight, one)
@@ -376,7 +376,7 @@ def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = Fal
             made[r, 0, k] = x1 + (x + dx + 0.5) * w / width
             made[r, 1, k] = y1 + (y + dy + 0.5) * h / height
             made[r, 2, k] = score
-            made[r, 3, k] = 1.0 / np.exp(plane - plane[y, x]).sum() if should_output_softmax else 0.5
+            made[r, 3, k] = 1.0 / np.exp(plane - plane[y, x]).sum() if should_output_softmax else 0
     return xp.asarray(made)
 
 

@@ -109,16 +109,8 @@ def RoIAlignGradient(
     xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """Each pixel gets the gradients of the means that it has a part in, by that part."""
+    """Each pixel gets the gradients of the means that it has a part in, by that part; NCHW whatever `order` says."""
     check_rois(X, RoIs, (4, 5), order)
-    if order == "NHWC":
-        dX = out(X.shape, dY.dtype)
-        turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
-        RoIAlignGradient.kernels["", None](
-            xp, X.transpose(0, 3, 1, 2), RoIs, dY.transpose(0, 3, 1, 2), spatial_scale=spatial_scale, pooled_h=pooled_h,
-            pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
-        )  # fmt: skip
-        return dX
     if dY.shape != (RoIs.shape[0], X.shape[1], pooled_h, pooled_w):
         raise ValueError(
             f"the gradient has the shape {list(dY.shape)}; expected {[RoIs.shape[0], X.shape[1], pooled_h, pooled_w]}"

@@ -72,7 +72,7 @@ def _places(labels: Any, table: Any) -> tuple[list[int], int]:
 
 def _gradient(g: Any) -> Any:
     inputs = [g.I(0), g.I(1), g.I(2), g.I(3), g.O(1), g.GO(0)]
-    return g.single("HSoftmaxGradient", inputs, [g.GI(0), g.GI(1), g.GI(2), g.O(1) + "_grad"])
+    return g.single("HSoftmaxGradient", inputs, [g.GI(0), g.GI(1), g.GI(2), g.GO(1)])
 
 
 @operator("Y intermediate", types={"X": "float32", "W": "=X", "b": "=X", "labels": "int32"}, gradient=_gradient)

@@ -148,16 +148,19 @@ def _pow_gradient(g: Any) -> Any:
     """dX = e * X^(e-1) * dY; with an exponent tensor also dE = log(X) * Y * dY."""
     X, Y, dY, dX = g.I(0), g.O(0), g.GO(0), g.GI(0)
     g.copy_arguments = False
-    others = [a for a in g.op.arg if a.name not in ("exponent", "broadcast", "axis", "axis_str", "order")]
     if g.num_inputs == 1:
-        exponent = float(g.arg("exponent", 0.0))
-        kept = [a for a in g.op.arg if a.name != "exponent"]
-        return _with(
-            kept,
-            g.new("Pow", [X], [dX], exponent=exponent - 1),
+        if not g.has_arg("exponent"):
+            raise ValueError("Pow of one tensor without the argument exponent has no gradient")
+        exponent = g.arg("exponent", 0.0)
+        # In place only Y is left, of which X is the e-th root: Caffe2 does not say so of the sign of an even power.
+        if Y == X and abs(exponent) < 1e-12:
+            raise ValueError("Pow in place with the exponent 0 has no gradient: nothing is left of X")
+        power = exponent - 1 if Y != X else 1 - 1 / exponent
+        return [
+            g.new("Pow", [X], [dX], exponent=power),
             g.new("Mul", [dX, dY], [dX]),
             g.new("Scale", [dX], [dX], scale=exponent),
-        )
+        ]
     E, dE = g.I(1), g.GI(1)
     if Y in (X, E):
         raise ValueError("Pow of two tensors has no gradient in place: it is computed from both")
@@ -178,12 +181,6 @@ def _pow_gradient(g: Any) -> Any:
         ops += [g.new("Mul", [product, dY], [product]), g.new("SumReduceLike", [product, E], [dE], **layout)]
     else:
         ops.append(g.new("Mul", [product, dY], [dE]))
-    return _with(others, *ops)
-
-
-def _with(args: Any, *ops: Any) -> Any:
-    for op in ops:
-        op.arg.extend(args)
     return ops
 
 

@@ -190,7 +190,7 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 
 
 @operator("Y", types="float32", infer=like(0, dtype="int32"))
-def Bucketize(xp, X, *, boundaries: list[float], out):
+def Bucketize(xp, X, *, boundaries: list[float] = (), out):
     """Y = how many boundaries are below each element, int32."""
     if not X.ndim:
         raise ValueError("the input must have a dimension at least, found a scalar")
@@ -202,8 +202,8 @@ def Bucketize(xp, X, *, boundaries: list[float], out):
 
 
 def _ascending(boundaries: Any) -> None:
-    if not boundaries.size or (boundaries[1:] < boundaries[:-1]).any():
-        raise ValueError("boundaries must be ascending, and at least one")
+    if (boundaries[1:] < boundaries[:-1]).any():
+        raise ValueError(f"boundaries must be ascending, found {boundaries.tolist()}")
 
 
 @operator("Y", types={"indices": "int64", "size": "int64"}, host="size", gradient=NO_GRADIENT)

@@ -140,7 +140,7 @@ for _name, _order, _slope, _inplace in (
     ("AtanGradient", "X dY", lambda xp, X: 1 / (1 + X * X), ()),
     ("CbrtGradient", "dY Y", lambda xp, Y: 1 / (3 * Y * Y), _FIRST),
     ("CosGradient", "X dY", lambda xp, X: -xp.sin(X), ()),
-    ("CoshGradient", "dY X", lambda xp, X: xp.sinh(X), ()),
+    ("CoshGradient", "dY X", lambda xp, X: (xp.exp(X) - xp.exp(-X)) / 2, ()),
     ("ErfGradient", "X dY", lambda xp, X: xp.exp(-X * X) * (2 / math.sqrt(math.pi)), ()),
     ("Log1pGradient", "X dY", lambda xp, X: 1 / (1 + X), ()),
     ("ReciprocalGradient", "Y dY", lambda xp, Y: -Y * Y, _SECOND),

@@ -201,10 +201,12 @@ def MishGradient(xp, X, Y, dY, *, out):
 
 def _slopes(xp, X, slope, order):
     """The slopes as an array that broadcasts against X."""
+    axis = 1 if order == "NCHW" else X.ndim - 1
+    if not 0 <= axis < X.ndim:
+        raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
     if slope.size == 1:
         return slope.reshape((1,) * X.ndim)
-    axis = 1 if order == "NCHW" else X.ndim - 1
-    if X.ndim < 2 or slope.shape != (X.shape[axis],):
+    if slope.shape != (X.shape[axis],):
         raise ValueError(
             f"the slope must be one value or one for each channel of X (axis {axis} of {list(X.shape)}), "
             f"found the shape {list(slope.shape)}"
@@ -295,8 +297,8 @@ def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y > alpha, else 0."""
-    return xp.multiply(dY, Y.dtype.type(alpha) < Y, out=out(Y.shape, Y.dtype))
+    """dX = dY where Y > 0, -dY where Y < 0 (as Caffe2 has it, whatever alpha is), else 0."""
+    return xp.multiply(dY, xp.sign(Y), out=out(Y.shape, Y.dtype))
 
 
 def _infer_glu(args, inputs):

@@ -129,6 +129,8 @@ def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     dW = out[0](filter.shape, X.dtype)
     made = dW if W.shape == filter.shape and not window.channels_last else xp.empty(W.shape, X.dtype)
     rest = list(out[1:])
+    if no_bias and len(rest) > 1:
+        raise ValueError("with no_bias there are two outputs at most, dfilter and dX; three are named")
     db = None
     if not no_bias:
         db = rest.pop(0)(filter.shape[:1], X.dtype)

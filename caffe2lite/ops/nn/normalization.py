@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import single
@@ -43,7 +44,9 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
     x = groups.view(X)
     if not X.size:
         empty = xp.zeros((groups.n, groups.groups), X.dtype)
-        return empty, empty
+        if groups.last:
+            return empty + xp.nan, empty + xp.nan
+        return empty, empty + X.dtype.type(1 / math.sqrt(epsilon))
     mean = x.mean(axis=(2, 3), keepdims=True)
     variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
     inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))
@@ -174,6 +177,8 @@ def LayerNorm(
     xp, X, gamma=None, beta=None, *, axis: int = 1, epsilon: float = 1e-5, elementwise_affine: bool = False, out
 ):
     """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for."""
+    if X.ndim < 2:
+        raise ValueError(f"X must have two dimensions or more, found {list(X.shape)}")
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     shape = (*X.shape[:at], 1)
     Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
@@ -183,7 +188,7 @@ def LayerNorm(
         gamma, beta = _affine_pair(rows, gamma, beta)
     if not X.size:
         mean[...] = 0
-        std[...] = 0
+        std[...] = math.sqrt(epsilon)
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
@@ -204,6 +209,7 @@ operator(
     "Y mean std",
     name="C10LayerNorm_DontUseThisOpYet",
     num_inputs={1, 3},
+    inplace=[(0, 0), (0, 1)],
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     doc="LayerNorm under a name of its own.",

@@ -16,9 +16,18 @@ from caffe2lite.ops.kit.windows import Window
 
 
 def _prepare(shape, window):
-    """(window, place, batch, channels) of a pool on an input of that shape."""
-    if len(shape) < 3:
+    """(window, place, batch, channels) of a pool on an input of that shape.
+
+    Where the window is the image, or the batch is empty, there need be no image: the pool is a copy.
+    """
+    if len(shape) == 2 and (window.whole or not shape[0]):
+        window = window._replace(whole=True)
+    elif len(shape) < 3:
         raise ValueError(f"the input must have a batch, channels and an image, got shape {list(shape)}")
+    if not math.prod(shape[1:]):
+        raise ValueError(f"the images must have channels and pixels, got shape {list(shape)}")
+    if len(shape) == 2:
+        return window, windows.place(window, ()), *shape
     batch, channels, size = windows.split_shape(shape, window, "the input")
     window = windows.first_dimensions(window, len(size))
     if not window.whole:
@@ -67,6 +76,8 @@ def _along(array, axis, where):
 def _reduce(xp, X, out, place, window, join, start):
     """Reduce over the window, one dimension after the other: `join` is a ufunc, `start` what no pixel gives."""
     n = len(place.kernel)
+    if not n:
+        out[...] = X
     for i in range(n):
         axis = _axis(window, i)
         shape = X.shape[:axis] + (place.out[i],) + X.shape[axis + 1 :]
@@ -132,6 +143,8 @@ def _MaxPool(xp, X, *, window: Window, out):
 
 
 def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
@@ -142,10 +155,12 @@ def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     return dX
 
 
+def _is_empty(X, window):
+    """Whether there is no gradient to find, which is seen before the window."""
+    return not X.size and (X.ndim > 2 or X.ndim == 2 and (window.whole or not X.shape[0]))
+
+
 def _check_gradient(X, Y, dY, window):
-    if X.ndim == 2 and not X.size:  # genuine lets a batch of nothing pass before it looks at the window
-        X = Y = dY = X[..., None]
-        window = windows.parse({"kernels": [1]})
     window, place, batch, channels = _prepare(X.shape, window)
     wanted = windows.join_shape(batch, channels, place.out, window)
     for what, array in (("result", Y), ("gradient", dY)):
@@ -156,7 +171,7 @@ def _check_gradient(X, Y, dY, window):
 
 def _counts(xp, place, window, include_pad, dtype):
     """How many pixels each position's average is over, in a shape that broadcasts with the result."""
-    if include_pad:
+    if include_pad or not place.kernel:
         return dtype.type(math.prod(place.kernel))
     total = None
     for i in range(len(place.kernel)):
@@ -183,14 +198,15 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
 
 
 def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
-    if dX.size:
-        share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
-        for positions, pixels in _windows_of(place, window):
-            target = dX[pixels]
-            xp.add(target, share[positions], out=target)
+    share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
+    for positions, pixels in _windows_of(place, window):
+        target = dX[pixels]
+        xp.add(target, share[positions], out=target)
     return dX
 
 
@@ -430,6 +446,8 @@ def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
 @operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
 def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1)."""
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0

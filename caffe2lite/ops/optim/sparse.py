@@ -56,7 +56,7 @@ def _rate(lr: Any) -> Any:
     gradient=FORBID_GRADIENT,
     infer=like(0, 1, 3),
 )
-def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
     """MomentumSGDUpdate of the rows in `indices`."""
     ids, g, p, m = _rows(param, indices, grad, moment)
     mu, rate = grad.dtype.type(momentum), one(lr, "lr")
@@ -74,7 +74,7 @@ def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: f
 
 
 @compiled(SparseMomentumSGDUpdate)
-def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
     ids, g, p, m = _rows(param, indices, grad, moment)
     steps = out[0](grad.shape, grad.dtype)
     _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)

@@ -158,7 +158,7 @@ def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float 
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had."""
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    wanted = wanted_shape(shape if new_shape is None else new_shape.tolist(), X.data)
+    wanted = wanted_shape(list(shape) if new_shape is None else new_shape.tolist(), X.data)
     old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
     return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
 
@@ -194,6 +194,8 @@ def Int8ChannelShuffle(
     """Channels (the last dimension) that lay group after group taken in turn from each of them."""
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
+    if X.data.ndim != 4:
+        raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
     if order != "NHWC" or group < 2 or X.shape[-1] % group:
         raise ValueError(
             f"order must be NHWC and group at least 2 and a divisor of the {X.shape[-1]} channels; "

@@ -352,6 +352,12 @@ def _infer_moments(args: Any, inputs: Any) -> list[Spec | None]:
     return [spec, spec]
 
 
+def _front_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    if any(a < 0 for a in axes):
+        raise ValueError(f"axes={list(axes)} must count from 0: Moments takes no negative ones")
+    return _axes(axes, ndim)
+
+
 @operator(
     "mean variance",
     types="float32",
@@ -360,7 +366,7 @@ def _infer_moments(args: Any, inputs: Any) -> list[Spec | None]:
 )
 def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
     """Mean and (biased) variance of X over the axes."""
-    over = _axes(axes, X.ndim)
+    over = _front_axes(axes, X.ndim)
     shape = _kept(X.shape, over, keepdims)
     mean, variance = out[0](shape, X.dtype), out[1](shape, X.dtype)
     centre = X.mean(axis=over, keepdims=True) if X.size else xp.zeros(_kept(X.shape, over, True), X.dtype)
@@ -374,7 +380,7 @@ def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
           infer=lambda args, inputs: [inputs[2]])  # fmt: skip
 def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keepdims: bool = True, out):
     """dX = (dmean + 2 (X - mean) dvariance) / n."""
-    shape = _kept(X.shape, _axes(axes, X.ndim), True)
+    shape = _kept(X.shape, _front_axes(axes, X.ndim), True)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
     dX[...] = (dmean.reshape(shape) + 2 * (X - mean.reshape(shape)) * dvariance.reshape(shape)) * share

@@ -294,8 +294,11 @@ def _range_mean(xp, data, segment_ids, *, out):
 
 
 def _range_max(xp, data, segment_ids, *, out):
+    """Caffe2 begins with the lowest float: NaN and -inf do not show."""
     starts, counts = _range_starts(xp, data, segment_ids)
-    return maximum_rows(xp, data, starts, counts, _result(out, counts.shape[0], data))
+    lowest = xp.finfo(data.dtype).min
+    result = _result(out, counts.shape[0], data)
+    return reduce_rows(xp, xp.maximum, xp.where(data > lowest, data, lowest), starts, counts, result)
 
 
 def _log_exp(xp, data, ids, out, mean):
@@ -304,7 +307,7 @@ def _log_exp(xp, data, ids, out, mean):
     if not result.size:
         return result
     reduce_rows(xp, xp.maximum, data, starts, counts, result)
-    top = result.copy()
+    top = xp.where(result == -xp.inf, xp.finfo(result.dtype).min, result)
     reduce_rows(xp, xp.add, xp.exp(data - top[ids]), starts, counts, result)
     if mean:
         _mean(xp, result, counts)

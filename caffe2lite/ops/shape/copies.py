@@ -18,6 +18,12 @@ def _copy(xp: Any, X: Any, *, out: Any) -> Any:
     return Y
 
 
+def _ensure_dense(xp: Any, X: Any, *, out: Any) -> Any:
+    if not X.ndim:
+        raise ValueError("X must be a vector at least, found a scalar")
+    return _copy(xp, X, out=out)
+
+
 def _copy_again(xp: Any, inputs: Any, outputs: Any, args: Any) -> Any:
     return functools.partial(xp.copyto, outputs[0], inputs[0])
 
@@ -32,12 +38,12 @@ def _dense_or_sparse(g: Any) -> Any:
     return g.single("SparseToDense", [g.GO_I(0), g.GO_V(0), g.I(0)], [g.GI(0)])
 
 
-for _name, _inplace, _gradient, _doc in (
-    ("Copy", (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
-    ("StopGradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
-    ("EnsureDense", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
+for _name, _kernel, _inplace, _gradient, _doc in (
+    ("Copy", _copy, (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
+    ("StopGradient", _copy, {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
+    ("EnsureDense", _ensure_dense, {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
 ):
-    operator("Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=_doc)(_copy).bind(
+    operator("Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=_doc)(_kernel).bind(
         _copy_again
     )
 

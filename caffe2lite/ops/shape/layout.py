@@ -91,6 +91,8 @@ def _channel_axis(axis: int | None, order: str | None) -> int:
 
 
 def _concat_gradient(g: Any) -> Any:
+    if not g.has_GO(0):
+        return []
     return g.single("Split", [g.GO(0), g.O(1)], [g.GI(i) for i in range(g.num_inputs)])
 
 
@@ -158,6 +160,8 @@ for _name in ("Concat", "DepthConcat"):
 
 def _split_gradient(g: Any) -> Any:
     parts = [g.GO(i) for i in range(g.num_outputs) if g.has_GO(i)]
+    if not parts:
+        return []
     return g.single("Concat", parts, [g.GI(0), f"_{g.GI(0)}_dims"])
 
 
@@ -185,6 +189,7 @@ def _split_op(
     split: list[int] = (),
     out,
 ):
+    add_axis = add_axis and axis is not None  # as Concat has it
     at = axis_of(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
     if lengths is not None and split:
@@ -268,6 +273,11 @@ def slice_window(shape: tuple[int, ...], starts: Any, ends: Any) -> tuple[slice,
         if end < start:
             raise ValueError(f"a slice ends at {end} before its start {start}: starts={starts}, ends={ends}")
         window.append(slice(start, end))
+    cut = [axis for axis, (d, w) in enumerate(zip(shape, window)) if w != slice(0, d)]
+    if len(cut) > 1:
+        raise ValueError(
+            f"starts={starts} and ends={ends} cut the axes {cut} of {list(shape)}; one axis can be cut at a time"
+        )
     return tuple(window)
 
 
@@ -325,13 +335,14 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
 
 
 def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | None) -> tuple[int, int]:
+    """(tiles, axis), from the arguments or the inputs."""
     for what, operand, argument in (("tiles", tiles_in, tiles), ("axis", axis_in, axis)):
         if operand is None and argument is None:
             raise ValueError(f"{what} is missing: give it as argument, or as input")
-        if operand is not None and operand.size != 1:
-            raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
-    tiles = tiles if tiles_in is None else int(tiles_in.reshape(-1)[0])
-    axis = axis if axis_in is None else int(axis_in.reshape(-1)[0])
+        if operand is not None and operand.shape != (1,):
+            raise ValueError(f"{what} must be a vector of one value, found the shape {list(operand.shape)}")
+    tiles = tiles if tiles_in is None else int(tiles_in[0])
+    axis = axis if axis_in is None else int(axis_in[0])
     if tiles < 0:
         raise ValueError(f"tiles must not be negative, found {tiles}")
     return tiles, axis_of(axis, X.ndim)
@@ -358,6 +369,8 @@ def _tile_gradient(g: Any) -> Any:
 )
 def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
     """Y = X, `tiles` times one behind the other along `axis`."""
+    if tiles_in is not None and tiles_in.dtype.itemsize > 4 and axis is not None:
+        axis = 0  # in Caffe2 the upper half of the number goes into `axis`, and there are programs that rely on it
     tiles, at = _tiling(X, tiles_in, axis_in, tiles, axis)
     Y = out((*X.shape[:at], X.shape[at] * tiles, *X.shape[at + 1 :]), X.dtype)
     Y.reshape((*X.shape[:at], tiles, *X.shape[at:]))[...] = xp.expand_dims(X, at)
@@ -423,10 +436,10 @@ def BatchPermutation(xp, X, indices, *, out):
 
 @operator("dX", types={"indices": "int32", "dY": "float32"})
 def BatchPermutationGradient(xp, indices, dY, *, out):
-    """dX[indices[i]] = dY[i]."""
+    """dX[indices[i]] = dY[i]; as in Caffe2, a row that no index names is dY[0]."""
     _check_rows(indices, dY)
     dX = out(dY.shape, dY.dtype)
-    dX[...] = 0
+    dX[...] = dY[:1]
     dX[indices] = dY
     return dX
 

@@ -118,12 +118,14 @@ def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
 
 @operator("ranges", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
 def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
-    """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]]."""
+    """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]]; segments behind the last id are [0, 0]."""
     count = _segment_count(segment_ids, data)
     lengths = xp.bincount(segment_ids, minlength=count) if segment_ids.size else xp.zeros(count, "int64")
     ranges = out((count, 2), "int32")
     ranges[:, 0] = xp.cumsum(lengths) - lengths
     ranges[:, 1] = lengths
+    if segment_ids.size:
+        ranges[int(segment_ids[-1]) + 1 :] = 0
     return ranges
 
 
@@ -369,10 +371,11 @@ def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[
     Y = out((X.shape[0],), "int64")
     Y[...] = 0
     base, begin = 1, 0
+    rounded = X if X.dtype.kind == "i" else xp.trunc(X + xp.copysign(X.dtype.type(0.5), X))  # halves away from 0
     for column, limit in zip(col_ids, categorical_limits):
         table = vals[begin : begin + limit]
         for code, value in enumerate(table):
-            Y[...] += xp.where(X[:, column].astype("int64") == value, code * base, 0)
+            Y[...] += xp.where(rounded[:, column] == value, code * base, 0)
         base *= limit
         begin += limit
     return Y
