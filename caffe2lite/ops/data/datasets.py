@@ -101,7 +101,7 @@ class TreeCursor(Object):
 
 
 @operator("cursor", stateful=True)
-def CreateTreeCursor(ctx, *, fields: list[str]):
+def CreateTreeCursor(ctx, *, fields: list[str] = ()):
     """A cursor at the first example of a dataset with these fields."""
     return TreeCursor(fields)
 
@@ -248,7 +248,7 @@ def ReadRandomBatch(
     infer=unknown,
     limits="multiple_of >= 1",
 )
-def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
+def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int = 1):
     """Cut off examples at the end, so that their number is a multiple of `multiple_of`."""
     tree = Tree(fields)
     tree.check(tensors)
@@ -290,12 +290,13 @@ def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: boo
 
 
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
-def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
+def UnPackRecords(ctx, packed, *prototypes, fields: list[str] = ()):
     """The fields of packed examples, one after the other; prototypes give shapes and types where there is none."""
-    if isinstance(packed, np.ndarray) and packed.dtype != object:  # nothing is packed: the tensor is a field
+    if getattr(packed, "dtype", object) != object:  # nothing is packed: the tensor is a field
         if len(ctx.inputs) > 1 or len(ctx.outputs) > 1:
             raise ValueError("a tensor that is not packed is one field: it takes no prototypes, and one output")
-        return _put(ctx, 0, packed)
+        ctx.outputs[0].assign(packed, ctx.device)
+        return
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
         raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import math
+
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
@@ -109,12 +111,19 @@ def RoIAlignGradient(
     xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """Each pixel gets the gradients of the means that it has a part in, by that part; NCHW whatever `order` says."""
+    """Each pixel gets the gradients of the means that it has a part in, by that part.
+
+    As in Caffe2, X is NCHW whatever `order` says, and the values of dY count in that order, the last ones being 0 if
+    there are fewer.
+    """
     check_rois(X, RoIs, (4, 5), order)
-    if dY.shape != (RoIs.shape[0], X.shape[1], pooled_h, pooled_w):
-        raise ValueError(
-            f"the gradient has the shape {list(dY.shape)}; expected {[RoIs.shape[0], X.shape[1], pooled_h, pooled_w]}"
-        )
+    wanted = (RoIs.shape[0], X.shape[1], pooled_h, pooled_w)
+    missing = math.prod(wanted) - dY.size
+    if missing < 0 or (missing and order != "NHWC"):
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
+    if missing:
+        dY = xp.concatenate([dY.reshape(-1), xp.zeros(missing, dY.dtype)])
+    dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     for r, roi in enumerate(on_host(RoIs)):

@@ -77,8 +77,8 @@ _CORES = {"core0": "float32", "core1": "float32", "core2": "float32", "lengths":
     ),
 )
 def TTSparseLengthsSum(
-    xp, core0, core1, core2, index, lengths, *, factor_i: list[int], factor_j: list[int], ranks: list[int],
-    emb_size: int, out,
+    xp, core0, core1, core2, index, lengths, *, factor_i: list[int] = (1, 1, 1),
+    factor_j: list[int] = (1, 1, 1), ranks: list[int] = (1, 1, 1, 1), emb_size: int = 64, out,
 ):  # fmt: skip
     """Sums of rows of a table by segments; a row is the product of one slice of each of three cores."""
     if math.prod(factor_j) != emb_size or not len(factor_i) == len(factor_j) == len(ranks) - 1 == 3:

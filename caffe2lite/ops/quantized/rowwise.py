@@ -398,12 +398,12 @@ def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
 
 
 @operator("output", types="uint8")
-def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int], out):
-    """min + byte * (max - min) / 255, in the given shape."""
+def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int] = (), out):
+    """min + byte * (max - min) / 255, as many of the bytes as the given shape has elements."""
     Y = out(tuple(shape), "float32")
-    if Y.size != input.size:
-        raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input {input.size}")
-    Y.reshape(-1)[...] = input.reshape(-1) * xp.float32((max - min) / 255) + xp.float32(min)
+    if Y.size > input.size:
+        raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input only {input.size}")
+    Y.reshape(-1)[...] = input.reshape(-1)[: Y.size] * xp.float32((max - min) / 255) + xp.float32(min)
     return Y
 
 
