@@ -359,6 +359,10 @@ def check_schema(record: registry.Operator, op: Any) -> None:
             raise ValueError(
                 f"{op.type} does not fit its schema: it takes {wanted} {what}{f' ({names})' if names else ''}, got {have}"
             )
+    if record.counts is not None and not record.counts(len(op.input), len(op.output)):
+        raise ValueError(
+            f"{op.type} does not fit its schema: {len(op.input)} inputs and {len(op.output)} outputs do not go together"
+        )
     for o, name in enumerate(op.output):
         for i, source in enumerate(op.input):
             if name == source:

@@ -52,7 +52,7 @@ def ConcatTensorVector(ctx, vector, *, out):
     return Y
 
 
-@operator("vectors*", stateful=True, num_inputs=set(range(2, 256, 2)), num_outputs=(1, MANY), inplace=[(-1, -1)],
+@operator("vectors*", stateful=True, num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: n == 2 * m, inplace=[(-1, -1)],
           gradient=FORBID_GRADIENT)  # fmt: skip
 def CollectTensor(ctx, *operands, num_to_collect: int = -1):
     """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect."""

@@ -92,7 +92,8 @@ def CreateBlobsQueue(
 _MOVED = [(i + 1, i) for i in range(64)]
 
 
-@operator("blobs*", stateful=True, blocking=True, num_inputs=(2, MANY), num_outputs=(1, MANY), mutates=_MOVED)
+@operator("blobs*", stateful=True, blocking=True, num_inputs=(2, MANY), num_outputs=(1, MANY),
+          counts=lambda n, m: m == n - 1, mutates=_MOVED)  # fmt: skip
 def EnqueueBlobs(ctx, queue, *blobs):
     """Move the blobs into the queue, waiting for room; the net stops where the queue is closed."""
     _all_initialised(ctx, ctx.inputs[1:])
@@ -112,6 +113,7 @@ def _all_initialised(ctx, blobs) -> None:
     blocking=True,
     num_inputs=(2, MANY),
     num_outputs=(2, MANY),
+    counts=lambda n, m: m == n,
     mutates=_MOVED,
     gradient=NO_GRADIENT,
 )

@@ -15,6 +15,7 @@ from caffe2lite.ops.sparse.indices import Map
     stateful=True,
     num_inputs={4, 7},
     num_outputs={2, 4},
+    counts=lambda n, m: (n, m) in ((4, 2), (7, 4)),
     mutates={0: 0, 1: 1, 5: 2, 6: 3},
     types={"num_visited": "int64", "object_id": "int64", "pos_to_object": "int64"},
     host="reservoir num_visited data object_id pos_to_object",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import math
-
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
@@ -232,7 +230,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, 2**31 - 1),
+    num_outputs=(1, 2),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),

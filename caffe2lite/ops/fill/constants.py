@@ -122,7 +122,13 @@ def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> 
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+def _none_with_values(g: Any) -> list[Any]:
+    """No gradient; without `values` the operator does not fit its schema."""
+    g.need("values")
+    return []
+
+
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
 def GivenTensorFill(
     xp,
     X=None,
@@ -140,7 +146,7 @@ def GivenTensorFill(
 
 
 def _given_fill(name: str, kind: str) -> None:
-    @operator("Y", gradient=NO_GRADIENT, name=name, inplace={0: 0}, anywhere="X", infer=infer_fill(kind))
+    @operator("Y", gradient=_none_with_values, name=name, inplace={0: 0}, anywhere="X", infer=infer_fill(kind))
     def fill(
         xp,
         X=None,
@@ -166,7 +172,7 @@ for _name, _type in (
     _given_fill(_name, _type)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"))
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"))
 def GivenTensorByteStringToUInt8Fill(
     xp,
     X=None,

@@ -63,6 +63,7 @@ class Operator:
     uninitialised: frozenset[str]
     input_counts: frozenset[int]
     output_counts: frozenset[int]
+    counts: Callable[[int, int], bool] | None
     stateful: bool
     blocking: bool
     peer: bool | str
@@ -173,6 +174,7 @@ def operator(
     peer: bool | str = False,
     num_inputs: tuple[int, int] | set[int] | None = None,
     num_outputs: tuple[int, int] | set[int] | None = None,
+    counts: Callable[[int, int], bool] | None = None,
     args: Mapping[str, arguments.Arg] | None = None,
     limits: str = "",
     gradient: Maker | None = None,
@@ -195,6 +197,7 @@ def operator(
     blocking    waits for other operators; must not hold up a thread that these need
     peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
     num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
+    counts      whether so many inputs and so many outputs go together, where this is not all of these
     limits      what values of arguments must keep: "decay > 0, decay < 1"; NaN keeps no limit
     gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
                 it has none (gradient operators, mostly), and asking is an error too
@@ -208,7 +211,7 @@ def operator(
         out_names = tuple(o.rstrip("?*") for o in outputs.split())
         most_out = MANY if "*" in outputs else len(out_names)
         least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())
-        low, high, counts = _range(num_inputs or (least, MANY if variadic else len(inputs)))
+        low, high, counts_in = _range(num_inputs or (least, MANY if variadic else len(inputs)))
         low_out, high_out, counts_out = _range(num_outputs or (least_out, most_out))
         record = Operator(
             function,
@@ -231,8 +234,9 @@ def operator(
             host=frozenset(host.split()),
             anywhere=frozenset(anywhere.split()),
             uninitialised=frozenset(uninitialised.split()),
-            input_counts=counts,
+            input_counts=counts_in,
             output_counts=counts_out,
+            counts=counts,
             stateful=stateful,
             blocking=blocking,
             peer=peer,

@@ -148,9 +148,7 @@ def _pow_gradient(g: Any) -> Any:
     """dX = e * X^(e-1) * dY; with an exponent tensor also dE = log(X) * Y * dY."""
     X, Y, dY, dX = g.I(0), g.O(0), g.GO(0), g.GI(0)
     g.copy_arguments = False
-    if g.num_inputs == 1:
-        if not g.has_arg("exponent"):
-            raise ValueError("Pow of one tensor without the argument exponent has no gradient")
+    if g.has_arg("exponent"):
         exponent = g.arg("exponent", 0.0)
         # In place only Y is left, of which X is the e-th root: Caffe2 does not say so of the sign of an even power.
         if Y == X and abs(exponent) < 1e-12:

@@ -19,6 +19,8 @@ def _number(message: Any) -> int:
     """The type that an argument names, float where there is none."""
     if message is None:
         return TensorProto.FLOAT
+    if not message.HasField("s") and not message.HasField("i"):
+        raise ValueError(f"argument {message.name} of Cast must be a type's number or its name")
     return number_of(message.s.decode()) if message.HasField("s") else message.i
 
 

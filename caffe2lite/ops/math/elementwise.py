@@ -73,6 +73,7 @@ def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: flo
 
 
 def _dropout_gradient(g: Any) -> Any:
+    g.need("is_test")
     inputs = [g.GO(0)] if g.arg("is_test", 0) else [g.GO(0), g.O(1)]
     return g.single("DropoutGrad", inputs, [g.GI(0)])
 

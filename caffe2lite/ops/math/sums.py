@@ -94,6 +94,7 @@ def _weights(operands: Any) -> tuple[Any, Any]:
     types="float32",
     cuda_types="float32 float16",
     num_inputs=(2, MANY),
+    counts=lambda n, m: n % 2 == 0,
     infer=like(0),
     gradient=_weighted_gradient,
 )
@@ -112,8 +113,9 @@ def WeightedSum(xp, *operands, out):
 
 @operator(
     "dX*",
-    num_inputs=(3, MANY),
+    num_inputs=(1, MANY),
     num_outputs=(1, MANY),
+    counts=lambda n, m: n % 2 == 1,
     types={"dY": "float32", "operands": "float32"},
     cuda_types="float32 float16",
     infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],

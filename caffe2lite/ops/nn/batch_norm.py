@@ -148,9 +148,12 @@ def _statistics(xp: Any, layout: Channels, X: Any, sums: Any, sumsq: Any, num_ba
 
 def _bn_gradient(g: Any) -> Any:
     """A test normalizes with the running statistics, training with those of the batch."""
+    g.need("is_test")
     saved = [g.I(3), g.I(4)] if g.arg("is_test", 0) else [g.O(3), g.O(4)]
-    if g.num_inputs == 7 and g.num_outputs == 5 and g.arg("num_batches", 1) > 1:
+    if g.arg("num_batches", 1) > 1:
         saved += [g.GI(1), g.GI(2)]
+    elif g.num_inputs != 5:
+        raise ValueError(f"SpatialBN with sums of several batches needs num_batches above 1, found {g.arg('num_batches', 1)}")
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 

@@ -419,6 +419,7 @@ _CODES = "uint8 uint16 int32"
     "decoded*",
     num_inputs=(2, 2**31 - 1),
     num_outputs=(1, 2**31 - 1),
+    counts=lambda n, m: m == n - 1,
     types={"codebook": "float32", "codes": _CODES},
     gradient=_decode_gradient,
 )
@@ -437,7 +438,7 @@ def QuantDecode(xp, codebook, *codes, out):
     return tuple(made)
 
 
-@operator("dcodebook", num_inputs=(3, 2**31 - 1), types={"codebook": "float32"}, infer=like(0))
+@operator("dcodebook", num_inputs=(3, 2**31 - 1), counts=lambda n, m: n % 2 == 1, types={"codebook": "float32"}, infer=like(0))
 def QuantDecodeGradient(xp, codebook, *rest, out):
     """The gradient by each value of the code book: the sum over its uses."""
     if len(rest) % 2:

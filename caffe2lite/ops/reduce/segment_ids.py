@@ -176,10 +176,23 @@ def _unsorted_weighted_gradient(xp, weights, dY, segment_ids, *, out):
     return _gradient_rows(xp, dY, segment_ids, out, False, weights=weights)
 
 
+def _by_row(kind):
+    """The gradient by the rows alone, of a sum with weights."""
+
+    def make(g):
+        if g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
+        return g.single(kind, [g.I(1), g.GO(0), g.I(2)], [g.GI(0)])
+
+    return make
+
+
 def _by_index(kind, weighted):
     """The gradient by the data is sparse: the operator's indices, and values that `kind` makes."""
 
     def make(g):
+        if weighted and g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
         index, ids = (2, 3) if weighted else (1, 2)
         g.set_sparse(0, g.I(index), g.I(0) + "_grad_values")
         given = [g.I(1), g.GO(0), g.I(ids)] if weighted else [g.GO(0), g.I(ids)]
@@ -209,7 +222,7 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
     ),
     (
         "SortedSegmentWeightedSum", _sorted_weighted, _WEIGHTED,
-        single("SortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), None,
+        _by_row("SortedSegmentWeightedSumGradient"), None,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
@@ -235,7 +248,7 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
     ),
     (
         "UnsortedSegmentWeightedSum", _unsorted_weighted, _WEIGHTED,
-        single("UnsortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), _infer_unsorted,
+        _by_row("UnsortedSegmentWeightedSumGradient"), _infer_unsorted,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (

@@ -19,6 +19,8 @@ def _transpose_gradient(g: Any) -> Any:
     axes = g.arg("axes")
     if not axes:
         return g.single("Transpose", [g.GO(0)], [g.GI(0)])
+    if sorted(axes) != list(range(len(axes))):
+        raise ValueError(f"the argument axes of Transpose is no permutation: {axes}")
     g.copy_arguments = False
     inverse = [0] * len(axes)
     for i, a in enumerate(axes):
@@ -282,7 +284,8 @@ def slice_window(shape: tuple[int, ...], starts: Any, ends: Any) -> tuple[slice,
 
 
 def _slice_gradient(g: Any) -> Any:
-    return g.single("SliceGradient", [*g.op.input, g.GO(0)], [g.GI(0)])
+    bounds = [g.I(1), g.I(2)] if g.num_inputs > 1 else []
+    return g.single("SliceGradient", [g.I(0), *bounds, g.GO(0)], [g.GI(0)])
 
 
 def slice_bounds(starts: Any, ends: Any, given_starts: Any, given_ends: Any) -> tuple[Any, Any]:

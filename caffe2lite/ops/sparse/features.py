@@ -132,7 +132,8 @@ def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], o
 
 @operator(
     "out_lengths out_keys out_values",
-    num_inputs=(1, MANY),
+    num_inputs=(2, MANY),
+    counts=lambda n, m: n % 2 == 0,
     gradient=_single_gradient("MergeSingleScalarFeatureTensorsGradient", 2, 0),
 )
 def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
@@ -148,7 +149,7 @@ def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     )
 
 
-@operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
+@operator("in_grads*", num_inputs=(2, MANY), num_outputs=(1, MANY))
 def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradient of each feature; zero where it is not present."""
     *presences, dY = inputs
@@ -182,7 +183,8 @@ def _rows(xp, group, values):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(3, MANY),
+    counts=lambda n, m: n % 3 == 0,
     gradient=_single_gradient("MergeSingleListFeatureTensorsGradient", 3, 1),
 )
 def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
@@ -194,7 +196,8 @@ def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_keys out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(4, MANY),
+    counts=lambda n, m: n % 4 == 0,
     gradient=_single_gradient("MergeSingleMapFeatureTensorsGradient", 4, 2),
 )
 def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
@@ -227,7 +230,8 @@ for _name in ("MergeSingleListFeatureTensorsGradient", "MergeSingleMapFeatureTen
     operator(
         "in_grads*",
         name=_name,
-        num_inputs=(1, MANY),
+        num_inputs=(3, MANY),
+        counts=lambda n, m: n % 2 == 1,
         num_outputs=(1, MANY),
         doc="The gradients of the values of each feature, from those of the merged ones.",
     )(_single_back)
@@ -258,7 +262,8 @@ def _multi(xp, groups, counts):
 
 @operator(
     "out_lengths out_keys out_values",
-    num_inputs=(1, MANY),
+    num_inputs=(3, MANY),
+    counts=lambda n, m: n % 3 == 0,
     gradient=_multi_gradient("MergeMultiScalarFeatureTensorsGradient", 3, 2),
 )
 def MergeMultiScalarFeatureTensors(xp, *inputs, out):
@@ -270,7 +275,8 @@ def MergeMultiScalarFeatureTensors(xp, *inputs, out):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(4, MANY),
+    counts=lambda n, m: n % 4 == 0,
     gradient=_multi_gradient("MergeMultiListFeatureTensorsGradient", 4, 3),
 )
 def MergeMultiListFeatureTensors(xp, *inputs, out):
@@ -282,7 +288,8 @@ def MergeMultiListFeatureTensors(xp, *inputs, out):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_keys out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(5, MANY),
+    counts=lambda n, m: n % 5 == 0,
     gradient=_multi_gradient("MergeMultiMapFeatureTensorsGradient", 5, 4),
 )
 def MergeMultiMapFeatureTensors(xp, *inputs, out):
@@ -303,7 +310,7 @@ def _split(merge, dY, sizes, out):
     return tuple(made)
 
 
-@operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
+@operator("in_grads*", num_inputs=(2, MANY), num_outputs=(1, MANY))
 def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradients of the values of each tensor, from those of the merged ones."""
     *lengths, dY = inputs
@@ -323,13 +330,14 @@ for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTenso
     operator(
         "in_grads*",
         name=_name,
-        num_inputs=(1, MANY),
+        num_inputs=(3, MANY),
+        counts=lambda n, m: n % 2 == 1,
         num_outputs=(1, MANY),
         doc="The gradients of the values of each tensor, from those of the merged ones.",
     )(_multi_back)
 
 
-@operator("merged_lengths merged_values", num_inputs=(2, MANY), gradient=NO_GRADIENT)
+@operator("merged_lengths merged_values", num_inputs=(2, MANY), counts=lambda n, m: n % 2 == 0, gradient=NO_GRADIENT)
 def MergeIdLists(xp, *inputs, out):
     """The ids of each example, of all lists together, each once (sorted)."""
     groups = _groups(inputs, ("int32", "*"))

@@ -422,7 +422,8 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
     return Y
 
 
-@operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(i, i) for i in range(1000)])
+@operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY),
+          counts=lambda n, m: m == n + 1, inplace=[(i, i) for i in range(1000)])  # fmt: skip
 def UnsafeCoalesce(ctx, *Xs):
     """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes."""
     if len(ctx.outputs) != len(Xs) + 1 or ctx.outputs[:-1] != ctx.inputs:

@@ -7,7 +7,7 @@ from typing import Any
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec
-from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
+from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 
 _INT = "int32 int64"
 
@@ -412,7 +412,7 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
     return made
 
 
-@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT)
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
     """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it."""
     _check_partition(inputs, out, 0)
@@ -423,7 +423,7 @@ def Partition(xp, *inputs, pack_first_input: int = 0, out):
     return tuple(made[i] for i in range(len(out)))
 
 
-@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT)
 def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
     """As Partition by the second input; the first one holds lengths, and each partition gets its own."""
     _check_partition(inputs[1:] and inputs, out, 1) if len(inputs) > 1 else _refuse()
