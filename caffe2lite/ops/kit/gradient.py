@@ -166,6 +166,18 @@ class Forward:
         """An integer argument as makers read it that do not look at its type: 0 where it is none."""
         return next((a.i for a in self.op.arg if a.name == name), default)
 
+    def copied(self, **defaults: Any) -> list[Any]:
+        """Argument messages of these names: those of the forward operator, whatever they hold, else the defaults."""
+        given = {a.name: a for a in self.op.arg}
+        made = []
+        for name, default in defaults.items():
+            if name in given:
+                made.append(given[name])
+            else:
+                made.append(caffe2_pb2.Argument(name=name))
+                set_argument(made[-1], default)
+        return made
+
     def new(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **args: Any) -> Any:
         """An OperatorDef, for the maker to return."""
         op = caffe2_pb2.OperatorDef(type=kind, name="", input=list(inputs), output=list(outputs))

@@ -130,17 +130,10 @@ for _name, _back, _compute, _slope, _doc in (
 
 
 def _padding_gradient(g: Any) -> Any:
-    pad, replicate = float(g.arg("pad_value", 0.0)), g.arg("replicate", 0)
     others = [a for a in g.op.arg if a.name not in ("pad_value", "replicate")]
     g.copy_arguments = False
-    op = g.new(
-        "DotProductWithPaddingGradient",
-        [g.I(0), g.I(1), g.GO(0)],
-        [g.GI(0), g.GI(1)],
-        pad_value=pad,
-        replicate=replicate,
-    )
-    op.arg.extend(others)
+    op = g.new("DotProductWithPaddingGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0), g.GI(1)])
+    op.arg.extend([*g.copied(pad_value=0.0, replicate=0), *others])
     return [op]
 
 

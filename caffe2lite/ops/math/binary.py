@@ -144,6 +144,11 @@ def DivGradient(
     return dA, dB
 
 
+def _with(args: Any, op: Any) -> Any:
+    op.arg.extend(args)
+    return op
+
+
 def _pow_gradient(g: Any) -> Any:
     """dX = e * X^(e-1) * dY; with an exponent tensor also dE = log(X) * Y * dY."""
     X, Y, dY, dX = g.I(0), g.O(0), g.GO(0), g.GI(0)
@@ -163,20 +168,20 @@ def _pow_gradient(g: Any) -> Any:
     if Y in (X, E):
         raise ValueError("Pow of two tensors has no gradient in place: it is computed from both")
     product = E + "_grad_autogen_pre_red"
-    layout = {"axis": g.arg("axis", -1), "axis_str": g.arg("axis_str", b""), "order": g.arg("order", b"NCHW")}
-    legacy_rules = bool(g.arg("broadcast", 0))
-    spread = {"broadcast": 1, **layout} if legacy_rules else {}
+    legacy_rules = g.has_arg("broadcast")
+    layout = g.copied(axis=-1, axis_str=b"", order=b"NCHW") if legacy_rules else []
+    spread = [*g.copied(broadcast=0), *layout] if legacy_rules else []
     ops = [
         g.new("ConstantFill", [E], [dE], value=1.0),
         g.new("Sub", [E, dE], [dE]),
-        g.new("Pow", [X, dE], [dX], **spread),
+        _with(spread, g.new("Pow", [X, dE], [dX])),
         g.new("Mul", [dX, dY], [dX]),
-        g.new("Mul", [dX, E], [dX], **spread),
+        _with(spread, g.new("Mul", [dX, E], [dX])),
         g.new("Log", [X], [product]),
         g.new("Mul", [product, Y], [product]),
     ]
     if legacy_rules:
-        ops += [g.new("Mul", [product, dY], [product]), g.new("SumReduceLike", [product, E], [dE], **layout)]
+        ops += [g.new("Mul", [product, dY], [product]), _with(layout, g.new("SumReduceLike", [product, E], [dE]))]
     else:
         ops.append(g.new("Mul", [product, dY], [dE]))
     return ops

@@ -154,7 +154,7 @@ def _affine_pair(rows: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
 
 def _layer_gradient(g: Any) -> Any:
     inputs = [g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)]
-    if g.arg("elementwise_affine", 0):
+    if g.number("elementwise_affine"):
         return g.single("LayerNormGradient", [*inputs, g.I(1)], [g.GI(0), g.GI(1), g.GI(2)])
     return g.single("LayerNormGradient", inputs, [g.GI(0)])
 

@@ -60,7 +60,8 @@ def _lstm_gates(xp, X, D, forget_bias):
 
 
 def _lstm_gradient(g):
-    shared = list(g.op.input)
+    lengths = [g.I(3)] if g.arg("sequence_lengths", 1) else []
+    shared = [g.I(0), g.I(1), g.I(2), *lengths, g.I(3 + len(lengths))]
     return g.single("LSTMUnitGradient", [*shared, g.O(0), g.O(1), g.GO(0), g.GO(1)], [g.GI(0), g.GI(1), g.GI(2)])
 
 
@@ -133,7 +134,9 @@ def LSTMUnitGradient(
 
 
 def _gru_gradient(g):
-    return g.single("GRUUnitGradient", [*g.op.input, g.O(0), g.GO(0)], [g.GI(0), g.GI(1)])
+    lengths = [g.I(2)] if g.arg("sequence_lengths", 1) else []
+    shared = [g.I(0), g.I(1), *lengths, g.I(2 + len(lengths))]
+    return g.single("GRUUnitGradient", [*shared, g.O(0), g.GO(0)], [g.GI(0), g.GI(1)])
 
 
 @operator(
