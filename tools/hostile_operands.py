@@ -96,7 +96,7 @@ def made_up(rng, record):
         op.input.append(f"in{k}")
     least, most = record.min_outputs, max(record.min_outputs, min(record.max_outputs, len(record.outputs) + 1))
     outputs = int(rng.integers(least, most + 1)) if rng.random() < 0.3 else max(least, min(most, len(record.outputs)))
-    enforced = dict((o, i) for i, o in record.enforced)
+    enforced = {o: i for i, o in record.enforced}
     for o in range(outputs):
         i = enforced.get(o)
         op.output.append(op.input[i] if i is not None and i < count else f"out{o}")
@@ -296,7 +296,7 @@ class Trial:
         self.runs += 1
         if error is not None:
             self.judge(where, error)
-        written = () if error else {n for n in op.output}
+        written = set() if error else set(op.output)
         for name, content in self.contents.items():
             blob = workspace.get_blob(name)
             if name in written or isinstance(content, bytes) or (record.aliases and not error):
@@ -429,7 +429,8 @@ class Hunt:
     def one(self, kinds, first):
         """Run one child; (types, first case) that it has left undone."""
         script = [sys.executable, __file__, "--child", str(self.seed), str(self.cases), str(first), *kinds]
-        process = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limited = {**os.environ, "CAFFE2LITE_LARGEST_RESULT": str(1 << 28)}
+        process = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=limited)
         at = None
         errors = []
         reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))

@@ -14,7 +14,7 @@ from caffe2lite import devices
 from caffe2lite.devices import HOST, Device
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, describe, operator_line
-from caffe2lite.ops.kit import arguments, compiled, registry
+from caffe2lite.ops.kit import arguments, compiled, forms, registry
 
 if TYPE_CHECKING:
     from caffe2lite.engine.workspace import Workspace
@@ -186,13 +186,20 @@ class Instance:
 
     def _check(self, ins: list[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
+        if len(ins) < self.record.needs:
+            raise ValueError(f"the input {self.record.inputs[len(ins)]} is missing: {len(ins)} are given")
         plain = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
         kinds = [v.dtype for v in ins] if plain else None
         if kinds is None or kinds != self.kinds:
             self._check_each(ins)
             self.kinds = kinds
-        if self.record.alike:
+        record = self.record
+        if record.alike:
             self._check_alike(ins)
+        if record.shapes:
+            self._check_shapes(ins)
+        for check, wanted in record.checks:
+            check(*ins, **{name: value for name, value in self.kwargs.items() if name in wanted})
         if self.compiled is not None:
             self.kernel = self.compiled if compiled.worthwhile(ins) else self.plain
         for out in self.outs:
@@ -210,9 +217,18 @@ class Instance:
                     if record.inputs[slot] in record.uninitialised:
                         continue
                     raise ValueError(f"input blob {blob.name!r} is uninitialised: nothing has been put into it")
+                held = record.held.get(slot)
+                if held is not None and not isinstance(value, held):
+                    raise TypeError(
+                        f"input blob {blob.name!r} holds a {type(value).__name__}; {record.name} takes a {held.__name__} there"
+                    )
                 if slot in table:
                     raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
                 continue
+            if slot in record.held:
+                raise TypeError(
+                    f"input blob {blob.name!r} is {describe(value)}; {record.name} takes a {record.held[slot].__name__} there"
+                )
             self._check_place(value, blob, record.inputs[slot])
             accepted = table.get(slot)
             if accepted is None:
@@ -237,6 +253,13 @@ class Instance:
                     f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have the shape of "
                     f"{self.inputs[first].name!r}, {describe(ins[first])}"
                 )
+
+    def _check_shapes(self, ins: list[Any]) -> None:
+        record = self.record
+        wrong = forms.mismatch(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
+        if wrong is not None:
+            i, wanted = wrong
+            raise ValueError(f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have {wanted}")
 
     def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device

@@ -44,7 +44,7 @@ def CreateMutex(ctx):
     return Mutex()
 
 
-def _fetch_add(ctx, mutex_ptr, mut_value, increment, *, out):
+def _fetch_add(ctx, mutex_ptr: Mutex, mut_value, increment, *, out):
     for what, tensor in (("value", mut_value), ("increment", increment)):
         if tensor.size != 1:
             raise ValueError(f"the {what} must be one number, got shape {list(tensor.shape)}")
@@ -75,7 +75,7 @@ def CreateAtomicBool(ctx):
 
 
 @operator("", stateful=True, num_inputs=(2, 2), gradient=FORBID_GRADIENT)
-def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
+def ConditionalSetAtomicBool(ctx, atomic_bool: AtomicBool, condition):
     """Set the flag where the condition is true."""
     if condition.dtype != np.bool_ or condition.size != 1:
         raise ValueError("the condition must be one bool")
@@ -84,7 +84,7 @@ def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
 
 
 @operator("value", stateful=True, gradient=FORBID_GRADIENT)
-def CheckAtomicBool(ctx, atomic_bool, *, out):
+def CheckAtomicBool(ctx, atomic_bool: AtomicBool, *, out):
     """The flag as a bool tensor of one element."""
     value = out((1,), np.bool_)
     value[...] = atomic_bool.value
@@ -100,14 +100,19 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
     gradient=FORBID_GRADIENT,
     infer=unknown,
 )
-def AtomicAppend(ctx, mutex, *tensors):
+def AtomicAppend(ctx, mutex: Mutex, *tensors):
     """Append the second half of the tensors to the first half, along axis 0, under the mutex."""
     if len(tensors) % 2:
         raise ValueError(f"AtomicAppend takes a mutex and pairs of tensors, got {len(tensors)} tensors")
     half = len(tensors) // 2
     with mutex.lock:
+        for name, blob, more in zip(ctx.op.output, ctx.outputs, tensors[half:]):  # all of them fit, or none is changed
+            have = blob.value
+            if more.size and have.size and (have.dtype != more.dtype or have.shape[1:] != more.shape[1:] or not have.ndim):
+                raise ValueError(
+                    f"{more.dtype}{list(more.shape)} cannot be appended to {name!r}, {have.dtype}{list(have.shape)}"
+                )
         for blob, more in zip(ctx.outputs, tensors[half:]):
             if more.size:
                 have = blob.value
-                joined = np.array(more) if not have.size else np.concatenate([have, more])
-                blob.assign(joined)
+                blob.assign(np.concatenate([have, more]) if have.size else np.array(more))

@@ -65,7 +65,7 @@ def CreateScope(ctx):
 
 
 @operator("has_scope", stateful=True, gradient=FORBID_GRADIENT)
-def HasScope(ctx, scope, *, out):
+def HasScope(ctx, scope: WorkspaceStack, *, out):
     """Whether there are workspaces left on the stack."""
     answer = out((1,), np.bool_)
     answer[...] = bool(scope.workspaces)

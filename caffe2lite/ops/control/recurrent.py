@@ -317,7 +317,7 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 
 
 @operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
-def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
+def RecurrentNetworkBlobFetcher(ctx, workspaces: ScratchWorkspaces, *, prefix: str = ""):
     """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names."""
     names = []
     for t, workspace in enumerate(workspaces.steps):

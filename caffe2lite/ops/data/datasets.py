@@ -107,14 +107,14 @@ def CreateTreeCursor(ctx, *, fields: list[str] = ()):
 
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
-def ResetCursor(ctx, cursor):
+def ResetCursor(ctx, cursor: TreeCursor):
     """Back to the first example."""
     with cursor.lock:
         cursor.offsets = [0] * len(cursor.offsets)
 
 
 @operator("offsets", stateful=True, gradient=NO_GRADIENT)
-def GetCursorOffset(ctx, cursor, *, out):
+def GetCursorOffset(ctx, cursor: TreeCursor, *, out):
     """Where the cursor stands in each domain (int32)."""
     with cursor.lock:
         offsets = out((len(cursor.offsets),), np.int32)
@@ -138,7 +138,7 @@ def _put(ctx, i, rows) -> None:
 
 
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
-def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size: bool = False):
+def ReadNextBatch(ctx, cursor: TreeCursor, *tensors, batch_size: int = 1, enforce_batch_size: bool = False):
     """The next `batch_size` examples; fewer, and then none, at the end (or none at once, with enforce_batch_size)."""
     _fields_of(cursor, tensors)
     tree = cursor.tree
@@ -176,7 +176,7 @@ def _offset_matrix(tree, tensors):
 
 
 @operator("offsets", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
-def ComputeOffset(ctx, cursor, *tensors, out):
+def ComputeOffset(ctx, cursor: TreeCursor, *tensors, out):
     """Where each example begins in every domain: (examples + 1, domains) int64."""
     _fields_of(cursor, tensors)
     matrix = _offset_matrix(cursor.tree, tensors)
@@ -186,7 +186,7 @@ def ComputeOffset(ctx, cursor, *tensors, out):
 
 
 @operator("indices", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
-def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size: int = 1, shuffle_size: int = 1, out):
+def SortAndShuffle(ctx, cursor: TreeCursor, *tensors, sort_by_field_idx: int = 1, batch_size: int = 1, shuffle_size: int = 1, out):
     """Examples sorted by a field, shuffled within runs of shuffle_size batches, and the batches among themselves.
 
     It is always the same order, that of genuine Caffe2.
@@ -292,7 +292,7 @@ def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: boo
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def UnPackRecords(ctx, packed, *prototypes, fields: list[str] = ()):
     """The fields of packed examples, one after the other; prototypes give shapes and types where there is none."""
-    if getattr(packed, "dtype", object) != object:  # nothing is packed: the tensor is a field
+    if getattr(packed, "dtype", np.dtype(object)) != np.dtype(object):  # nothing is packed: the tensor is a field
         if len(ctx.inputs) > 1 or len(ctx.outputs) > 1:
             raise ValueError("a tensor that is not packed is one field: it takes no prototypes, and one output")
         ctx.outputs[0].assign(packed, ctx.device)

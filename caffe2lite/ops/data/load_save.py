@@ -7,6 +7,7 @@ import re
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
+from caffe2lite.ops.data.databases import Reader
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.ops.kit.registry import operator
@@ -74,18 +75,21 @@ def _numbered(pattern: str, step: int) -> str:
     return re.sub(r"%([-+ 0]*\d*)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
 
 
-@operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", types={"iter": "int64 int32"}, num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`."""
     if every <= 0:
         raise ValueError(f"every must be positive, got {every}")
+    if iter.size < 1:
+        raise ValueError("the iteration is an empty tensor")
     step = int(iter.reshape(-1)[0])
     if step % every == 0:
         _save(ctx, full_path(ctx, _numbered(db, step), absolute_path), db_type, list(ctx.op.input), Options())
 
 
 operator(
-    "", name="Snapshot", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
+    "", name="Snapshot", types={"iter": "int64 int32"}, num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
     doc="Checkpoint under the name that it had first.",
 )(Checkpoint.kernels["", None])  # fmt: skip
 
@@ -97,7 +101,7 @@ def _infer_load(args, inputs):
 @operator("Ys*", num_inputs=(0, 2**31 - 1), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
 def Load(
     ctx,
-    *readers,
+    *readers: Reader,
     db: str = "",
     dbs: list[str] = (),
     db_type: str = "",

@@ -94,7 +94,7 @@ _MOVED = [(i + 1, i) for i in range(64)]
 
 @operator("blobs*", stateful=True, blocking=True, num_inputs=(2, MANY), num_outputs=(1, MANY),
           counts=lambda n, m: m == n - 1, mutates=_MOVED)  # fmt: skip
-def EnqueueBlobs(ctx, queue, *blobs):
+def EnqueueBlobs(ctx, queue: BlobsQueue, *blobs):
     """Move the blobs into the queue, waiting for room; the net stops where the queue is closed."""
     _all_initialised(ctx, ctx.inputs[1:])
     if not queue.write(ctx.inputs[1:], ctx.cancelled):
@@ -117,7 +117,7 @@ def _all_initialised(ctx, blobs) -> None:
     mutates=_MOVED,
     gradient=NO_GRADIENT,
 )
-def SafeEnqueueBlobs(ctx, queue, *blobs):
+def SafeEnqueueBlobs(ctx, queue: BlobsQueue, *blobs):
     """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on."""
     _all_initialised(ctx, ctx.inputs[1:])
     _tell(ctx, not queue.write(ctx.inputs[1:], ctx.cancelled))
@@ -129,7 +129,7 @@ def _tell(ctx, closed: bool) -> None:
 
 
 @operator("blobs*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
-def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
+def DequeueBlobs(ctx, queue: BlobsQueue, *, timeout_secs: float = 0.0):
     """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up."""
     if not queue.read(ctx.outputs, ctx.cancelled, timeout_secs):
         raise StopNet(f"queue {queue.name!r} is closed and empty, or nothing came in time")
@@ -144,7 +144,7 @@ def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
     gradient=NO_GRADIENT,
     limits="num_records > 0",
 )
-def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
+def SafeDequeueBlobs(ctx, queue: BlobsQueue, *, num_records: int = 1):
     """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0."""
     blobs = ctx.outputs[:-1]
     if num_records == 1:
@@ -166,7 +166,7 @@ def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
 
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
-def CloseBlobsQueue(ctx, queue):
+def CloseBlobsQueue(ctx, queue: BlobsQueue):
     """Close the queue: what is in it can still be read."""
     queue.close()
 
@@ -214,7 +214,7 @@ def _record_bytes(value) -> bytes:
 
 
 @operator("reader", stateful=True, gradient=FORBID_GRADIENT)
-def CreateBlobsQueueDB(ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
+def CreateBlobsQueueDB(ctx, queue: BlobsQueue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
     """A reader whose records are the queue's: blobs of the given indices are key and value."""
     for what, index in (("key_blob_index", key_blob_index), ("value_blob_index", value_blob_index)):
         if index >= queue.fields:

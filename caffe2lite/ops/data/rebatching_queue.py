@@ -62,7 +62,7 @@ def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
 
 
 @operator("", stateful=True, blocking=True, num_inputs=(2, MANY), gradient=NO_GRADIENT)
-def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
+def EnqueueRebatchingQueue(ctx, queue: RebatchingQueue, *tensors, enqueue_batch: int = 0):
     """Put one element, or with `enqueue_batch` each row of the tensors, into the queue."""
     if len(tensors) != queue.components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(tensors)}")
@@ -79,7 +79,7 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
 
 
 @operator("tensors*", stateful=True, blocking=True, num_inputs=(1, 1), num_outputs=(1, MANY), gradient=NO_GRADIENT)
-def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
+def DequeueRebatchingQueue(ctx, queue: RebatchingQueue, *, num_elements: int = 1):
     """Take up to `num_elements` elements out, stacked along a new first axis."""
     if len(ctx.outputs) != queue.components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(ctx.outputs)}")
@@ -92,6 +92,6 @@ def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
 
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
-def CloseRebatchingQueue(ctx, queue):
+def CloseRebatchingQueue(ctx, queue: RebatchingQueue):
     """Close the queue: what is in it can still be read."""
     queue.close()

@@ -11,6 +11,7 @@ from caffe2lite.ops.detection.roi import RoIPool, RoIPoolGradient, check_rois, i
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import fitted
 
 _TINY = 1.17549435e-38  # the smallest normal float
 
@@ -45,6 +46,7 @@ def _check_same(Y_hat, *others):
 
 @operator(
     "loss",
+    shapes="Y_hat [N, ...]",
     types={"Y_hat": "float32", "Y": "float32", "alpha_in": "float32", "alpha_out": "float32"},
     infer=_loss_shape,
     gradient=single("SmoothL1LossGradient", "I0 I1 I2 I3 GO0 -> GI0"),
@@ -56,13 +58,13 @@ def SmoothL1Loss(xp, Y_hat, Y, alpha_in, alpha_out, *, beta: float = 1.0, scale:
     return _scalar(out, total * (scale / max(Y_hat.shape[0], 1)))
 
 
-@operator("dY_hat", types={"Y_hat": "float32", "dloss": "float32"}, infer=like(0))
+@operator("dY_hat", shapes="Y_hat [N, ...]", types={"Y_hat": "float32", "dloss": "float32"}, infer=like(0))
 def SmoothL1LossGradient(xp, Y_hat, Y, alpha_in, alpha_out, dloss, *, beta: float = 1.0, scale: float = 1.0, out):
     """The gradient by the prediction."""
     _check_same(Y_hat, Y, alpha_in, alpha_out)
     d = out(Y_hat.shape, Y_hat.dtype)
     slope = alpha_in * alpha_out * _slope(xp, alpha_in * (Y_hat - Y), beta)
-    d[...] = slope * (dloss.reshape(()) * (scale / max(Y_hat.shape[0], 1)))
+    d[...] = slope * (fitted(dloss, (), "dloss") * (scale / max(Y_hat.shape[0], 1)))
     return d
 
 
@@ -108,7 +110,7 @@ def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, 
     d[...] = 0
     if Y.size:
         where = _chosen(xp, Y_hat, Y, L)
-        d[where] = _slope(xp, Y_hat[where] - Y, beta) * (dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1))
+        d[where] = _slope(xp, Y_hat[where] - Y, beta) * (fitted(dloss, (), "dloss") * scale / xp.maximum(S.reshape(-1)[0], 1))
     return d
 
 
@@ -126,6 +128,7 @@ def _sigmoid(xp, x):
 
 @operator(
     "loss",
+    shapes="X [N, ...], targets = X",
     types={"X": "float32", "targets": "int32"},
     infer=_loss_shape,
     gradient=single("SigmoidCrossEntropyLossGradient", "I0 I1 GO0 -> GI0"),
@@ -147,13 +150,13 @@ def _normalizer(X, counted, normalize):
     return float(counted.sum()) + 1e-5 if normalize else max(X.shape[0], 1)
 
 
-@operator("dX", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
+@operator("dX", shapes="X [N, ...], targets = X", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
 def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0, normalize: int = 1, out):
     """The gradient by the logits; 0 where the target is -1."""
     counted = _counted(xp, X, targets)
     d = out(X.shape, X.dtype)
     d[...] = (_sigmoid(xp, X) - targets.reshape(X.shape)) * counted
-    d *= dloss.reshape(()) * (scale / _normalizer(X, counted, normalize))
+    d *= fitted(dloss, (), "dloss") * (scale / _normalizer(X, counted, normalize))
     return d
 
 
@@ -213,7 +216,7 @@ def SigmoidFocalLossGradient(
     good = (1 - p) ** gamma * (1 - p - p * gamma * xp.log(xp.maximum(p, _TINY)))
     bad = p**gamma * (-_softplus(xp, x) * (1 - p) * gamma - p)
     d = out(X.shape, X.dtype)
-    d.reshape(x.shape)[...] = (-positive * good - negative * bad) * (dloss.reshape(()) * scale)
+    d.reshape(x.shape)[...] = (-positive * good - negative * bad) * (fitted(dloss, (), "dloss") * scale)
     return d
 
 
@@ -263,7 +266,7 @@ def SoftmaxFocalLossGradient(
     slope = slope * _weights(xp, t, fg_num, alpha, X.dtype)
     here = (t == xp.arange(num_classes).reshape(1, 1, -1, 1, 1)).astype(X.dtype)
     d = out(X.shape, X.dtype)
-    d.reshape(x.shape)[...] = slope * (here - p) * (dloss.reshape(()) * scale)
+    d.reshape(x.shape)[...] = slope * (here - p) * (fitted(dloss, (), "dloss") * scale)
     return d
 
 
@@ -282,7 +285,7 @@ def GroupSpatialSoftmax(xp, X, *, num_classes: int = 81, out):
     return P
 
 
-@operator("dX", types={"P": "float32", "dP": "float32"}, infer=like(0))
+@operator("dX", shapes="dP = P", types={"P": "float32", "dP": "float32"}, infer=like(0))
 def GroupSpatialSoftmaxGradient(xp, P, dP, *, num_classes: int = 81, out):
     """The gradient by the scores."""
     shape = _groups(P, num_classes)
@@ -318,7 +321,7 @@ def SampleAsGradient(xp, X, L, dY, *, out):
     d = out(X.shape, X.dtype)
     d[...] = 0
     if rows.shape[0]:
-        d[rows] = dY
+        d[rows] = fitted(dY, (rows.shape[0], *X.shape[1:]), "dY")
     return d
 
 

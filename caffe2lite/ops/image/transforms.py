@@ -152,6 +152,8 @@ def ResizeNearest3DGradient(
     """Each pixel gets the sum of the gradients of its copies."""
     _volume(X)
     _volume(dY)
+    if dY.shape[:2] != X.shape[:2]:
+        raise ValueError(f"dY {list(dY.shape)} must have the batch and the channels of X {list(X.shape)}")
     scales = (temporal_scale, height_scale, width_scale)
     t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
     dX = out(X.shape, dY.dtype)
@@ -313,6 +315,9 @@ def IntegralImage(xp, X, *, out):
 def IntegralImageGradient(xp, X, dY, *, out):
     """The gradients of all places that a pixel counts for, as genuine adds them up: an integral of dY to that pixel."""
     _four(X)
+    n, c, h, w = X.shape
+    if dY.shape != (n, c, h + 1, w + 1):
+        raise ValueError(f"dY must have the shape {[n, c, h + 1, w + 1]}, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
     dX[...] = xp.cumsum(xp.cumsum(dY, axis=2), axis=3)[:, :, : X.shape[2], : X.shape[3]]
     return dX

@@ -28,8 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import arguments
+from caffe2lite.ops.kit import arguments, forms
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
+from caffe2lite.ops.kit.objects import Object
 
 CPU, CUDA = 0, 1
 MANY = 2**31 - 1  # how genuine's schemas say "any number"
@@ -45,6 +46,7 @@ class Operator:
     name: str
     inputs: tuple[str, ...]
     variadic: bool
+    needs: int  # inputs that the kernel cannot do without; the schema may allow fewer
     min_inputs: int
     max_inputs: int
     outputs: tuple[str, ...]
@@ -56,6 +58,9 @@ class Operator:
     enforced: frozenset[tuple[int, int]]
     aliases: frozenset[tuple[int, int]]
     alike: tuple[int, ...]
+    shapes: tuple[forms.Form, ...]
+    held: Mapping[int, type[Object]]
+    checks: Sequence[tuple[Callable[..., None], frozenset[str]]]
     types: Mapping[int, tuple[str, ...]]
     cuda_types: Mapping[int, tuple[str, ...]]
     host: frozenset[str]
@@ -166,6 +171,8 @@ def operator(
     types: str | Mapping[str, str] | None = None,
     cuda_types: str | Mapping[str, str] | None = None,
     alike: str = "",
+    shapes: str = "",
+    check: Callable[..., None] | None = None,
     host: str = "",
     anywhere: str = "",
     uninitialised: str = "",
@@ -191,6 +198,10 @@ def operator(
     types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
                 dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
     alike       inputs that must have one shape
+    shapes      what shapes the inputs must have: "X [N, ...], W [M, N], dY = X", see forms.py
+    check       a function of the inputs and of those arguments that it names, which raises ValueError where they do not
+                go together.  It is called before any kernel, whenever an input is another array: it may look at shapes,
+                types and arguments, and not at values
     host        inputs that are in host memory even when the operator runs on a GPU
     anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
     uninitialised    inputs that may be blobs into which nothing has been put: the kernel gets None
@@ -218,6 +229,7 @@ def operator(
             name=title,
             inputs=inputs,
             variadic=variadic,
+            needs=least,
             min_inputs=low,
             max_inputs=high,
             outputs=out_names,
@@ -231,6 +243,9 @@ def operator(
             types=_types(title, inputs, types),
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
             alike=tuple(inputs.index(operand) for operand in alike.split()),
+            shapes=forms.parse(title, inputs, shapes),
+            held=_held(function, inputs),
+            checks=_checks(check),
             host=frozenset(host.split()),
             anywhere=frozenset(anywhere.split()),
             uninitialised=frozenset(uninitialised.split()),
@@ -302,6 +317,28 @@ def _signature(
             declared[name] = arguments.declare(title, name, annotation, defaults.get(name, arguments.REQUIRED))
     least = count - 1 - len(function.__defaults__ or ())
     return inputs, variadic, least, declared, groups, "out" in names[count:end]
+
+
+def _held(function: Callable[..., Any], inputs: Sequence[str]) -> dict[int, type[Object]]:
+    """{input: the class of what it must hold}, where the kernel's signature names one: `queue: BlobsQueue`."""
+    function = inspect.unwrap(function)
+    found = {}
+    for i, name in enumerate(inputs):
+        word = function.__annotations__.get(name)
+        if word is not None and word not in function.__globals__:
+            raise TypeError(f"{function.__qualname__}: there is no class {word} for the input {name}")
+        kind = function.__globals__.get(word)
+        if isinstance(kind, type) and issubclass(kind, Object):
+            found[i] = kind
+    return found
+
+
+def _checks(check: Callable[..., None] | None) -> list[tuple[Callable[..., None], frozenset[str]]]:
+    """The check with the names of the arguments that it wants."""
+    if check is None:
+        return []
+    code = check.__code__
+    return [(check, frozenset(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]))]
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

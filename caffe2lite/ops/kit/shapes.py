@@ -34,3 +34,10 @@ def matrix(X: Any, axis: int) -> Any:
     """X as rows: the dimensions before `axis`, and those from it on."""
     at = axis_of(axis, X.ndim)
     return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
+
+
+def fitted(array: Any, shape: tuple[int, ...], what: str) -> Any:
+    """The array in the shape of what it belongs to; ValueError where it has not as many values."""
+    if array.size != math.prod(shape):
+        raise ValueError(f"{what} must have the {math.prod(shape)} values of the shape {list(shape)}, found {list(array.shape)}")
+    return array.reshape(shape)

@@ -8,6 +8,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import fitted
 from caffe2lite.ops.nn.softmax import check_labels
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
@@ -186,7 +187,7 @@ def _spread(xp: Any, dY: Any, slope: Any, out: Any) -> Any:
     """-slope * dY / n, where n elements of the last dimension were averaged."""
     n = slope.shape[-1] if slope.ndim else 1
     dX = out(slope.shape, slope.dtype)
-    each = dY.reshape((*slope.shape[:-1], 1)) if slope.ndim else dY.reshape(())
+    each = fitted(dY, (*slope.shape[:-1], 1) if slope.ndim else (), "dY")
     xp.multiply(slope, each / slope.dtype.type(-max(n, 1)), dX)
     return dX
 

@@ -90,7 +90,9 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
     """Register dA, dB from dC, A, B; `to_A(xp, dC, A, B)` is dA before it is summed to A's shape."""
 
     def kernel(xp, dC, A, B, *, broadcast: bool = False, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
-        B_aligned, _ = align(A, B, broadcast, axis, axis_str, order)
+        B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
+        if dC.shape != shape:
+            raise ValueError(f"dC must have the shape of the result, {list(shape)}, found {list(dC.shape)}")
         writes = [(0, A, A.shape, to_A), (1, B, B_aligned.shape, to_B)]
         if out[0].replaces(dC):  # what overwrites dC comes last
             writes.reverse()
@@ -125,7 +127,7 @@ for _name, _toward_a, _toward_b, _doc in (
     "dA dB",
     inplace=[(0, 0)],
     num_inputs=(3, 4),
-    types={"dC": _NUMBERS, "A": "=dC", "B": "=dC"},
+    types={"dC": _NUMBERS, "A": "=dC", "B": "=dC", "C": "=dC"},
     infer=lambda args, inputs: [inputs[1], inputs[2]],
 )
 def DivGradient(
@@ -135,7 +137,9 @@ def DivGradient(
     if C is None:
         B, C, dC = dC, A, B
         A = C
-    B_aligned, _ = align(A, B, broadcast, axis, axis_str, order)
+    B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
+    if dC.shape != shape or C.shape != shape:
+        raise ValueError(f"C and dC must have the shape {list(shape)}, found {list(C.shape)} and {list(dC.shape)}")
     toward_B = -dC * C / B_aligned
     dA = out[0](A.shape, A.dtype)
     sum_to(xp, dC / B_aligned, A.shape, dA)

@@ -105,7 +105,7 @@ def _abs_slope(xp: Any, X: Any) -> Any:
 
 def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: str = "float32") -> None:
     """Register dX = dY * slope(xp, V), with the operands in the given order: "V dY" or "dY V"."""
-    first = order.split()[0]
+    first = "dY" if order.startswith("dY") else "V"
 
     def compute(xp, V, dY, out):
         return xp.multiply(dY, slope(xp, V), out=out(V.shape, V.dtype))
@@ -124,7 +124,7 @@ def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: 
         "dX",
         name=name,
         inplace=inplace,
-        types={"dY": types, "V": types},
+        types={first: types, "V" if first == "dY" else "dY": f"={first}"},
         alike="V dY",
         infer=like(0),
         doc=f"dX from dY and the operator's {'output' if inplace else 'input'}.",

@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, zeros
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import fitted
 from caffe2lite.ops.kit.special import erf
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -131,7 +132,7 @@ def _gelu_inner(X):
     return (X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)
 
 
-@operator("dX", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     """dX = dY * (P(N <= X) + X * density(X))."""
     if fast_gelu:
@@ -227,7 +228,7 @@ def PRelu(xp, X, slope, *, order: str = "NCHW", out):
     return xp.multiply(X, xp.where(X > 0, X.dtype.type(1), w), out=out(X.shape, X.dtype))
 
 
-@operator("dX dSlope", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
+@operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0."""
     w = _slopes(xp, X, slope, order)
@@ -270,7 +271,7 @@ def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
 def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere)."""
     slope = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))
-    return xp.multiply(dY.reshape(Y.shape), slope, out=out(Y.shape, Y.dtype))
+    return xp.multiply(fitted(dY, Y.shape, "dY"), slope, out=out(Y.shape, Y.dtype))
 
 
 @operator("Y", types="float32", infer=like(0), gradient=single("SwishGradient", "I0 O0 GO0 -> GI0"))

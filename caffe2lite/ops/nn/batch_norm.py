@@ -25,12 +25,15 @@ class Channels:
         if order not in ("NCHW", "NHWC"):
             raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
         self.first = order == "NCHW" and X.ndim > 2
+        self.shape = list(X.shape)
         self.n = X.shape[0]
         self.count = X.shape[1] if order == "NCHW" else X.shape[-1]
         self.pixels = math.prod(X.shape[2:]) if order == "NCHW" else math.prod(X.shape[1:-1])
 
     def rows(self, X: Any) -> Any:
         """X as rows: (N C, pixels), or (N pixels, C)."""
+        if X.size != self.n * self.count * self.pixels:
+            raise ValueError(f"all images must be as many and as large: {self.shape} is expected, found {list(X.shape)}")
         return (
             X.reshape(self.n * self.count, self.pixels) if self.first else X.reshape(self.n * self.pixels, self.count)
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from caffe2lite.ops.kit import columns, windows
 from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import single
@@ -57,8 +59,11 @@ def Im2Col(xp, X, *, window: ColumnWindow, out):
 @operator("Y", types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"), infer=like(1))
 def Col2Im(xp, X, Z, *, window: ColumnWindow, out):
     """Y, of the shape of Z: each column is added back to the pixels that Im2Col took it from."""
-    _batch, channels, size = windows.split_shape(Z.shape, window, "the image")
+    batch, channels, size = windows.split_shape(Z.shape, window, "the image")
     place = windows.place(window, size)
+    wanted = windows.join_shape(batch, channels * place.kernel[0] * place.kernel[1], place.out, window)
+    if X.size != math.prod(wanted) or X.shape[:1] != Z.shape[:1]:
+        raise ValueError(f"X must hold the columns of Z, {list(wanted)}, found {list(X.shape)}")
     Y = out(Z.shape, X.dtype)
     Y[...] = 0
     y = windows.channels_first(Y, window)

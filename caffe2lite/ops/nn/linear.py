@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Infer, Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import split_axis
+from caffe2lite.ops.kit.shapes import fitted, split_axis
 
 
 def _matrix(X: Any, axis: int) -> Any:
@@ -309,7 +309,7 @@ def ElementwiseLinear(xp, X, w, b, *, axis: int = 1, out):
 def ElementwiseLinearGradient(xp, dY, X, w, *, axis: int = 1, out):
     """dX = dY * w, dw = sum of dY * X, db = sum of dY, over the rows."""
     rows = _affine_rows(X, w, w, axis)
-    slope = dY.reshape(rows.shape)
+    slope = fitted(dY, rows.shape, "dY")
     dX = out[0](X.shape, X.dtype)
     xp.multiply(slope, w, dX.reshape(rows.shape))
     dw, db = out[1](w.shape, w.dtype), out[2](w.shape, w.dtype)

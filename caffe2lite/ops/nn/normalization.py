@@ -8,7 +8,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import axis_of, matrix
+from caffe2lite.ops.kit.shapes import axis_of, fitted, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
 
 # ---- groups of channels of one image -----------------------------------------------------------------------------
@@ -29,6 +29,8 @@ class _Groups:
 
     def view(self, X: Any) -> Any:
         each = self.channels // self.groups
+        if X.size != math.prod(self.shape):
+            raise ValueError(f"{list(self.shape)} is expected, found {list(X.shape)}")
         if self.last:
             return X.reshape(self.n, self.pixels, self.groups, each).transpose(0, 2, 3, 1)
         return X.reshape(self.n, self.groups, each, self.pixels)
@@ -60,7 +62,8 @@ def _group_norm_gradient(
 ) -> tuple[Any, Any, Any]:
     x, dy, gamma = groups.view(X), groups.view(dY), groups.vector(scale, "scale")
     shape = (groups.n, groups.groups, 1, 1)
-    normal = (x - mean.reshape(shape)) * inv.reshape(shape)
+    mean, inv = fitted(mean, shape, "the mean"), fitted(inv, shape, "the deviation")
+    normal = (x - mean) * inv
     dX = out[0](X.shape, X.dtype)
     dscale, dbias = out[1](scale.shape, scale.dtype), out[2](scale.shape, scale.dtype)
     dscale[...] = (dy * normal).sum(axis=(0, 3)).reshape(-1)
@@ -69,7 +72,7 @@ def _group_norm_gradient(
     share = X.dtype.type(1 / max(groups.elements, 1))
     along = (slope * normal).sum(axis=(2, 3), keepdims=True) * share
     level = slope.sum(axis=(2, 3), keepdims=True) * share
-    groups.view(dX)[...] = inv.reshape(shape) * (slope - level - normal * along)
+    groups.view(dX)[...] = inv * (slope - level - normal * along)
     return dX, dscale, dbias
 
 
@@ -115,7 +118,7 @@ def InstanceNormGradient(
     if mean is None:
         mean = x.mean(axis=(2, 3)) if X.size else xp.zeros((groups.n, groups.groups), X.dtype)
     if inv_std is None:
-        away = x - mean.reshape(groups.n, groups.groups, 1, 1)
+        away = x - fitted(mean, (groups.n, groups.groups, 1, 1), "the mean")
         inv_std = 1 / xp.sqrt(xp.square(away).mean(axis=(2, 3)) + X.dtype.type(epsilon)) if X.size else mean
     return _group_norm_gradient(xp, groups, X, dY, scale, mean, inv_std, out)
 
@@ -226,8 +229,10 @@ operator(
 def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, elementwise_affine: bool = False, out):
     """Gradients of LayerNorm."""
     x = matrix(X, axis)
-    dy = dY.reshape(x.shape)
-    m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
+    dy = fitted(dY, x.shape, "dY")
+    if mean.size < x.shape[0] or std.size < x.shape[0]:
+        raise ValueError(f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}")
+    m, s = (v.reshape(-1)[: x.shape[0], None] for v in (mean, std))
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
@@ -273,7 +278,7 @@ def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     """Gradients of RMSNorm."""
     rows = matrix(X, axis)
     weights, _ = _affine_pair(rows, gamma, None)
-    dy, r = dY.reshape(rows.shape), rrms.reshape(-1, 1)
+    dy, r = fitted(dY, rows.shape, "dY"), fitted(rrms, (rows.shape[0], 1), "rrms")
     dX = out[0](X.shape, X.dtype)
     slope = dy * weights
     along = (slope * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
@@ -297,7 +302,7 @@ def Normalize(xp, X, *, axis: int = -1, out):
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
-@operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(0))
+@operator("dX", shapes="dY = X", types={"X": "float32", "dY": "=X"}, infer=like(0))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3."""
     at = axis_of(axis, X.ndim)
@@ -379,7 +384,7 @@ def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out
     return xp.add(out, X.dtype.type(bias), out)
 
 
-@operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
+@operator("dX", shapes="Y = X, dY = X", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
 def LRNGradient(
     xp, X, Y, dY, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out
 ):

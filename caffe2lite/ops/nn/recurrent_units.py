@@ -39,6 +39,8 @@ def _valid(xp, lengths, timestep, N):
         return None
     if lengths.size != N:
         raise ValueError(f"one length for each of {N} sequences is needed, found {list(lengths.shape)}")
+    if timestep.size < 1:
+        raise ValueError("the timestep is an empty tensor")
     now = int(timestep.reshape(-1)[0])
     valid = lengths > now
     return None if bool(valid.all()) else valid.reshape(1, -1, 1)
@@ -50,6 +52,12 @@ def _check(H_prev, X, gates):
             f"the state has the shape {list(H_prev.shape)} and the gates {list(X.shape)}; expected [1, N, D] and "
             f"[1, N, {gates} * D]"
         )
+
+
+def _check_states(H_prev, **states):
+    for what, state in states.items():
+        if state.shape != H_prev.shape:
+            raise ValueError(f"{what} must have the shape of H_prev, {list(H_prev.shape)}, found {list(state.shape)}")
 
 
 def _lstm_gates(xp, X, D, forget_bias):
@@ -115,6 +123,7 @@ def LSTMUnitGradient(
     """Gradients by the previous states and the gates."""
     lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
     _check(H_prev, X, 4)
+    _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     D = H_prev.shape[2]
     i, f, o, g = _lstm_gates(xp, X, D, forget_bias)
     dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)

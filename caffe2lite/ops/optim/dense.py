@@ -142,6 +142,7 @@ def _momentum_update_loop(G, M, P, lr, mu, nesterov):
 
 
 def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out):
+    check_sizes(grad=grad, moment=moment, param=param)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
     g = grad.astype("float32") + param.astype("float32") * weight_decay
     old = moment.astype("float32") * momentum
@@ -185,7 +186,8 @@ def FP32MomentumSGDUpdate(
 def adam_correction(iteration: Any, beta1: float, beta2: float) -> float:
     """The factor that corrects the bias of the first steps."""
     t = int(one(iteration, "iter")) + 1
-    return math.sqrt(1 - beta2**t) / (1 - beta1**t)
+    with np.errstate(all="ignore"):  # as C computes it, where a beta is no share of 1
+        return float(np.sqrt(1 - np.float64(beta2) ** t) / (1 - np.float64(beta1) ** t))
 
 
 @operator(
@@ -358,7 +360,9 @@ def DecayAdagrad(
     check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
     kind = param.dtype.type
     t = int(one(iter, "iter")) + 1
-    first = kind(1 / (1 - beta1**t)) if bias_correction_first else kind(1)
+    with np.errstate(all="ignore"):
+        correction = kind(1 / (1 - np.float64(beta1) ** t))
+    first = correction if bias_correction_first else kind(1)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2)))
     m = moment1 * kind(beta1) + grad * kind(1 - beta1)
     v = moment2 + grad * grad

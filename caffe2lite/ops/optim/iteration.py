@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from caffe2lite.ops.control.atomics import Mutex
 from caffe2lite.ops.control.stats import registry
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
@@ -31,7 +32,7 @@ def Iter(ctx, iter=None):
 
 @operator("Y", stateful=True, types={"iter": "int64"}, host="mutex iter Y", mutates={1: 0}, gradient=NO_GRADIENT,
           infer=lambda args, inputs: [Spec((1,), "int64")])  # fmt: skip
-def AtomicIter(ctx, mutex, iter):
+def AtomicIter(ctx, mutex: Mutex, iter):
     """Y = Y + 1, under the lock `mutex`; the statistic atomic_iter/stats/Y/num_iter counts the runs."""
     registry.add(f"atomic_iter/stats/{ctx.op.input[1]}/num_iter", 1)
     with mutex.lock:

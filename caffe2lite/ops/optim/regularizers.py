@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
@@ -12,7 +13,7 @@ from caffe2lite.ops.kit.rows import check_indices, sweeps
 def _rows(param: Any, indices: Any) -> tuple[Any, Any]:
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")
-    return param.reshape(param.shape[0], -1), check_indices(indices, param.shape[0])
+    return param.reshape(param.shape[0], math.prod(param.shape[1:])), check_indices(indices, param.shape[0])
 
 
 def _sparse_normalize(xp, param, indices, grad=None, *, use_max_norm: bool = True, norm: float = 1.0):

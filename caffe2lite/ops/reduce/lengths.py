@@ -11,12 +11,15 @@ from caffe2lite.ops.kit import registry, segments
 from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, together
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
 
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
 _SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
+_RUNS = "data [R, ...], lengths [K]"
+_LOOKUP = "data [R, ...], indices [I], lengths [K]"
 _NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
 _SHARED = 1 << 20  # elements to be read from which on several threads pay
 _U = np.uint64
@@ -54,13 +57,13 @@ def check_lookup(data, indices, lengths):
     segments.check_indices(indices, data.shape[0])
 
 
-@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
+@operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
 def LengthsSum(xp, data, lengths, *, out):
     """Y[k] = sum of the rows of segment k of the data."""
     return _sum(xp, data, None, lengths, out)[0]
 
 
-@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
+@operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
 def LengthsMean(xp, data, lengths, *, out):
     """Y[k] = mean of the rows of segment k; 0 for one without rows."""
     result, counts = _sum(xp, data, None, lengths, out)
@@ -70,6 +73,7 @@ def LengthsMean(xp, data, lengths, *, out):
 @operator(
     "Y",
     types=_DENSE,
+    shapes=_RUNS,
     infer=_infer,
     gradient=single("LengthsMaxWithMainInputAndForwardOutputGradient", "O0 GO0 I1 I0 -> GI0"),
 )
@@ -79,7 +83,8 @@ def LengthsMax(xp, data, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
 
-@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"}, infer=like(3))
+@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
+          shapes="Y [K, ...], dY = Y, lengths [K], data [R, ...]", infer=like(3))  # fmt: skip
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """The gradient goes to every row that is the maximum of its segment."""
     _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
@@ -93,6 +98,7 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
 @operator(
     "Y",
     types={"data": "float32", "weights": "float32", "lengths": "int32"},
+    shapes="data [R, ...], weights [R], lengths [K]",
     infer=_infer,
     gradient=lambda g: _weighted(g, "LengthsWeightedSumGradient", "LengthsWeightedSumWithMainInputGradient"),
 )
@@ -214,7 +220,7 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         begin = end
 
 
-@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
+@operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
 def SparseLengthsSum(xp, data, indices, lengths, *, out):
     """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings."""
     return _sum(xp, data, indices, lengths, out)[0]
@@ -226,7 +232,7 @@ def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
 
 
 
-@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
+@operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
 def SparseLengthsMean(xp, data, indices, lengths, *, out):
     """Y[k] = mean of data[i] over the indices of segment k."""
     result, counts = _sum(xp, data, indices, lengths, out)
@@ -239,7 +245,7 @@ def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
 
 
 
-@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, infer=_infer)
+@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
 def SparseLengthsMax(xp, data, indices, lengths, *, out):
     """Y[k] = maximum of data[i] over the indices of segment k."""
     segments.check_indices(indices, data.shape[0])
@@ -247,7 +253,7 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer, gradient=_sparse_weighted)
+@operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [I]", infer=_infer, gradient=_sparse_weighted)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k."""
     check_weights(weights, indices.shape[0])
@@ -261,7 +267,7 @@ def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *
 
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer)
+@operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [W]", infer=_infer)
 def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
     """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k."""
     starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
@@ -293,6 +299,9 @@ def _check_gradients(dY, lengths):
 def _spread(xp, dY, lengths, out):
     _check_gradients(dY, lengths)
     counts = lengths.astype("int64")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError(f"a length is negative: {int(counts.min())}")
+    check_result((int(counts.sum()), *dY.shape[1:]), dY.dtype)
     return spread(xp, dY, counts, out, int(counts.sum())), counts
 
 
@@ -329,8 +338,11 @@ def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     check_weights(weights, made.shape[0])
     rows = data if indices is None else segments.take_rows(xp, data, indices)
     by_weights = out[1](weights.shape, weights.dtype)
+    if made.size != rows.size or made.shape[0] != rows.shape[0]:
+        raise ValueError(f"the rows of dY {list(dY.shape)} and of the data {list(data.shape)} must have one size")
     if made.size:
-        xp.sum((made * rows).reshape(made.shape[0], -1), axis=1, out=by_weights)
+        flat = made.shape[0], -1
+        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights)
     else:
         by_weights[...] = 0
     return xp.multiply(made, column(xp, weights, made), out=made), by_weights
@@ -401,7 +413,8 @@ for _name, _outputs, _kernel, _types, _doc in (
         "Gradients by the lookups and by the weights.",
     ),
 ):  # fmt: skip
-    operator(_outputs, name=_name, types=_types, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)
+    _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
+    operator(_outputs, name=_name, types=_types, shapes=_shapes, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)
 
 
 @compiled(*(registry.find(n) for n in ("LengthsSumGradient", "SparseLengthsSumGradient")))

@@ -9,7 +9,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import end_axis
+from caffe2lite.ops.kit.shapes import end_axis, fitted
 
 _NUMBERS = "float32 float64 int32 int64"
 
@@ -113,7 +113,7 @@ def _reduction(name: str, gradient: str, reduce: Any, slope: Any, types: str, do
     def backward(xp, dY, X, Y, *, axes: list[int] = (), keepdims: bool = True, out):
         shape = _kept(X.shape, _axes(axes, X.ndim), True)
         dX = out(X.shape, X.dtype)
-        dX[...] = slope(xp, dY.reshape(shape), X, Y.reshape(shape))
+        dX[...] = slope(xp, fitted(dY, shape, "dY"), X, fitted(Y, shape, "Y"))
         return dX
 
     operator(
@@ -234,7 +234,7 @@ def _one_sided(
         if mean:
             slope = slope / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(dY.dtype)
         if Y is not None:
-            slope = slope * (matrix == _broadside(Y, axis))
+            slope = slope * (matrix == _broadside(fitted(Y, dY.shape, "Y"), axis))
         inside = _inside(xp, matrix, axis, lengths, 0)
         target[...] = slope if inside is None else xp.where(inside, slope, 0)
         return dX
@@ -290,6 +290,9 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
 
     def backward(xp, X, Y, dY, *, out):
         check(X)
+        for what, operand in (("Y", Y), ("dY", dY)):
+            if operand.shape != X.shape[:axis] + X.shape[axis + 1 :]:
+                raise ValueError(f"{what} must be X {list(X.shape)} without axis {axis}, found {list(operand.shape)}")
         place = out[0] if isinstance(out, tuple) else out
         dX = place(X.shape, X.dtype)
         return xp.multiply(xp.expand_dims(dY, axis), xp.expand_dims(Y, axis) == X, dX)
@@ -383,7 +386,8 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
     shape = _kept(X.shape, _front_axes(axes, X.ndim), True)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
-    dX[...] = (dmean.reshape(shape) + 2 * (X - mean.reshape(shape)) * dvariance.reshape(shape)) * share
+    dmean, dvariance, mean = fitted(dmean, shape, "dmean"), fitted(dvariance, shape, "dvariance"), fitted(mean, shape, "mean")
+    dX[...] = (dmean + 2 * (X - mean) * dvariance) * share
     return dX
 
 
@@ -453,8 +457,8 @@ def ReduceFrontWeightedSum(xp, X, weights, *, grad_on_weights: bool = False, out
 @operator("dX", types={"weights": "float32", "dY": "float32", "dims": "int64"}, anywhere="dims")
 def ReduceFrontWeightedSumGradient(xp, weights, dY, dims, *, out):
     """dX[i] = weights[i] * dY."""
-    shape = tuple(dims.tolist())
-    if not shape or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
+    shape = tuple(dims.reshape(-1).tolist())
+    if not shape or min(shape) < 0 or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
         raise ValueError(f"weights {list(weights.shape)} and dY {list(dY.shape)} do not fit X of shape {list(shape)}")
     dX = out(shape, dY.dtype)
     dX[weights.size :] = 0

@@ -10,7 +10,6 @@ from caffe2lite.ops.kit.segments import (
     check_indices,
     check_weights,
     column,
-    maximum_rows,
     reduce_rows,
     sorted_ids_to_starts,
     take_rows,

@@ -385,11 +385,12 @@ def PadEmptySamples(xp, lengths, *features, out):
     empty = lengths == 0
     ends = xp.cumsum(counts)
     size = int(ends[-1]) if counts.size else 0
+    for i, X in enumerate(features):
+        if X.ndim < 1 or X.shape[0] != total:
+            raise ValueError(f"the lengths sum to {total}, and feature {i} has the shape {list(X.shape)}")
     owner = xp.searchsorted(ends, xp.arange(size), side="right")
     real = ~empty[owner] if size else xp.zeros(0, bool)
     for i, X in enumerate(features):
-        if X.shape[0] != total:
-            raise ValueError(f"the lengths sum to {total}, and feature {i} has {X.shape[0]} rows")
         Y = out[1 + i]((size, *X.shape[1:]), X.dtype)
         _fill(xp, Y, False)
         if X.size:

@@ -18,6 +18,9 @@ class Merge:
 
     def __init__(self, xp, examples, counts) -> None:
         self.xp = xp
+        for e, c in zip(examples, counts):
+            if e.shape[0] != c.shape[0] or (c.size and int(c.min()) < 0):
+                raise ValueError(f"there must be {e.shape[0]} lengths, none of them negative, found {c.tolist()[:8]}")
         owner = xp.concatenate(examples)
         self.order = xp.argsort(owner, kind="stable")  # inputs come in order, and so do items within one
         self.counts = xp.concatenate([c.astype("int64") for c in counts])
@@ -34,6 +37,9 @@ class Merge:
 
     def values(self, arrays):
         """The rows of the items, merged."""
+        first = arrays[0]
+        if any(a.shape[1:] != first.shape[1:] for a in arrays):
+            raise ValueError(f"the values of all features must be alike, found {[list(a.shape) for a in arrays]}")
         rows = self.xp.concatenate(arrays)
         if rows.shape[0] != self.rows.shape[0]:
             raise ValueError(f"the lengths count {self.rows.shape[0]} values, and there are {rows.shape[0]}")
@@ -67,6 +73,8 @@ def _groups(inputs, kinds, ids=None):
         wanted = inputs[i % size].dtype if kind == "*" else kind
         if operand.dtype != wanted:
             raise TypeError(f"operand {i % size} of each feature must be {wanted}, input {i} is {operand.dtype}")
+        if operand.ndim < 1:
+            raise ValueError(f"operand {i % size} of each feature must have rows, input {i} is a scalar")
     groups = [inputs[i : i + size] for i in range(0, len(inputs), size)]
     if ids is not None and len(ids) != len(groups):
         raise ValueError(f"{len(ids)} feature_ids are given for {len(groups)} features")
@@ -81,6 +89,8 @@ def _same_examples(arrays):
 
 
 def _check_counts(lengths, values, what):
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length of {what} is negative: {int(lengths.min())}")
     if int(lengths.sum()) != values.shape[0]:
         raise ValueError(f"the lengths of {what} sum to {int(lengths.sum())}, and there are {values.shape[0]} values")
 
@@ -95,8 +105,8 @@ def _repeat(xp, lengths):
 def _present(xp, presences):
     """For each input the examples that have the feature."""
     for presence in presences:
-        if presence.dtype != np.bool_:
-            raise ValueError(f"presence must be bool, got {presence.dtype}")
+        if presence.dtype != np.bool_ or presence.ndim != 1:
+            raise ValueError(f"presence must be bool[N], got {presence.dtype}{list(presence.shape)}")
     return [xp.nonzero(p)[0] for p in presences]
 
 
@@ -167,7 +177,7 @@ def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
 
 def _single_lists(xp, groups, feature_ids):
     """(lengths, keys, lengths of the values, merge) of lists or maps; a group begins with lengths, ends with presence."""
-    count = _same_examples([g[0] for g in groups])
+    count = _same_examples([operand for g in groups for operand in (g[0], g[-1])])
     examples = _present(xp, [g[-1] for g in groups])
     lengths = [g[0][e] for g, e in zip(groups, examples)]
     merge = Merge(xp, examples, lengths)
@@ -177,6 +187,8 @@ def _single_lists(xp, groups, feature_ids):
 def _rows(xp, group, values):
     """The rows of the examples that have the feature."""
     lengths, presence = group[0], group[-1]
+    if lengths.shape != presence.shape:
+        raise ValueError(f"lengths {list(lengths.shape)} and presence {list(presence.shape)} must have one shape")
     _check_counts(lengths, values, "a feature")
     return values[xp.repeat(presence, _plain(xp, lengths))]
 
@@ -213,6 +225,7 @@ def _single_back(xp, *inputs, out):
     groups = _groups(tuple(pairs), ("int32", "bool"))
     if len(out) != len(groups):
         raise ValueError(f"{len(groups)} features have {len(out)} gradients")
+    _same_examples([operand for g in groups for operand in g])
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
     flat, begin, made = merge.back(dY), 0, []

@@ -63,8 +63,8 @@ def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: boo
         raise ValueError(f"with match_outer the indices {list(indices.shape)} must begin with {list(X.shape[:at])}")
     outer = math.prod(X.shape[:at])
     Y = out((*indices.shape, *X.shape[at + 1 :]), X.dtype)
-    rows = X.reshape(outer, X.shape[at], -1)
-    each = indices.reshape(outer, -1)
+    rows = X.reshape(outer, X.shape[at], math.prod(X.shape[at + 1 :]))
+    each = indices.reshape(outer, math.prod(indices.shape[at:]))
     Y.reshape(outer, each.shape[1], rows.shape[2])[...] = rows[xp.arange(outer)[:, None], each]
     return Y
 

@@ -7,6 +7,7 @@ from typing import Any
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 
 _INT = "int32 int64"
@@ -27,6 +28,7 @@ def _owners(xp, lengths):
     """For each row the segment that it is in."""
     ends = xp.cumsum(lengths.astype("int64"))
     total = int(ends[-1]) if lengths.size else 0
+    check_result((total,), "int64")
     return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
@@ -98,6 +100,7 @@ def _segment_count(segment_ids, data):
     if segment_ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(segment_ids.shape)}")
     last = int(segment_ids[-1]) if segment_ids.size else -1
+    check_result((last + 1,), "int64")
     if segment_ids.size and (int(segment_ids.min()) < 0 or bool((segment_ids[1:] < segment_ids[:-1]).any())):
         raise ValueError("segment ids must be sorted and not negative")
     if data is None:
@@ -146,7 +149,8 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     return hot
 
 
-@operator("OUTPUT", types={"LENGTHS": "int32", "INDICES": _INT}, gradient=FORBID_GRADIENT)
+@operator("OUTPUT", shapes="ITEMS [N, ...], LENGTHS [K], INDICES [I]", types={"LENGTHS": "int32", "INDICES": _INT},
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     """The items of the segments at the given indices, one after the other."""
     starts, counts = segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
@@ -163,6 +167,7 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
 
 @operator(
     "OUTPUT",
+    shapes="DATA [N, ...], LENGTHS [K]",
     types={"DATA": "float32 float64 int32 int64", "LENGTHS": "int32"},
     gradient=NO_GRADIENT,
     infer=lambda args, inputs: [
@@ -233,6 +238,7 @@ def _top_places(xp, DATA, LENGTHS, k):
 
 @operator(
     "TopKValue TopKIndices",
+    shapes="DATA [N], LENGTHS [K]",
     types={"DATA": "float32", "LENGTHS": "int32"},
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], args["k"])), Spec((inputs[1].shape[0], args["k"]), "int32")],
     gradient=single("LengthsTopKGradient", "I1 O1 GO0 -> GI0"),
