@@ -255,8 +255,8 @@ def same_bytes(a, b):
 def in_foreign_words(error):
     """Where an error comes from that this package did not raise itself; None for one of its own."""
     cause = error
-    while cause.__cause__ is not None or cause.__context__ is not None:
-        cause = cause.__cause__ or cause.__context__
+    while isinstance(cause, EngineError) and cause.__context__ is not None:  # the engine adds where it was
+        cause = cause.__context__
     trace = cause.__traceback__
     if trace is None:
         return None

@@ -188,6 +188,8 @@ class Instance:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
         if len(ins) < self.record.needs:
             raise ValueError(f"the input {self.record.inputs[len(ins)]} is missing: {len(ins)} are given")
+        if len(ins) > len(self.record.inputs) and not self.record.variadic:
+            raise ValueError(f"{len(ins)} inputs are given, and there can be {len(self.record.inputs)}")
         plain = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
         kinds = [v.dtype for v in ins] if plain else None
         if kinds is None or kinds != self.kinds:

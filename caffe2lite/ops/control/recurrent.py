@@ -150,6 +150,8 @@ def RecurrentNetwork(
     blobs of the step net; aliases make parts of the states outputs.
     """
     sequence = ctx.inputs[0].value
+    if getattr(sequence, "ndim", 0) < 2:
+        raise ValueError(f"the first input must be a sequence [T, N, ...], found {list(getattr(sequence, 'shape', ()))}")
     steps, batch = sequence.shape[0], sequence.shape[1]
     keep = ctx.outputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
@@ -224,6 +226,8 @@ def RecurrentNetworkGradient(
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
     keep = ctx.inputs[-1].value
+    if not values:
+        raise ValueError(f"there are {given} gradients of outputs (outputs_with_grads), and no inputs behind them")
     if not isinstance(keep, ScratchWorkspaces):
         raise ValueError(f"the last input must be the workspaces of a RecurrentNetwork, {ctx.op.input[-1]!r} is none")
     shared = keep.shared

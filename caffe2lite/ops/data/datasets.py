@@ -161,6 +161,8 @@ def ReadNextBatch(ctx, cursor: TreeCursor, *tensors, batch_size: int = 1, enforc
 
 def _examples(tree, tensors) -> int:
     """Number of examples: rows of the first field of the outermost domain."""
+    if any(t.ndim < 1 for t in tensors):
+        raise ValueError(f"fields have rows, and one is a scalar: {[list(t.shape) for t in tensors]}")
     return next(t.shape[0] for t, d in zip(tensors, tree.domain_of) if d == 0)
 
 
@@ -216,10 +218,15 @@ def SortAndShuffle(ctx, cursor: TreeCursor, *tensors, sort_by_field_idx: int = 1
 
 @operator("fields*", stateful=True, num_inputs=(3, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def ReadRandomBatch(
-    ctx, cursor, idx, offsets, *tensors, batch_size: int = 1, enforce_batch_size: bool = False, loop_over: bool = False
+    ctx, cursor: TreeCursor, idx, offsets, *tensors, batch_size: int = 1, enforce_batch_size: bool = False, loop_over: bool = False
 ):
     """The next `batch_size` examples in the order of `idx`; with loop_over the first come again after the last."""
     _fields_of(cursor, tensors)
+    if idx.ndim != 1 or offsets.ndim != 2 or offsets.shape[1] != len(cursor.tree.lengths_of):
+        raise ValueError(
+            f"idx must be [N] and offsets [examples + 1, {len(cursor.tree.lengths_of)}], found {list(idx.shape)} and "
+            f"{list(offsets.shape)}"
+        )
     tree = cursor.tree
     with cursor.lock:
         begin = cursor.offsets[0]

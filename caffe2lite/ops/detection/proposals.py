@@ -185,6 +185,8 @@ def BoxWithNMSLimit(
         raise ValueError(f"there is no soft_nms_method {soft_nms_method!r}; there are linear and gaussian")
     if scores.ndim == 1:
         scores = scores.reshape(-1, 1)
+    if scores.ndim != 2:
+        raise ValueError(f"scores must be [boxes, classes], got shape {list(scores.shape)}")
     count, classes = scores.shape
     first = int(input_boxes_include_bg_cls)
     columns = range(first, classes - 1 + first)
@@ -284,6 +286,8 @@ def _levels(rois, low, high, scale, level, one):
 
 def _distribute(rois, low, high, scale, level, one):
     """(rois of each level, the permutation that restores their order)."""
+    if high < low:
+        raise ValueError(f"roi_max_level={high} is below roi_min_level={low}")
     which = _levels(rois, low, high, scale, level, one)
     groups = [np.nonzero(which == k)[0] for k in range(low, high + 1)]
     restore = np.argsort(np.concatenate(groups), kind="stable").astype("int32")

@@ -9,6 +9,7 @@ from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.proto.caffe2_pb2 import Argument
 
@@ -212,10 +213,13 @@ def Range(xp, start, stop=None, step=None, *, out):
     if width == 0:
         raise ValueError("Step size cannot be 0 in a range")
     span = (last - first) / width
+    if not math.isfinite(span):
+        raise ValueError(f"a range from {first} to {last} in steps of {width} has no end")
     if start.dtype.kind == "f":
         length = max(math.ceil(span), 0)
     else:  # Caffe2's count, short by one where it goes down
         length = max(int(span) + (int(span) * width < last - first), 0)
+    check_result((length,), "int64")
     Y = out((length,), start.dtype)
     Y[...] = xp.arange(length) * width + first
     return Y

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -406,7 +407,7 @@ def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
     _four(X)
     channels = X.shape[1]
     for values in (mean, deviation):
-        if values.ndim < 1 or values.shape[-1] != channels:
+        if values.ndim < 1 or values.shape[-1] != channels or not math.prod(values.shape[:-1]):
             raise ValueError(f"there must be a value for each of {channels} channels, got shape {list(values.shape)}")
     Y = out(X.shape, X.dtype)
     m, d = (v.reshape(-1, channels)[0].reshape(1, -1, 1, 1) for v in (mean, deviation))

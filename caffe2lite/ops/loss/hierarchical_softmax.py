@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.nn.softmax import softmax_rows
 from caffe2lite.proto import hsm_pb2
@@ -172,6 +173,9 @@ def _search(x: Any, W: Any, b: Any, node: Any, before: float, beam: float) -> It
 @operator("tree", types="int32 int64", host="labels tree", gradient=None)
 def HuffmanTreeHierarchy(xp, labels, *, num_classes: int, out):
     """A tree in which frequent labels have short paths: a serialised TreeProto, as the one string of a tensor."""
+    if num_classes < 0:
+        raise ValueError(f"num_classes must not be negative, found {num_classes}")
+    check_result((num_classes,), "int64")
     counts = [0] * num_classes
     for label in labels.reshape(-1).tolist():
         if not 0 <= label < num_classes:

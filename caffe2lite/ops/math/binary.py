@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.broadcast import align, legacy, sum_to
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, pointwise_cost
@@ -228,6 +230,9 @@ def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
     """Y = remainder of X by the divisor, with X's sign, or the divisor's."""
     if divisor == 0:
         raise ValueError("the divisor must not be 0")
+    bounds = np.iinfo(X.dtype)
+    if not bounds.min <= divisor <= bounds.max:
+        raise ValueError(f"divisor={divisor} is no {X.dtype}")
     return (xp.remainder if sign_follow_divisor else xp.fmod)(X, X.dtype.type(divisor), out(X.shape, X.dtype))
 
 

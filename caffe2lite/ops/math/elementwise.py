@@ -147,6 +147,8 @@ def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX,
         raise ValueError("the rows are clipped in place: the output must be the parameter itself")
     if grad is None:
         raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
+    if not param.ndim:
+        raise ValueError("the parameter must have rows, found a scalar")
     Y = out(param.shape, param.dtype)
     rows = indices.reshape(-1)
     if rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < param.shape[0]):

@@ -48,7 +48,7 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
         empty = xp.zeros((groups.n, groups.groups), X.dtype)
         if groups.last:
             return empty + xp.nan, empty + xp.nan
-        return empty, empty + X.dtype.type(1 / math.sqrt(epsilon))
+        return empty, empty + X.dtype.type(1 / math.sqrt(epsilon) if epsilon else math.inf)
     mean = x.mean(axis=(2, 3), keepdims=True)
     variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
     inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))

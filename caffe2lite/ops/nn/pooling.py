@@ -482,13 +482,20 @@ def MaxPoolWithIndex(xp, X, *, window: Window, out):
     return Y, index
 
 
-@operator("dX", types={"X": "float32"}, cuda_types={"X": "float32 float16"})
+@operator("dX", types={"X": "float32", "dY": "=X", "Index": "int32"},
+          cuda_types={"X": "float32 float16", "dY": "=X", "Index": "int32"})  # fmt: skip
 def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
     """The gradient goes to the pixel that each maximum was."""
+    pixels = math.prod(X.shape[2:])
+    if X.ndim < 3 or Index.shape != dY.shape or dY.shape[:2] != X.shape[:2]:
+        raise ValueError(f"dY {list(dY.shape)} and Index {list(Index.shape)} are none of images {list(X.shape)}")
+    if Index.size and not 0 <= int(Index.min()) <= int(Index.max()) < pixels:
+        raise ValueError(f"Index must be from 0 to {pixels - 1}, found {int(Index.min())} to {int(Index.max())}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     planes = X.shape[0] * X.shape[1]
     if planes:
-        rows = xp.arange(planes).reshape(-1, 1)
-        xp.add.at(dX.reshape(planes, -1), (rows, Index.reshape(planes, -1)), dY.reshape(planes, -1))
+        rows, positions = xp.arange(planes).reshape(-1, 1), math.prod(dY.shape[2:])
+        places = (rows, Index.reshape(planes, positions))
+        xp.add.at(dX.reshape(planes, pixels), places, dY.reshape(planes, positions))
     return dX

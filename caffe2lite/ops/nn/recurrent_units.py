@@ -88,6 +88,7 @@ def LSTMUnit(
     """C = f * C_prev + i * g, H = o * tanh(C), for X (1, N, 4D) = gates i, f, o, g and states (1, N, D)."""
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 4)
+    _check_states(H_prev, C_prev=C_prev)
     i, f, o, g = _lstm_gates(xp, X, H_prev.shape[2], forget_bias)
     H, C = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype)
     c = f * C_prev
@@ -176,6 +177,7 @@ def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_st
     """Gradients by the previous state and the gates (none by the reset gate, which acts before)."""
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)
     _check(H_prev, X, 3)
+    _check_states(H_prev, dH=dH)
     D = H_prev.shape[2]
     u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     dH_prev, dX = out[0](H_prev.shape, X.dtype), out[1](X.shape, X.dtype)

@@ -17,6 +17,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import fitted
 
 _F = np.float32  # of the compiled loops
 
@@ -142,7 +143,10 @@ def _momentum_update_loop(G, M, P, lr, mu, nesterov):
 
 
 def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out):
-    check_sizes(grad=grad, moment=moment, param=param)
+    if not grad.shape == moment.shape == param.shape:
+        raise ValueError(
+            f"grad {list(grad.shape)}, moment {list(moment.shape)} and param {list(param.shape)} must have one shape"
+        )
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
     g = grad.astype("float32") + param.astype("float32") * weight_decay
     old = moment.astype("float32") * momentum
@@ -519,7 +523,7 @@ def GFtrl(
     kind = param.dtype.type
     outputs = param.shape[0] if param.ndim else 1
     nz = n_z.reshape(*param.shape, 2)
-    n, z, g = nz[..., 0], nz[..., 1], grad.reshape(param.shape)
+    n, z, g = nz[..., 0], nz[..., 1], fitted(grad, param.shape, "grad")
     new_n = n + g * g
     new_z = z + g - (xp.sqrt(new_n) - xp.sqrt(n)) / a * param
     norm = xp.sqrt((new_z * new_z).sum(axis=0, keepdims=True))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import axis_of
 from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
@@ -18,7 +19,7 @@ from caffe2lite.ops.shape.reshape import wanted_shape
 
 
 def _filled(values, shape, Y_scale, Y_zero_point):
-    if values.size != math.prod(shape):
+    if min(shape, default=0) < 0 or values.size != math.prod(shape):
         raise ValueError(f"{values.size} values are given for the shape {list(shape)}")
     return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
 
@@ -221,7 +222,9 @@ def Int8ResizeNearest(
         raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
     chosen = []
     for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
-        count = int(np.float32(size) * np.float32(scale))
+        scaled = float(np.float32(size) * np.float32(scale))
+        check_result((scaled if scaled < 2**62 else 2**62,), "uint8")
+        count = int(scaled)
         nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
         chosen.append(np.minimum(nearest, size - 1))
     return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

@@ -163,6 +163,8 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     """As `_fused`, where a mapping of indices (-1: pruned, a row of zeros) comes between."""
     if MAPPING.size == 1 and int(MAPPING.reshape(-1)[0]) == 0:  # no pruning
         return _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    if MAPPING.ndim != 1 or DATA.ndim != 2:
+        raise ValueError(f"DATA [N, bytes] and a mapping [M] are needed, found {list(DATA.shape)} and {list(MAPPING.shape)}")
     check_indices(INDICES, MAPPING.shape[0])
     _check_weights(WEIGHTS, INDICES)
     rows = MAPPING[INDICES]
@@ -235,6 +237,7 @@ for _name, _form, _kernel, _mean in (
 
 @operator(
     "output_indices output_lengths output_weights?",
+    shapes="INDICES [I], LENGTHS [K], MAPPING [M], WEIGHTS [I]",
     types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
     gradient=NO_GRADIENT,
 )
@@ -449,6 +452,11 @@ def QuantDecodeGradient(xp, codebook, *rest, out):
     for code, gradient in zip(rest[:half], rest[half:]):
         if code.size != gradient.size:
             raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
+        if codebook.ndim != 1 or code.dtype.kind not in "iu" or gradient.dtype.kind != "f":
+            raise ValueError(
+                f"a code book [N], codes of integers and gradients of floats are needed, found {list(codebook.shape)}, "
+                f"{code.dtype} and {gradient.dtype}"
+            )
         segments.check_indices(code.reshape(-1), codebook.shape[0])
         total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype(
             "float32"

@@ -84,7 +84,7 @@ def LengthsMax(xp, data, lengths, *, out):
 
 
 @operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
-          shapes="Y [K, ...], dY = Y, lengths [K], data [R, ...]", infer=like(3))  # fmt: skip
+          shapes="Y [K, *D], dY = Y, lengths [K], data [R, *D]", infer=like(3))  # fmt: skip
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """The gradient goes to every row that is the maximum of its segment."""
     _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)

@@ -229,6 +229,8 @@ def _one_sided(
         if dY.size != math.prod(stays):
             raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
         dX = out(X.shape, dY.dtype)
+        if lengths is not None and lengths.shape != (matrix.shape[1 - axis],):
+            raise ValueError(f"lengths must be [{matrix.shape[1 - axis]}], one for each result, found {list(lengths.shape)}")
         target = dX.reshape(matrix.shape)
         slope = _broadside(dY, axis)
         if mean:

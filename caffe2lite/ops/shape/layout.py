@@ -197,7 +197,7 @@ def _split_op(
     if lengths is not None and split:
         raise ValueError(f"the sizes come as argument split ({list(split)}) or as second input, not as both")
     if lengths is not None:
-        sizes = lengths.tolist()
+        sizes = lengths.reshape(-1).tolist()
     elif split:
         sizes = list(split)
     elif length % count:
@@ -396,6 +396,8 @@ def NumpyTile(xp, X, repeats, *, out):
     """Y = X repeated repeats[d] times along each dimension d."""
     if repeats.shape != (X.ndim,):
         raise ValueError(f"a repeat for each of the {X.ndim} dimensions is needed, found {list(repeats.shape)}")
+    if len(out) != 1:
+        raise ValueError(f"there is one output, and {len(out)} are named")
     counts = repeats.tolist()
     if any(c < 0 for c in counts):
         raise ValueError(f"repeats must not be negative, found {counts}")

@@ -6,6 +6,7 @@ import math
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of
 
@@ -33,6 +34,8 @@ def _fill(xp, Y, pad_minf):
 
 def _within(xp, lengths, longest):
     """(segments, longest) bool: which places hold a row."""
+    check_result((lengths.size, longest), "bool")
+    check_result((longest,), "int64")
     return xp.arange(longest).reshape(1, -1) < lengths.reshape(-1, 1)
 
 
@@ -379,6 +382,8 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
 def PadEmptySamples(xp, lengths, *features, out):
     """Give each sample of length 0 one row of zeros (or an empty string) in each feature."""
     total = _total(lengths)
+    if len(out) != 1 + len(features):
+        raise ValueError(f"{1 + len(features)} outputs are needed, the lengths and each feature; {len(out)} are named")
     made = [out[0](lengths.shape, "int32")]
     made[0][...] = xp.maximum(lengths, 1)
     counts = xp.maximum(lengths, 1).astype("int64")

@@ -206,6 +206,7 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
         parts = int(n_split_input.reshape(-1)[0])
     if parts <= 0:
         raise ValueError(f"n_split must be positive, got {parts}")
+    check_result((LENGTHS.shape[0] * parts + parts,), "int64")
     Y = out((LENGTHS.shape[0] * parts,), "int32")
     share = LENGTHS.reshape(-1, 1) // parts
     Y.reshape(-1, parts)[...] = share + (xp.arange(parts).reshape(1, -1) < LENGTHS.reshape(-1, 1) - share * parts)
