@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from caffe2lite.ops.control.atomics import Mutex
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.ops.kit.objects import Object
@@ -104,7 +105,7 @@ def _infer_last(args: Any, inputs: Any) -> list[Spec | None]:
     gradient=FORBID_GRADIENT,
     limits="num_to_collect > 0",
 )
-def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, num_to_collect: int = -1):
+def LastNWindowCollector(ctx, last_n, next, data, mutex: Mutex = None, visited=None, *, num_to_collect: int = -1):
     """Keep the last num_to_collect rows of the data, in a ring; `next` is where the next one goes."""
     if num_to_collect <= 0:
         raise ValueError(f"num_to_collect must be above 0, found {num_to_collect}")
@@ -116,6 +117,8 @@ def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, n
         else:
             have = 0 if last_n is None else last_n.shape[0]
             begin = int(next)
+            if next.size != 1 or not 0 <= begin <= min(have, room - 1):
+                raise ValueError(f"next must be a place among the {have} rows, or behind them, found {next.tolist()}")
             kept = ctx.xp.empty((min(have + total, room), *data.shape[1:]), data.dtype)
             if have:
                 kept[:have] = last_n

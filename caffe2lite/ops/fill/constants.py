@@ -114,11 +114,11 @@ def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
 def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> Any:
     field = "floats" if kind in _FLOATS else "strings" if kind == "object" else "ints"
     given = getattr(values, field)
-    Y = out(dims, kind)
-    if len(given) != Y.size:
+    if len(given) != math.prod(dims):
         raise ValueError(
-            f"the shape {list(dims)} has room for {Y.size} values, but `values` holds {len(given)} {field}"
+            f"the shape {list(dims)} has room for {math.prod(dims)} values, but `values` holds {len(given)} {field}"
         )
+    Y = out(dims, kind)
     Y.reshape(-1)[...] = xp.asarray(list(given), dtype=kind)
     return Y
 
@@ -185,10 +185,11 @@ def GivenTensorByteStringToUInt8Fill(
     out,
 ):
     """Y = the bytes of the one string in `values`."""
-    Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "uint8")
+    dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
-    if len(data) < Y.size:
-        raise ValueError(f"the shape {list(Y.shape)} needs {Y.size} bytes, but the string in `values` has {len(data)}")
+    if len(data) < math.prod(dims):
+        raise ValueError(f"the shape {list(dims)} needs {math.prod(dims)} bytes, but the string in `values` has {len(data)}")
+    Y = out(dims, "uint8")
     Y.reshape(-1)[...] = xp.asarray(list(data[: Y.size]), dtype="uint8")
     return Y
 

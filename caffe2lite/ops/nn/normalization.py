@@ -184,11 +184,11 @@ def LayerNorm(
         raise ValueError(f"X must have two dimensions or more, found {list(X.shape)}")
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     shape = (*X.shape[:at], 1)
-    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if elementwise_affine:
         if gamma is None:
             raise ValueError("elementwise_affine needs the inputs gamma and beta")
         gamma, beta = _affine_pair(rows, gamma, beta)
+    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if not X.size:
         mean[...] = 0
         std[...] = math.sqrt(epsilon)

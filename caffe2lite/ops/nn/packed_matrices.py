@@ -21,13 +21,13 @@ class PackedMatrix(Object):
         self.weights = np.ascontiguousarray(weights.astype(np.float16).astype(np.float32))
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", host="X", shapes="X [N, M]")
 def FbGemmPack(xp, X):
     """Pack weights [outputs, inputs]."""
     return PackedMatrix(X.T)
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", host="X", shapes="X [N, M]")
 def FbGemmPackTranspose(xp, X):
     """Pack weights [inputs, outputs]."""
     return PackedMatrix(X)

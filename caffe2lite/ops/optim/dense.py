@@ -361,7 +361,9 @@ def DecayAdagrad(
     out,
 ):
     """Adagrad's second moment with Adam's first one, and weight decay."""
-    check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
+    if not param.shape == moment1.shape == moment2.shape == grad.shape:
+        shapes = [list(a.shape) for a in (param, moment1, moment2, grad)]
+        raise ValueError(f"param, moment1, moment2 and grad must have one shape, found {shapes}")
     kind = param.dtype.type
     t = int(one(iter, "iter")) + 1
     with np.errstate(all="ignore"):

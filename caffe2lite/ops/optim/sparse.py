@@ -315,10 +315,20 @@ def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
 
 
 
+def _check_counter(param, moment, indices, grad, lr, counter=None, *, counter_halflife=-1):
+    if counter_halflife <= 0:
+        return
+    if counter is None:
+        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
+    if param.ndim and counter.size < param.shape[0]:
+        raise ValueError(f"the counter {list(counter.shape)} must have a value for each of {param.shape[0]} rows")
+
+
 @operator(
     "param_out moment_out",
     mutates=[(0, 0), (1, 1)],
     types={"param": "float32 float16", "moment": "float32", "indices": _INDICES, "grad": "float32", "lr": "float32"},
+    check=_check_counter,
     gradient=FORBID_GRADIENT,
 )
 def RowWiseSparseAdagrad(
@@ -337,8 +347,6 @@ def RowWiseSparseAdagrad(
     """SparseAdagrad with one moment a row, of the mean square of its gradient; a counter of rows scales the decay."""
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
-    if counter_halflife > 0 and counter is None:
-        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
     rate, kind = one(lr, "lr"), grad.dtype.type
     for at in sweeps(xp, ids):
         rows = ids[at]

@@ -53,7 +53,7 @@ def by_range(values: np.ndarray) -> Int8Tensor:
     return quantize(values, np.float32(scale), int(np.rint(np.clip(-low / scale, 0, 255))))
 
 
-@operator("Y", types="float32", infer=like(0, dtype="uint8"))
+@operator("Y", types="float32", host="X", infer=like(0, dtype="uint8"))
 def Quantize(xp, X, *, Y_scale: float = 0.0, Y_zero_point: int = 0):
     """X as an Int8 tensor with the given scale, or (without one) by the range of its values."""
     return quantize(X, np.float32(Y_scale), Y_zero_point) if Y_scale else by_range(X)
