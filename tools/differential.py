@@ -1,6 +1,7 @@
 """Compare operators with genuine Caffe2 on recorded cases that are changed at random.
 
-    python tools/differential.py --genuine PYTHON [--gradients] [--seed 1] [--trials 12] [--keep FOLDER] [TYPE ...]
+    python tools/differential.py --genuine PYTHON [--gradients] [--seed 1] [--trials 12] [--keep FOLDER]
+                                 [--answers FOLDER] [TYPE ...]
 
 The recorded cases of tests/golden are changed a little: types, shapes and values of operands, arguments, numbers of
 operands.  PYTHON, an interpreter that imports genuine Caffe2, runs each in a process of its own, since some end it.
@@ -237,22 +238,25 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=int, default=12, help="changed cases a type")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the cases on which both agree")
+    parser.add_argument("--answers", type=pathlib.Path, help="folder for genuine's answers: what is there is not asked again")
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # lengths of billions are refused, not granted
     same = different = 0
+    part = "gradients" if args.gradients else "operators"
+    recorder, replay = (MAKER, golden_cases.replay_gradient) if args.gradients else (OPERATOR, golden_cases.replay)
     with tempfile.TemporaryDirectory() as folder:
-        given, answered = pathlib.Path(folder, "given"), pathlib.Path(folder, "answered")
+        given, answered = pathlib.Path(folder, "given"), args.answers or pathlib.Path(folder, "answered")
         given.mkdir()
-        answered.mkdir()
-        part = "gradients" if args.gradients else "operators"
-        recorder, replay = (
-            (MAKER, golden_cases.replay_gradient) if args.gradients else (OPERATOR, golden_cases.replay)
-        )
+        answered.mkdir(parents=True, exist_ok=True)
         kinds = args.types or golden_cases.types(part)
-        kinds = [k for k in kinds if generate(part, k, args.seed, args.trials, given / f"{k}.zip")]
-        pairs = [str(place / f"{k}.zip") for k in kinds for place in (given, answered)]
-        subprocess.run([args.genuine, "-c", recorder + LOOP, *pairs], check=True, stderr=subprocess.DEVNULL, cwd=folder)
+        asked = [k for k in kinds if not (answered / f"{k}.zip").exists()]
+        asked = [k for k in asked if generate(part, k, args.seed, args.trials, given / f"{k}.zip")]
+        pairs = [str(place.absolute() / f"{k}.zip") for k in asked for place in (given, answered)]
+        if pairs:
+            command = [args.genuine, "-c", recorder + LOOP, *pairs]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL, cwd=folder)
+        kinds = [k for k in kinds if (answered / f"{k}.zip").exists()]
         for kind in kinds:
             agreed = {}
             for case, files in golden_cases.cases_of(answered / f"{kind}.zip"):

@@ -40,7 +40,7 @@ from caffe2lite.ops.kit import compiled, registry  # noqa: E402
 from caffe2lite.proto import caffe2_pb2  # noqa: E402
 
 PACKAGE = str(ROOT / "caffe2lite")
-SECONDS = 20  # for one case on all backends
+SECONDS = 60  # for one case on all backends, and to compile a loop
 DTYPES = ("float32", "float32", "float32", "float64", "float16", "int32", "int64", "uint8", "int8", "bool", "object")
 VALUES = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5)
 NUMBERS = (-(2**62), -(2**31), -7, -2, -1, 0, 1, 2, 3, 4, 5, 8, 100, 2**31 - 1, 2**40)

@@ -224,7 +224,8 @@ class Instance:
                     raise TypeError(
                         f"input blob {blob.name!r} holds a {type(value).__name__}; {record.name} takes a {held.__name__} there"
                     )
-                if slot in table:
+                tensors = slot in table or (not record.stateful and not getattr(value, "operand", False))
+                if held is None and tensors:
                     raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
                 continue
             if slot in record.held:

@@ -51,6 +51,8 @@ class Tree:
         ends[0] = ends0
         for k in range(1, len(ends)):
             lengths = tensors[self.lengths_of[k]]
+            if lengths.ndim != 1 or lengths.dtype != np.int32 or (lengths.size and int(lengths.min()) < 0):
+                raise ValueError(f"field {self.fields[self.lengths_of[k]]!r} must be int32 lengths, one dimension, none negative")
             rows = slice(begins[self.parent[k]], ends[self.parent[k]])
             ends[k] = begins[k] + int(lengths[rows].sum())
         return ends
@@ -133,6 +135,16 @@ def _fields_of(cursor, tensors):
         raise ValueError(f"the cursor has {len(cursor.tree.fields)} fields, and {len(tensors)} tensors are given")
 
 
+def _check_rows(tensors) -> None:
+    if any(t.ndim < 1 for t in tensors):
+        raise ValueError(f"fields have rows, and one is a scalar: {[list(t.shape) for t in tensors]}")
+
+
+def _check_outputs(ctx, tensors) -> None:
+    if len(ctx.outputs) != len(tensors):
+        raise ValueError(f"there must be an output for each of {len(tensors)} fields, {len(ctx.outputs)} are named")
+
+
 def _put(ctx, i, rows) -> None:
     ctx.outputs[i].assign(rows)
 
@@ -141,6 +153,7 @@ def _put(ctx, i, rows) -> None:
 def ReadNextBatch(ctx, cursor: TreeCursor, *tensors, batch_size: int = 1, enforce_batch_size: bool = False):
     """The next `batch_size` examples; fewer, and then none, at the end (or none at once, with enforce_batch_size)."""
     _fields_of(cursor, tensors)
+    _check_outputs(ctx, tensors)
     tree = cursor.tree
     examples = _examples(tree, tensors)
     with cursor.lock:
@@ -161,8 +174,7 @@ def ReadNextBatch(ctx, cursor: TreeCursor, *tensors, batch_size: int = 1, enforc
 
 def _examples(tree, tensors) -> int:
     """Number of examples: rows of the first field of the outermost domain."""
-    if any(t.ndim < 1 for t in tensors):
-        raise ValueError(f"fields have rows, and one is a scalar: {[list(t.shape) for t in tensors]}")
+    _check_rows(tensors)
     return next(t.shape[0] for t, d in zip(tensors, tree.domain_of) if d == 0)
 
 
@@ -172,7 +184,10 @@ def _offset_matrix(tree, tensors):
     matrix = np.zeros((examples + 1, len(tree.lengths_of)), np.int64)
     matrix[:, 0] = np.arange(examples + 1)
     for k in range(1, len(tree.lengths_of)):
-        starts = np.concatenate([[0], np.cumsum(tensors[tree.lengths_of[k]], dtype=np.int64)])
+        lengths, rows = tensors[tree.lengths_of[k]], int(matrix[-1, tree.parent[k]])
+        if lengths.ndim != 1 or lengths.dtype != np.int32 or len(lengths) < rows or (lengths.size and lengths.min() < 0):
+            raise ValueError(f"field {tree.fields[tree.lengths_of[k]]!r} must be int32 lengths for {rows} rows, none negative")
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         matrix[:, k] = starts[matrix[:, tree.parent[k]]]
     return matrix
 
@@ -222,11 +237,13 @@ def ReadRandomBatch(
 ):
     """The next `batch_size` examples in the order of `idx`; with loop_over the first come again after the last."""
     _fields_of(cursor, tensors)
+    _check_outputs(ctx, tensors)
     if idx.ndim != 1 or offsets.ndim != 2 or offsets.shape[1] != len(cursor.tree.lengths_of):
         raise ValueError(
             f"idx must be [N] and offsets [examples + 1, {len(cursor.tree.lengths_of)}], found {list(idx.shape)} and "
             f"{list(offsets.shape)}"
         )
+    _check_rows(tensors)
     tree = cursor.tree
     with cursor.lock:
         begin = cursor.offsets[0]
@@ -269,6 +286,7 @@ class PackedRecords(Object):
     """Examples as objects: a list with, for each of them, the rows of every field."""
 
     type_name = "caffe2::Tensor"
+    operand = True
 
     def __init__(self, records) -> None:
         self.records = records
@@ -323,12 +341,12 @@ def RemoveDataBlocks(xp, data, indices, *, out):
     """The data without the rows of the given indices."""
     if data.ndim < 1 or indices.ndim != 1:
         raise ValueError(f"expected data [N, …] and indices [M], got {list(data.shape)} and {list(indices.shape)}")
+    if indices.size and indices.dtype.kind != "i":
+        raise TypeError(f"indices must be int32 or int64, got {indices.dtype}")
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < data.shape[0]:
         raise ValueError(f"index {int(indices.max())} is not within the {data.shape[0]} rows of the data")
     keep = xp.ones(data.shape[0], bool)
     if indices.size:
-        if indices.dtype.kind != "i":
-            raise TypeError(f"indices must be int32 or int64, got {indices.dtype}")
         keep[indices] = False
     Y = out((int(keep.sum()), *data.shape[1:]), data.dtype)
     Y[...] = data[keep]

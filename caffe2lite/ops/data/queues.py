@@ -174,7 +174,7 @@ def CloseBlobsQueue(ctx, queue: BlobsQueue):
 @operator(
     "blobs* status", stateful=True, blocking=True, num_inputs=(1, MANY), num_outputs=(2, MANY), gradient=NO_GRADIENT
 )
-def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_idx_blob: int = -1):
+def WeightedSampleDequeueBlobs(ctx, *queues: BlobsQueue, weights: list[float] = (), table_idx_blob: int = -1):
     """Read a record from one of the queues, drawn by weight; the last output tells whether that one is at its end.
 
     `table_idx_blob` is the output that gets the number of the queue.

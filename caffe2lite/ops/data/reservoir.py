@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.control.atomics import Mutex
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
 from caffe2lite.ops.sparse.indices import Map
 
@@ -29,7 +30,7 @@ def ReservoirSampling(
     reservoir,
     num_visited,
     data,
-    mutex,
+    mutex: Mutex,
     object_id=None,
     object_to_pos=None,
     pos_to_object=None,
@@ -41,8 +42,9 @@ def ReservoirSampling(
     With identifiers a row counts only where its identifier is neither in the reservoir nor twice in the data; a map
     tells the row of each identifier, and a vector the identifier of each row.  An empty reservoir begins anew.
     """
-    if data.ndim < 1:
-        raise ValueError("the data must have rows, got a scalar")
+    for what, rows in (("data", data), ("reservoir", reservoir), ("pos_to_object", pos_to_object)):
+        if rows is not None and rows.ndim < 1:
+            raise ValueError(f"the {what} must have rows, got a scalar")
     if object_id is not None and not isinstance(object_to_pos, Map):
         raise TypeError("a map from int64 to int32 is needed for the places of the identifiers (CreateMap makes one)")
     with mutex.lock:

@@ -68,7 +68,7 @@ def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
         raise ValueError(
             f"the input must have one or two dimensions, and axis be one of them: {list(input.shape)}, {axis}"
         )
-    rows = input.reshape(input.shape[0], -1)
+    rows = input if input.ndim == 2 else input[:, None]
     if axis == 1:
         rows = rows.T
     Y = out((rows.shape[0],), object)

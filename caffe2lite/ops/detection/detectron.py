@@ -58,7 +58,7 @@ def SmoothL1Loss(xp, Y_hat, Y, alpha_in, alpha_out, *, beta: float = 1.0, scale:
     return _scalar(out, total * (scale / max(Y_hat.shape[0], 1)))
 
 
-@operator("dY_hat", shapes="Y_hat [N, ...]", types={"Y_hat": "float32", "dloss": "float32"}, infer=like(0))
+@operator("dY_hat", shapes="Y_hat [N, ...]", types={"Y_hat": "float32", "Y": "float32", "alpha_in": "float32", "alpha_out": "float32", "dloss": "float32"}, infer=like(0))
 def SmoothL1LossGradient(xp, Y_hat, Y, alpha_in, alpha_out, dloss, *, beta: float = 1.0, scale: float = 1.0, out):
     """The gradient by the prediction."""
     _check_same(Y_hat, Y, alpha_in, alpha_out)
@@ -174,6 +174,8 @@ def _by_class(xp, X, labels, num_classes):
 def _focal_terms(xp, X, labels, fg, num_classes, alpha):
     x, t = _by_class(xp, X, labels, num_classes)
     classes = xp.arange(1, num_classes + 1).reshape(1, 1, -1, 1, 1)
+    if fg.size != 1:
+        raise ValueError(f"fg_num must be one number, found the shape {list(fg.shape)}")
     most = xp.maximum(fg.reshape(-1)[0], 1)
     positive = (t == classes).astype(X.dtype) * (alpha / most)
     negative = ((t >= 0) & (t != classes)).astype(X.dtype) * ((1 - alpha) / most)
@@ -226,6 +228,8 @@ def _softmax(xp, x, axis):
 
 
 def _weights(xp, t, fg, alpha, dtype):
+    if fg.size != 1:
+        raise ValueError(f"fg_num must be one number, found the shape {list(fg.shape)}")
     most = xp.maximum(fg.reshape(-1)[0], 1)
     return xp.where(t == 0, (1 - alpha) / most, xp.where(t >= 1, alpha / most, 0)).astype(dtype)
 
@@ -337,9 +341,11 @@ def SpatialNarrowAs(xp, A, B, *, out):
     return C
 
 
-@operator("dA", types={"A": "float32 int32"}, anywhere="B", infer=like(0))
+@operator("dA", types={"A": "float32 int32", "dC": "=A"}, anywhere="B", infer=like(0))
 def SpatialNarrowAsGradient(xp, A, B, dC, *, out):
     """The gradient within the part, 0 beyond."""
+    if dC.ndim != A.ndim or A.ndim < 2 or dC.shape[:-2] != A.shape[:-2] or any(c > a for c, a in zip(dC.shape, A.shape)):
+        raise ValueError(f"dC {list(dC.shape)} must be a part of A {list(A.shape)}")
     d = out(A.shape, A.dtype)
     d[...] = 0
     d[..., : dC.shape[-2], : dC.shape[-1]] = dC
@@ -368,6 +374,8 @@ def UpsampleNearest(xp, X, *, scale: int = 2, out):
 def UpsampleNearestGradient(xp, X, dY, *, scale: int = 2, out):
     """The sum of the gradients of each pixel's copies."""
     _images(X)
+    if scale < 1 or dY.shape != (*X.shape[:-2], X.shape[-2] * scale, X.shape[-1] * scale):
+        raise ValueError(f"dY {list(dY.shape)} is none of X {list(X.shape)} in {scale} times the size")
     d = out(X.shape, X.dtype)
     d[...] = dY.reshape(*X.shape[:-2], X.shape[-2], scale, X.shape[-1], scale).sum(axis=(-3, -1))
     return d
@@ -414,6 +422,10 @@ def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, outpu
 @operator("dX", types={"X": "float32", "rois": "float32", "mapping": "int32", "dY": "float32"})
 def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
     """Each pixel gets its share of the gradients of the means that it has a part in."""
+    check_rois(X, rois, (5,))
+    shape = (rois.shape[0], output_dim, group_size, group_size)
+    if X.shape[1] != output_dim * group_size * group_size or dY.shape != shape:
+        raise ValueError(f"X {list(X.shape)} must have {output_dim} * {group_size}² channels and dY the shape {list(shape)}")
     d = out(X.shape, X.dtype)
     d[...] = 0
     for r, roi in enumerate(on_host(rois)):

@@ -194,7 +194,10 @@ def BoxWithNMSLimit(
     if boxes.ndim != 2 or boxes.shape != (count, width):
         raise ValueError(f"boxes must be [{count}, {width}], got shape {list(boxes.shape)}")
     s, b = _host(xp, scores), _host(xp, boxes)
-    splits = [count] if batch_splits is None else [int(v) for v in _host(xp, batch_splits)]
+    splits = [count] if batch_splits is None else _host(xp, batch_splits).reshape(-1).tolist()
+    if not all(0 <= v <= count for v in splits):
+        raise ValueError(f"batch_splits must be from 0 to {count}, the number of boxes, found {splits}")
+    splits = [int(v) for v in splits]
     if sum(splits) != count:
         raise ValueError(f"batch_splits sum to {sum(splits)}, and there are {count} boxes")
     soft = (soft_nms_method, soft_nms_sigma, soft_nms_min_score_thres) if soft_nms_enabled else None
@@ -266,6 +269,9 @@ def _collect(inputs, low, high, most):
         raise ValueError(
             f"levels {low} to {high} need {levels} tensors of rois and as many of scores, got {len(inputs)}"
         )
+    for r in inputs[:levels]:
+        if r.ndim < 1 or r.shape[-1] != 5:
+            raise ValueError(f"rois must be [n, 5], got shape {list(r.shape)}")
     rois = np.concatenate([r.reshape(-1, 5) for r in inputs[:levels]])
     scores = np.concatenate([s.reshape(-1) for s in inputs[levels:]])
     if len(rois) != len(scores):

@@ -8,6 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import CPU, operator
 
 
@@ -21,17 +22,21 @@ def check_rois(X, rois, sizes, order="NCHW"):
 
 
 def on_host(rois):
-    return rois if isinstance(rois, np.ndarray) else rois.get()
+    """The rois in host memory; ValueError where one is no place."""
+    rois = rois if isinstance(rois, np.ndarray) else rois.get()
+    if not np.isfinite(rois).all():
+        raise ValueError(f"a roi is no place: {rois[~np.isfinite(rois).all(axis=1)][0].tolist()}")
+    return rois
 
 
 def image_of(roi, size, batch):
     """(image number, the box itself)."""
     if len(roi) == size:
         return 0, roi
-    image = int(roi[0])
+    image = float(roi[0])
     if not 0 <= image < batch:
-        raise ValueError(f"a roi is of image {image}, and there are {batch}")
-    return image, roi[1:]
+        raise ValueError(f"a roi is of image {image:g}, and there are {batch}")
+    return int(image), roi[1:]
 
 
 def _shape(X, rois, order, *pooled):
@@ -55,8 +60,11 @@ def _planes(X, RoIs, order, pooled_h, pooled_w, out):
 
 def _side(start, length, bins, size, samples):
     """The matrix (bins, size) of the mean of bilinear samples in each of `bins` parts of a side."""
+    if bins < 1 or not math.isfinite(start) or not math.isfinite(length):
+        raise ValueError(f"{bins} parts of a roi from {start:g} of the length {length:g} cannot be pooled")
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
+    check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix

@@ -55,6 +55,8 @@ def legacy(A: Any, B: Any, axis: int, axis_str: str, order: str) -> Any:
 def sum_to(xp: Any, G: Any, aligned: tuple[int, ...], target: Any) -> Any:
     """Sum G over the axes in which an operand of shape `aligned` was repeated, into `target`."""
     aligned = (1,) * (G.ndim - len(aligned)) + aligned
+    if target.dtype.kind != "f" and G.dtype.kind == "f":
+        raise ValueError(f"the gradient is {G.dtype}, and goes to an operand of {target.dtype}, which has none")
     if len(aligned) != G.ndim or any(d not in (1, g) for d, g in zip(aligned, G.shape)):
         raise ValueError(f"a gradient of the shape {list(G.shape)} is none of an operand of the shape {list(aligned)}")
     axes = tuple(i for i, d in enumerate(aligned) if d == 1 and G.shape[i] != 1)

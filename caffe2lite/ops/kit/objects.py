@@ -10,10 +10,12 @@ class Object:
 
     type_name   the C++ name that FetchBlob tells
     blob_type   the type in a serialised BlobProto; None where Caffe2 cannot serialise it
+    operand     whether operators without state read it, which take tensors otherwise
     """
 
     type_name: ClassVar[str]
     blob_type: ClassVar[str | None] = None
+    operand: ClassVar[bool] = False
 
     def write(self, proto: Any) -> None:
         """Fill a BlobProto whose name and type are set."""

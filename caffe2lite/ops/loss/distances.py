@@ -231,7 +231,7 @@ def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0,
     y = Y.reshape(X1.shape).astype(X1.dtype)
     reached = X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)) >= 0
     step = dloss.reshape(X1.shape) * y * reached
-    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step, 0, out[1](X2.shape, X2.dtype))
+    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step.reshape(X2.shape), 0, out[1](X2.shape, X2.dtype))
 
 
 def _entropy(xp: Any, p: Any) -> Any:

@@ -46,7 +46,7 @@ def _paths(hierarchy: bytes, W: Any) -> dict[int, list[tuple[slice, int]]]:
 def _check(X: Any, W: Any, b: Any, labels: Any = None) -> Any:
     if X.ndim < 1 or W.ndim != 2 or b.shape != W.shape[:1]:
         raise ValueError(f"X, W and b do not fit: {list(X.shape)}, {list(W.shape)}, {list(b.shape)}")
-    rows = X.reshape(X.shape[0], -1)
+    rows = X.reshape(X.shape[0], math.prod(X.shape[1:]))
     if rows.shape[1] != W.shape[1] or (labels is not None and labels.size != len(rows)):
         raise ValueError(
             f"rows of X have {rows.shape[1]} values and those of W {W.shape[1]}; {len(rows)} labels are needed"

@@ -290,6 +290,8 @@ def SquareRootDivide(xp, X, scale, *, out):
     if X.ndim < 1 or scale.shape[:1] != X.shape[:1]:
         raise ValueError(f"one scale for each row is needed: X is {list(X.shape)}, scale {list(scale.shape)}")
     scale = scale.reshape(-1)[: X.shape[0]]
+    if scale.size != X.shape[0]:
+        raise ValueError(f"one scale for each of {X.shape[0]} rows is needed, found {scale.size}")
     if (scale < 0).any():
         raise ValueError("a scale is negative, and has no square root")
     root = xp.sqrt(xp.where(scale > 0, scale, 1).astype(X.dtype)).reshape((-1,) + (1,) * (X.ndim - 1))

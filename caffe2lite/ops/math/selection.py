@@ -123,6 +123,12 @@ def FlexibleTopK(xp, X, K, *, out):
 def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     """dX = dvalues in the places of the best, 0 elsewhere."""
     rows, ks = _ks(X, K)
+    if indices.shape != (sum(ks),) or dvalues.shape != indices.shape:
+        raise ValueError(
+            f"dvalues and indices must have {sum(ks)} values, found {list(dvalues.shape)} and {list(indices.shape)}"
+        )
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < rows.shape[1]:
+        raise ValueError(f"indices must be from 0 to {rows.shape[1] - 1}, found {int(indices.min())} to {int(indices.max())}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     if ks:
@@ -174,6 +180,9 @@ def FindDuplicateElements(xp, X, *, out):
 @operator("Y", types={"index": _INDICES, "query": "=index"}, infer=like(1))
 def Find(xp, index, query, *, missing_value: int = -1, out):
     """Y = where each queried value is in `index` (the last place of several), or missing_value."""
+    bounds = np.iinfo(query.dtype)
+    if not bounds.min <= missing_value <= bounds.max:
+        raise ValueError(f"missing_value={missing_value} is no {query.dtype}")
     Y = out(query.shape, query.dtype)
     Y[...] = missing_value
     if index.size:

@@ -127,6 +127,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     wanted = 2 * n if grad_on_w else n
     if len(out) != wanted:
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
+    check_alike((dY, *Xs), "WeightedSumGradient")
     results = []
     for w, place in zip(ws, out):
         results.append(xp.multiply(dY, w.reshape(()), out=place(dY.shape, dY.dtype)))

@@ -13,6 +13,7 @@ from caffe2lite.ops.kit.registry import operator
 class PackedMatrix(Object):
     """The weights [inputs, outputs], rounded to half precision and kept as the floats that they became."""
 
+    operand = True
     type_name = "std::unique_ptr<fbgemm::PackedGemmMatrixB<short unsigned int> >"
 
     def __init__(self, weights: np.ndarray) -> None:

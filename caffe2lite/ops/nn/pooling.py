@@ -341,7 +341,7 @@ def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: Window, out):
 
 @loop
 def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, top, left):
-    zero = np.float32(0)
+    one, zero = np.float32(1), np.float32(0)
     dX[:] = zero
     for p in range(planes):
         x, dx = X[p * h * w : (p + 1) * h * w], dX[p * h * w : (p + 1) * h * w]
@@ -352,7 +352,7 @@ def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, 
                 begin, end = max(0, ox * sw - left), min(w, ox * sw - left + kw)
                 for i in range(first, last):
                     for j in range(i * w + begin, i * w + end):
-                        dx[j] += dy if x[j] == y else zero
+                        dx[j] += dy * (one if x[j] == y else zero)  # NaN for an infinite dy, as NumPy has it
 
 
 @compiled(*(registry.find(n) for n in ("AveragePool", "AveragePool1D", "AveragePool2D")))

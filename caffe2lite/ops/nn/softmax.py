@@ -237,10 +237,10 @@ def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out
     classes = xp.arange(X.shape[1]).reshape(1, -1, 1, 1)
     w = (known.astype(X.dtype) if weights is None else weights * known)[:, None]
     total = w.sum()
-    dX = out(X.shape, X.dtype)
-    xp.subtract(P, classes == labels[:, None], dX)
     if P.shape != X.shape:
         raise ValueError(f"softmax must have the shape of X, {list(X.shape)}, found {list(P.shape)}")
+    dX = out(X.shape, X.dtype)
+    xp.subtract(P, classes == labels[:, None], dX)
     factor = fitted(dloss, (), "dloss") * X.dtype.type(scale) / xp.where(total > 0, total, 1)
     xp.multiply(dX, (w * factor).astype(X.dtype), dX)
     return dX

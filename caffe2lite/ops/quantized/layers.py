@@ -38,6 +38,7 @@ def _views(data, place, padding):
     if min(top, left, bottom, right) < 0:
         raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     n, h, w, channels = data.shape
+    check_result((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded = np.empty((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded[...] = padding
     padded[:, top : top + h, left : left + w] = data

@@ -16,6 +16,8 @@ from caffe2lite.ops.quantized.tensors import Int8Tensor, need
 class PackedWeights(Object):
     """Quantized weights, and the bias in steps of the scales of weights and input."""
 
+    operand = True
+
     def __init__(self, weights: Int8Tensor, bias: Int8Tensor | None) -> None:
         self.weights, self.bias = weights, bias
 

@@ -266,6 +266,8 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """Each row of (N, …) as uint8, and (N, 2) float32: its scale and its minimum."""
     if input.ndim < 2 or not input.shape[0]:
         raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    if not input.size:
+        raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     rows = input.reshape(input.shape[0], -1)
     low = rows.min(axis=1, keepdims=True)
     scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
@@ -281,7 +283,7 @@ def Rowwise8BitQuantizedToFloat(xp, quantized_input, scale_bias, *, out):
     """The values of FloatToRowwiseQuantized8Bits' rows."""
     _check_pairs(quantized_input, scale_bias)
     Y = out(quantized_input.shape, "float32")
-    rows = quantized_input.reshape(quantized_input.shape[0], -1)
+    rows = quantized_input.reshape(quantized_input.shape[0], math.prod(quantized_input.shape[1:]))
     Y.reshape(rows.shape)[...] = rows * scale_bias[:, :1] + scale_bias[:, 1:]
     return Y
 
@@ -358,6 +360,8 @@ def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: b
     n, width = input.shape
     per = 8 // bitwidth
     size = -(-width // per)
+    if n and not width:
+        raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     Y = out((n, _RAND_HEAD + size), "uint8")
     if not Y.size:
         return Y

@@ -414,6 +414,8 @@ for _name, _outputs, _kernel, _types, _doc in (
     ),
 ):  # fmt: skip
     _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
+    if "_sparse_both" in _kernel.__name__:
+        _types = {**_types, "data": "float32", "indices": _INT}
     operator(_outputs, name=_name, types=_types, shapes=_shapes, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)
 
 

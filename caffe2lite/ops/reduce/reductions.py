@@ -8,6 +8,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis, fitted
 
@@ -224,6 +225,9 @@ def _one_sided(
 
     def back(xp, dY, X, Y, lengths, n, out):
         if Y is None and X.ndim == 1 and X.dtype.name == "int64":  # not X, but its shape
+            if X.size and int(X.min()) < 0:
+                raise ValueError(f"X is told by its shape, and {X.tolist()} is none")
+            check_result(X.tolist(), dY.dtype)
             X = xp.broadcast_to(xp.zeros((), dY.dtype), tuple(X.tolist()))
         matrix, stays, axis = _split(X, n, front)
         if dY.size != math.prod(stays):
@@ -295,7 +299,9 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
         for what, operand in (("Y", Y), ("dY", dY)):
             if operand.shape != X.shape[:axis] + X.shape[axis + 1 :]:
                 raise ValueError(f"{what} must be X {list(X.shape)} without axis {axis}, found {list(operand.shape)}")
-        place = out[0] if isinstance(out, tuple) else out
+        place = (out or (None,))[0] if isinstance(out, tuple) else out
+        if place is None:
+            raise ValueError("the output dX is missing")
         dX = place(X.shape, X.dtype)
         return xp.multiply(xp.expand_dims(dY, axis), xp.expand_dims(Y, axis) == X, dX)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import (
     check_ids,
@@ -14,6 +15,7 @@ from caffe2lite.ops.kit.segments import (
     sorted_ids_to_starts,
     take_rows,
 )
+from caffe2lite.ops.kit.shapes import fitted
 
 _INT = "int32 int64"
 _FLOAT = "float32"
@@ -27,19 +29,19 @@ def _mean(xp, result, counts):
     return xp.divide(result, column(xp, xp.maximum(counts, 1).astype(result.dtype), result), out=result)
 
 
-def _check_data(data):
+def _check_data(data, indices=None):
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
+    if indices is not None:
+        check_indices(indices, data.shape[0])
 
 
 # ---- sorted ids --------------------------------------------------------------------------------------------------
 
 
 def _sorted(xp, data, indices, ids, out, weights=None, mean=False):
-    _check_data(data)
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     if weights is not None:
         check_weights(weights, size)
     starts, counts = sorted_ids_to_starts(xp, ids, size)
@@ -75,10 +77,8 @@ def _sparse_sorted_weighted(xp, data, weights, indices, segment_ids, *, out):
 
 
 def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=False):
-    _check_data(data)
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     check_ids(ids, size)
     if weights is not None:
         check_weights(weights, size)
@@ -91,6 +91,8 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
     if num_segments < -1:
         raise ValueError(f"num_segments is -1 (as many as the ids need) or 0 and more, found {num_segments}")
     count = num_segments if num_segments >= 0 else most + 1
+    check_result((count, *data.shape[1:]), data.dtype)
+    check_result((count,), "int64")
     order = xp.argsort(ids, kind="stable")
     counts = xp.bincount(ids, minlength=count) if size else xp.zeros(count, "int64")
     starts = xp.cumsum(counts) - counts
@@ -129,6 +131,8 @@ def _sparse_unsorted_weighted(xp, data, weights, indices, segment_ids, *, num_se
 
 def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
     """Each row gets the gradient of its segment."""
+    if dY.ndim < 1:
+        raise ValueError("dY must have a row for each segment, found a scalar")
     if ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(ids.shape)}")
     size = ids.shape[0]
@@ -340,10 +344,12 @@ def _range_gradient(factor):
 
     def kernel(xp, data, Y, dY, segment_ids, *, out):
         _, counts = _range_starts(xp, data, segment_ids)
+        if Y.shape != (counts.shape[0], *data.shape[1:]):
+            raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
         dX = out(data.shape, data.dtype)
         if dX.size:
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
-            dY = dY.reshape(Y.shape)  # in the steps of a recurrent net it may have another dimension of 1
+            dY = fitted(dY, Y.shape, "dY")  # in the steps of a recurrent net it may have another dimension of 1
             dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
         return dX
 

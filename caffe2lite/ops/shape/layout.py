@@ -325,6 +325,8 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
     window = slice_window(X.shape, *slice_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
+    if len(out) != 1:
+        raise ValueError(f"there is one output, dX, and {len(out)} are named")
     dY = rest[-1]
     if dY.shape != X[window].shape:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}, and the slice of X {list(X[window].shape)}")

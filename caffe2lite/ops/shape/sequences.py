@@ -50,6 +50,8 @@ def PackSegments(
     """Rows of each segment side by side: (segments, longest, …), padded at the end; rows past `max_length` are cut."""
     if tensor.ndim < 1:
         raise ValueError("the tensor must have at least one dimension")
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must be a vector, found the shape {list(lengths.shape)}")
     total = _total(lengths)
     if total != tensor.shape[0]:
         raise ValueError(f"the lengths sum to {total}, and the tensor has {tensor.shape[0]} rows")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
@@ -27,6 +28,7 @@ class Merge:
         starts = xp.cumsum(self.counts) - self.counts
         chosen = self.counts[self.order]
         total = int(chosen.sum())
+        check_result((total,), "int64")
         place = xp.arange(total) - xp.repeat(xp.cumsum(chosen) - chosen, _plain(xp, chosen))
         self.rows = xp.repeat(starts[self.order], _plain(xp, chosen)) + place
         self.owner = owner
@@ -47,8 +49,8 @@ class Merge:
 
     def back(self, merged):
         """Merged rows in the order of the inputs, one input after the other."""
-        if merged.shape[0] != self.rows.shape[0]:
-            raise ValueError(f"the inputs have {self.rows.shape[0]} values, and there are {merged.shape[0]} gradients")
+        if merged.ndim < 1 or merged.shape[0] != self.rows.shape[0]:
+            raise ValueError(f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}")
         result = self.xp.empty_like(merged)
         result[self.rows] = merged
         return result
@@ -93,6 +95,12 @@ def _check_counts(lengths, values, what):
         raise ValueError(f"a length of {what} is negative: {int(lengths.min())}")
     if int(lengths.sum()) != values.shape[0]:
         raise ValueError(f"the lengths of {what} sum to {int(lengths.sum())}, and there are {values.shape[0]} values")
+
+
+def _repeat_check(lengths):
+    if lengths.ndim != 1 or (lengths.size and int(lengths.min()) < 0):
+        raise ValueError(f"lengths must be a vector without negative numbers, found {lengths.tolist()}")
+    check_result((int(lengths.sum(dtype="int64")),), "int64")
 
 
 def _repeat(xp, lengths):
@@ -327,6 +335,9 @@ def _split(merge, dY, sizes, out):
 def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradients of the values of each tensor, from those of the merged ones."""
     *lengths, dY = inputs
+    _groups(tuple(lengths), ("int32",))
+    for n in lengths:
+        _repeat_check(n)
     sizes = [int(n.sum()) for n in lengths]
     merge = Merge(xp, [_repeat(xp, n) for n in lengths], [xp.ones(s, "int64") for s in sizes])
     return _split(merge, dY, sizes, out)
@@ -335,6 +346,8 @@ def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
 def _multi_back(xp, *inputs, out):
     *pairs, dY = inputs
     groups = _groups(tuple(pairs), ("int32", "int32"))
+    for n, _ in groups:
+        _repeat_check(n)
     merge = Merge(xp, [_repeat(xp, n) for n, _ in groups], [c for _, c in groups])
     return _split(merge, dY, [int(c.sum()) for _, c in groups], out)
 

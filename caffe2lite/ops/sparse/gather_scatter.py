@@ -428,6 +428,8 @@ def UnsafeCoalesce(ctx, *Xs):
     """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes."""
     if len(ctx.outputs) != len(Xs) + 1 or ctx.outputs[:-1] != ctx.inputs:
         raise ValueError("the outputs must be the inputs again, and one more for the shared memory")
+    if not Xs:
+        raise ValueError("there are no inputs to be moved")
     first = Xs[0]
     if any(X.dtype != first.dtype for X in Xs):
         raise ValueError("all inputs must have one type")

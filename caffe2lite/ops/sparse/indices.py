@@ -155,6 +155,8 @@ def IndexSize(ctx, handle, *, out):
 )
 def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     """A hash of each index, from 0 to modulo - 1."""
+    if modulo > np.iinfo(Indices.dtype).max:
+        raise ValueError(f"modulo={modulo} is no {Indices.dtype}, the type of the indices")
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
@@ -175,6 +177,8 @@ _PROTO_NAMES = {"int32": "int32_t", "int64": "int64_t"}
 
 class Map(Object):
     """A map between integers."""
+
+    operand = True
 
     def __init__(self, key: str, value: str) -> None:
         self.key, self.value = key, value

@@ -270,6 +270,8 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     dX = out((int(LENGTHS.sum()),), dY.dtype)
     dX[...] = 0
     there = indices >= 0
+    if bool((there & (indices >= LENGTHS.reshape(-1, 1))).any()):
+        raise ValueError(f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}")
     rows = (starts.reshape(-1, 1) + indices)[there]
     dX[rows] = dY[there]
     return dX
