@@ -1,13 +1,14 @@
 # make demo   from nothing to a trained, checkpointed and resumed model: a private environment, the install, the job
-# make test   the test-suite, in the same private environment
+# make test   lint and the test-suite, in the same private environment
 # make test-oldest   the same with the oldest NumPy and protobuf that are supported (PYTHON: 3.10 to 3.12)
-# make lint   ruff and mypy
+# make lint   ruff (rules and format) and mypy
+# make docs   the documentation as a site with search, in site/
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-oldest lint clean
+.PHONY: demo test test-oldest lint docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -24,7 +25,7 @@ $(VENV)/.linters: $(VENV)/.installed
 demo: $(VENV)/.installed
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed
+test: lint
 	$(BIN)/pytest -q
 
 test-oldest:
@@ -34,7 +35,11 @@ test-oldest:
 
 lint: $(VENV)/.linters
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.linters
+	$(BIN)/python tools/build_docs.py site
+
 clean:
-	rm -rf $(VENV) $(VENV)-oldest demo-out
+	rm -rf $(VENV) $(VENV)-oldest demo-out site

@@ -51,7 +51,8 @@ def main():
     close.CloseBlobsQueue([queue], [])
     steps = [producer(k, queue, each) for k in range(options.threads)]
     produce = core.execution_step(
-        "all_produce", [core.execution_step("produce", steps, concurrent_substeps=True), core.execution_step("end", close)]
+        "all_produce",
+        [core.execution_step("produce", steps, concurrent_substeps=True), core.execution_step("end", close)],
     )
     consumers = [consumer(k, queue) for k in range(options.threads)]
     consume = core.execution_step("all_consume", consumers, concurrent_substeps=True)
@@ -64,7 +65,9 @@ def main():
     squares = sum(int(workspace.FetchBlob(f"squares_{k}")[0]) for k in range(options.threads))
     n = each * options.threads
     right = total == {"count": n, "sum": n * (n - 1) // 2} and squares == (n - 1) * n * (2 * n - 1) // 6
-    print(f"{n} records in {took:.2f} s, {n / took:,.0f} a second; {'each came once' if right else 'SOME WERE LOST OR DOUBLED'}")
+    print(
+        f"{n} records in {took:.2f} s, {n / took:,.0f} a second; {'each came once' if right else 'SOME WERE LOST OR DOUBLED'}"
+    )
 
 
 if __name__ == "__main__":

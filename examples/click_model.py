@@ -28,9 +28,7 @@ def visits(count, rng):
 def build():
     """The model: embeddings of pages, summed up, beside the numbers; two layers; the loss of a logistic regression."""
     page = schema.Scalar(np.int64, metadata=schema.Metadata(categorical_limit=PAGES))
-    features = schema.Struct(
-        ("float_features", schema.Scalar((np.float32, (NUMBERS,)))), ("pages", schema.List(page))
-    )
+    features = schema.Struct(("float_features", schema.Scalar((np.float32, (NUMBERS,)))), ("pages", schema.List(page)))
     extra = schema.Struct(("label", schema.Scalar((np.float32, (1,)))))
     model = layer_model_helper.LayerModelHelper("clicks", features, extra)
     model.default_optimizer = optimizer.AdagradOptimizer(alpha=0.1, epsilon=1e-4)
@@ -39,7 +37,9 @@ def build():
     hidden = model.Relu(model.FC(both, 16), 1)
     logit = model.FC(hidden, 1)
     loss = model.BatchLRLoss(
-        schema.Struct(("label", model.trainer_extra_schema.label), ("logit", logit), ("prediction", model.Sigmoid(logit, 1)))
+        schema.Struct(
+            ("label", model.trainer_extra_schema.label), ("logit", logit), ("prediction", model.Sigmoid(logit, 1))
+        )
     )
     model.add_loss(loss)
     model.output_schema = schema.Struct(("logit", logit))

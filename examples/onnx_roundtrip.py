@@ -1,7 +1,7 @@
 """A net of Caffe2 as an ONNX model, and back: the three compute the same.
 
-    pip install onnx onnxruntime
-    python onnx_roundtrip.py
+pip install onnx onnxruntime
+python onnx_roundtrip.py
 """
 
 import numpy as np
@@ -44,7 +44,9 @@ def main():
     theirs = session.run(None, {"data": data})[0]
     back = backend.run_model(model, {"data": data}).softmax
     print(f"{len(predict.op)} operators, {len(model.graph.node)} nodes")
-    print(f"largest difference: onnxruntime {abs(theirs - ours).max():.1e}, back in Caffe2 {abs(back - ours).max():.1e}")
+    print(
+        f"largest difference: onnxruntime {abs(theirs - ours).max():.1e}, back in Caffe2 {abs(back - ours).max():.1e}"
+    )
 
 
 if __name__ == "__main__":

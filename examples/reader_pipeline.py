@@ -1,6 +1,6 @@
 """Records read by two threads, worked on through a queue, and written to a data set: tasks of one session.
 
-    python reader_pipeline.py
+python reader_pipeline.py
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """A sequence-to-sequence model with attention that learns to spell words backwards, and a beam search that does it.
 
-    python seq2seq_reverse.py --steps 300
+python seq2seq_reverse.py --steps 300
 """
 
 import argparse
@@ -34,7 +34,12 @@ def main():
     args = parser.parse_args()
     rng = random.Random(0)
     size = FIRST + LETTERS
-    training = {**PARAMS, "batch_size": args.batch, "optimizer_params": {"learning_rate": 0.5}, "max_gradient_norm": 1.0}
+    training = {
+        **PARAMS,
+        "batch_size": args.batch,
+        "optimizer_params": {"learning_rate": 0.5},
+        "max_gradient_norm": 1.0,
+    }
     with tempfile.TemporaryDirectory() as folder:
         with train.Seq2SeqModelCaffe2(training, size, size, num_gpus=0) as model:
             model.initialize_from_scratch()

@@ -18,6 +18,7 @@ import warnings
 import golden_cases
 import numpy as np
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
@@ -156,7 +157,7 @@ def trial(rng, record, recorded):
     start = time.process_time()
     told = None
     try:
-        workspace.run_operator(op)
+        runner.run_operator(workspace, op)
     except (RuntimeError, MemoryError) as e:
         named = record.name in str(e) or (record.name in NESTED and "enforce fail in" in str(e))
         if not named and not isinstance(e, MemoryError):
@@ -174,7 +175,9 @@ def describe(op, workspace):
     for name in op.input:
         blob = workspace.get_blob(name)
         value = getattr(blob, "value", None)
-        operands.append(f"{name}: {value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}: {value!r}")
+        operands.append(
+            f"{name}: {value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else f"{name}: {value!r}"
+        )
     return f"{', '.join(operands)} -> {list(op.output)} {' '.join(str(op.arg).split())[:600]}"
 
 
@@ -193,7 +196,9 @@ def main():
             if record.module.rpartition(".")[2] in FOREIGN or kind in MEANT:
                 continue
             print(json.dumps(["", kind]), flush=True)  # the last one before a crash is to blame
-            recorded = [f for _, f in itertools.islice(golden_cases.cases("operators", kind), 10)] if kind in have else []
+            recorded = (
+                [f for _, f in itertools.islice(golden_cases.cases("operators", kind), 10)] if kind in have else []
+            )
             rng = np.random.default_rng([int(seed), *kind.encode()])
             for k in range(int(trials)):
                 wrong = trial(rng, record, recorded)

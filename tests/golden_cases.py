@@ -11,7 +11,7 @@ import zipfile
 
 import numpy as np
 
-from caffe2lite.engine import python_op, serialize  # noqa: F401 - registers Python operators
+from caffe2lite.engine import python_op, runner, serialize  # noqa: F401 - registers Python operators
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.gradients import gradient_defs
 from caffe2lite.engine.workspace import Workspace
@@ -128,7 +128,7 @@ def replay(files, gpu=False):
     if refused and "Not Implemented" in refused and registry.get(op.type).module.endswith(".detectron"):
         refused = None  # genuine has Detectron's operators for GPUs only
     try:
-        workspace.run_operator(op)
+        runner.run_operator(workspace, op)
     except Exception as e:
         return None if refused else f"{type(e).__name__}: {e}"
     if refused:

@@ -135,7 +135,9 @@ IMAGE = {
     "pad_image": lambda m, n, h: n.PadImage(h, "u", pad=1, mode="reflect"),
     "channel_shuffle": lambda m, n, h: n.ChannelShuffle(h, "u", group=2, kernel=1),
     "nhwc": lambda m, n, h: n.NHWC2NCHW(n.Softmax(n.NCHW2NHWC(h, "last"), "s", axis=3), "first"),
-    "concat": lambda m, n, h: n.Slice(n.Concat([h, h], ["c", "_"], axis=1)[0], "s", starts=[0, 2, 0, 0], ends=[-1, 6, -1, -1]),
+    "concat": lambda m, n, h: n.Slice(
+        n.Concat([h, h], ["c", "_"], axis=1)[0], "s", starts=[0, 2, 0, 0], ends=[-1, 6, -1, -1]
+    ),
     "split": lambda m, n, h: n.Sum(n.Split(h, ["left", "right"], axis=2), "s"),
     "tile": lambda m, n, h: n.Tile(h, "t", tiles=2, axis=2),
     "transpose": lambda m, n, h: n.Transpose(h, "t", axes=[0, 1, 3, 2]),
@@ -173,7 +175,9 @@ LOSSES = {
     "label_prob": lambda n, h: n.SoftmaxWithLoss([h, "target"], ["s", "l"], label_prob=1)[1],
     "jsd": lambda n, h: n.BernoulliJSD([n.Sigmoid(h, "s"), "target"], "l"),
     "margin_ranking": lambda n, h: n.MarginRankingCriterion([n.Sum([h, h], "h2"), "target", "signs"], "l", margin=0.3),
-    "cosine_embedding": lambda n, h: n.CosineEmbeddingCriterion([n.CosineSimilarity([h, "target"], "c"), "sign"], "l", margin=0.1),
+    "cosine_embedding": lambda n, h: n.CosineEmbeddingCriterion(
+        [n.CosineSimilarity([h, "target"], "c"), "sign"], "l", margin=0.1
+    ),
     "two_classes": lambda n, h: n.CrossEntropy(
         [n.MakeTwoClass(n.Sigmoid(n.Slice(h, "first", starts=[0, 0], ends=[-1, 1]), "s"), "c"), "two"], "l"
     ),
@@ -282,7 +286,11 @@ NETS = {
     **{f"loss/{name}": (scores(measure), sgd, 3) for name, measure in LOSSES.items()},
     **{f"optimizer/{name}": (dense(DENSE["tanh"]), build, 6) for name, build in OPTIMIZERS.items()},
     **{
-        f"sparse/{name}": (lookup(lambda n, t: n.SparseLengthsSum([t, "indices", "lengths"], "pooled")), OPTIMIZERS[name], 4)
+        f"sparse/{name}": (
+            lookup(lambda n, t: n.SparseLengthsSum([t, "indices", "lengths"], "pooled")),
+            OPTIMIZERS[name],
+            4,
+        )
         for name in SPARSE
     },
     **{f"lookup/{name}": (lookup(pool), OPTIMIZERS["adagrad"], 3) for name, pool in LOOKUPS.items()},

@@ -7,6 +7,7 @@ import golden_cases
 import numpy as np
 import pytest
 
+from caffe2lite.engine import runner
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import compiled, registry
 from caffe2lite.ops.reduce import lengths as lengths_file
@@ -104,7 +105,7 @@ def run(kind, arrays, args):
     workspace = Workspace()
     for k, array in enumerate(arrays):
         workspace.feed(f"in{k}", array)
-    workspace.run_operator(op)
+    runner.run_operator(workspace, op)
     return [workspace.fetch(name) for name in op.output]
 
 

@@ -68,7 +68,9 @@ def test_what_cannot_be_run_is_told_at_once(options, said, tree, tmp_path, monke
 
 
 def test_the_score_is_over_what_genuine_passes(monkeypatch):
-    monkeypatch.setattr(scoring, "genuine_passes", lambda: {"python/a_test.py": ["T::good", "T::bad", "T::other", "T::gone"]})
+    monkeypatch.setattr(
+        scoring, "genuine_passes", lambda: {"python/a_test.py": ["T::good", "T::bad", "T::other", "T::gone"]}
+    )
     monkeypatch.setattr(scoring, "exceptions", lambda: [("*::other", "it tests something else")])
     tests = {"T::good": "passed", "T::bad": "failed", "T::other": "failed", "T::more": "passed"}
     outcome = Outcome("python/a_test.py", tests, 1.0, "")
@@ -77,7 +79,9 @@ def test_the_score_is_over_what_genuine_passes(monkeypatch):
     assert found.excepted == {"T::other": "it tests something else"}
     page = status({outcome.file: outcome}, "ours", "caffe2lite 1")
     assert "of the other 3 **1 pass (33.3%)**" in page and "| python/a_test.py | 4 | 1 | 1 | 2 | 1 |  |" in page
-    assert "not run yet" not in page and "1 files with 4 more tests were not run yet" in status({}, "ours", "caffe2lite 1")
+    assert "not run yet" not in page and "1 files with 4 more tests were not run yet" in status(
+        {}, "ours", "caffe2lite 1"
+    )
     assert "* python/a_test.py T::bad" in page and "* 1: it tests something else" in page
 
 
@@ -87,7 +91,11 @@ def test_the_score_on_gpus_is_over_what_genuine_skips_for_want_of_one(monkeypatc
     monkeypatch.setattr(scoring, "genuine_without_gpu", lambda: wanted)
     outcome = Outcome("python/a_test.py", {"T::cpu": "passed", "T::gpu": "passed", "T::more_gpus": "skipped"}, 1.0, "")
     page = gpu_status({outcome.file: outcome}, 8, "caffe2lite 1")
-    assert "on 8 emulated GPUs" in page and "of the other 2 **1 pass (50.0%)**" in page and "of the other 1 **1 pass" in page
+    assert (
+        "on 8 emulated GPUs" in page
+        and "of the other 2 **1 pass (50.0%)**" in page
+        and "of the other 1 **1 pass" in page
+    )
     assert "| python/a_test.py | 2 | 1 |  | 1 |  |" in page and "* python/a_test.py T::more_gpus" in page
     assert "1 files with 1 more tests were not run yet" in page
 

@@ -164,7 +164,9 @@ def test_a_scope_within_a_scope_is_a_frame_within_a_frame():
     assert list(frames) == ["a", "b", "c/d", "e"]  # outer ones are drawn first
     assert inside(frames["b"], frames["a"]) and inside(frames["c/d"], frames["b"]) and inside(frames["e"], frames["b"])
     assert apart(frames["c/d"], frames["e"])
-    held = {label: {drawing.boxes[i].detail for i in range(5) if inside(drawing.boxes[i], f)} for label, f in frames.items()}
+    held = {
+        label: {drawing.boxes[i].detail for i in range(5) if inside(drawing.boxes[i], f)} for label, f in frames.items()
+    }
     assert held["c/d"] == {"a/b/c/d/x", "a/b/c/d/y"} and held["e"] == {"a/b/e/z"} and "top" not in held["a"]
 
 

@@ -7,6 +7,7 @@ from caffe2lite import db as databases
 from caffe2lite import devices
 from caffe2lite.db import Mode
 from caffe2lite.devices import emulated
+from caffe2lite.engine import runner
 from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -73,7 +74,7 @@ def test_operand_in_host_memory_is_named(gpus):
     workspace = Workspace()
     workspace.feed("x", np.ones(2, "f"))
     with pytest.raises(OperatorError, match=r"'x' is on cpu.*Relu runs on gpu_0"):
-        workspace.run_operator(on_gpu("Relu", ["x"], ["y"]))
+        runner.run_operator(workspace, on_gpu("Relu", ["x"], ["y"]))
 
 
 def test_peer_is_read_only_where_it_can_be(gpus):
@@ -81,8 +82,8 @@ def test_peer_is_read_only_where_it_can_be(gpus):
     workspace.feed("a", np.ones(2, "f"), option(0))
     workspace.feed("b", np.ones(2, "f"), option(1))
     with pytest.raises(OperatorError, match=r"'b' is on gpu_1"):
-        workspace.run_operator(on_gpu("Mul", ["a", "b"], ["c"]))
-    workspace.run_operator(on_gpu("Sum", ["a", "b"], ["c"]))
+        runner.run_operator(workspace, on_gpu("Mul", ["a", "b"], ["c"]))
+    runner.run_operator(workspace, on_gpu("Sum", ["a", "b"], ["c"]))
     assert workspace.fetch("c").tolist() == [2, 2]
 
 
@@ -93,8 +94,8 @@ def test_without_peer_access_sums_are_refused_and_copies_pass():
         workspace.feed("a", np.ones(2, "f"), option(0))
         workspace.feed("b", np.full(2, 5, "f"), option(1))
         with pytest.raises(OperatorError, match=r"'b' is on gpu_1"):
-            workspace.run_operator(on_gpu("Sum", ["a", "b"], ["c"]))
-        workspace.run_operator(on_gpu("Copy", ["b"], ["a"]))
+            runner.run_operator(workspace, on_gpu("Sum", ["a", "b"], ["c"]))
+        runner.run_operator(workspace, on_gpu("Copy", ["b"], ["a"]))
         assert workspace.fetch("a").tolist() == [5, 5]
     finally:
         emulated.use(0)
@@ -106,7 +107,7 @@ def test_without_any_gpu_the_net_says_what_to_do():
     workspace.feed("x", np.ones(2, "f"))
     net = caffe2_pb2.NetDef(name="n", op=[on_gpu("Relu", ["x"], ["y"])])
     with pytest.raises(OperatorError, match="CAFFE2LITE_EMULATED_GPUS"):
-        workspace.create_net(net)
+        runner.create_net(workspace, net)
 
 
 def test_python_operators_see_the_host_and_leave_their_outputs_on_the_gpu(gpus):
@@ -133,14 +134,17 @@ def test_what_is_read_on_the_host_goes_to_the_operators_gpu(gpus, tmp_path):
     transaction.commit()
     db.close()
     workspace = Workspace()
-    workspace.run_operator(
+    runner.run_operator(
+        workspace,
         caffe2_pb2.OperatorDef(
-            type="CreateDB", output=["reader"], arg=[utils.MakeArgument("db", path), utils.MakeArgument("db_type", "minidb")]
-        )
+            type="CreateDB",
+            output=["reader"],
+            arg=[utils.MakeArgument("db", path), utils.MakeArgument("db_type", "minidb")],
+        ),
     )
     read = on_gpu("TensorProtosDBInput", ["reader"], ["x"], 1)
     read.arg.append(utils.MakeArgument("batch_size", 2))
     for _ in range(3):
-        workspace.run_operator(read)
-        workspace.run_operator(on_gpu("Relu", ["x"], ["y"], 1))
+        runner.run_operator(workspace, read)
+        runner.run_operator(workspace, on_gpu("Relu", ["x"], ["y"], 1))
     np.testing.assert_array_equal(workspace.fetch("y"), [[0, 1, 2, 3]] * 2)

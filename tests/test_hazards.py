@@ -7,7 +7,7 @@ import pytest
 from caffe2.python import brew, core, model_helper, optimizer, workspace
 
 from caffe2lite import inspect
-from caffe2lite.engine.graph import dependencies
+from caffe2lite.engine.dependencies import dependencies
 
 
 def graph(kind="dag"):
@@ -66,7 +66,9 @@ def waiting(net):
     net.EnqueueBlobs(["queue", "b"], ["b"])
 
 
-@pytest.mark.parametrize("kind, ordered, found", [("async_scheduling", False, ["C014"]), ("dag", True, []), ("simple", False, [])])
+@pytest.mark.parametrize(
+    "kind, ordered, found", [("async_scheduling", False, ["C014"]), ("dag", True, []), ("simple", False, [])]
+)
 @pytest.mark.parametrize("build", [collectives, producers, consumers, waiting])
 def test_an_order_that_no_graph_keeps(build, kind, ordered, found):
     net = graph(kind)
@@ -144,7 +146,9 @@ def test_an_operator_without_its_gradient(gone):
     ops = net.Proto().op
     del ops[next(i for i, op in enumerate(ops) if op.type == gone)]
     (problem,) = [p for p in inspect.lint(net.Proto()) if p.code == "C015"]
-    assert problem.message.startswith(f"{gone.removesuffix('Gradient')} is on the way to a loss, and there is no {gone} of it")
+    assert problem.message.startswith(
+        f"{gone.removesuffix('Gradient')} is on the way to a loss, and there is no {gone} of it"
+    )
 
 
 def test_labels_that_a_net_makes_itself():

@@ -1,6 +1,7 @@
 """InferShapesAndTypes: what is known, what is not, and what stays as it was."""
 
 import json
+import random
 
 import golden_cases
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
 
-from caffe2lite.engine.inference import infer_operator, workspace_specs
-from caffe2lite.engine.serialize import DATA_TYPES
+from caffe2lite.engine.inference import infer_operator, operator_cost_of, workspace_specs
 from caffe2lite.inspect.clashes import clash_of
+from caffe2lite.ops.kit import dtypes
+from caffe2lite.ops.kit.infer import UNKNOWN
 
 
 @pytest.fixture(autouse=True)
@@ -92,13 +94,61 @@ def test_what_is_inferred_is_what_genuine_made(kind):
         for i, (blob, spec) in enumerate(zip(operator.output, infer_operator(operator, workspace_specs(scope)))):
             content = files.get(f"out_{i}.blob")
             made = content and caffe2_pb2.BlobProto.FromString(content)
-            if spec is None or not made or made.type != "Tensor" or blob in operator.input:
+            if spec is UNKNOWN or not made or made.type != "Tensor" or blob in operator.input:
                 continue
             # genuine infers int32 for the indices of TopK, and makes int64
-            kind_of = None if spec.dtype is None or kind == "TopK" else DATA_TYPES[spec.dtype]
+            kind_of = None if spec.dtype is None or kind == "TopK" else dtypes.NUMBERS[spec.dtype]
             if list(spec.shape) != list(made.tensor.dims) or kind_of not in (None, made.tensor.data_type):
                 wrong.append(f"{name} {blob}: {spec}, made {list(made.tensor.dims)} type {made.tensor.data_type}")
     assert not wrong, "\n".join(wrong)
+
+
+def changed(rng, operator, specs):
+    """An operator and what its inputs are, one of the two not as recorded: most operators would refuse it."""
+    other = caffe2_pb2.OperatorDef()
+    other.CopyFrom(operator)
+    what = rng.randrange(5)
+    if what == 0 and other.arg:
+        del other.arg[rng.randrange(len(other.arg))]
+    elif what == 1:
+        del other.output[rng.randrange(len(other.output) + 1) :]
+    elif what == 2:
+        del other.input[rng.randrange(len(other.input) + 1) :]
+    elif what == 3:
+        for arg in other.arg:
+            if arg.HasField("i"):
+                arg.i = rng.choice((-3, -1, 0, 1, 2, 7))
+    else:
+        shapes = {name: tuple(rng.choice((0, 1, 2, 3, 6)) for _ in range(rng.randrange(5))) for name in specs}
+        specs = {name: spec._replace(shape=rng.choice((spec.shape, shapes[name]))) for name, spec in specs.items()}
+    return other, specs
+
+
+@pytest.mark.parametrize("part", ["operators", "detectron"])
+def test_inference_says_unknown_and_never_fails(part):
+    """Each recorded operator without one of its inputs, and with another shape, argument or number of operands."""
+    rng = random.Random(0)
+    for kind in golden_cases.types(part):
+        for _, files in golden_cases.cases(part, kind):
+            scope, operator = golden_cases.load(files)
+            specs = workspace_specs(scope)
+            partial = [(operator, {n: s for n, s in specs.items() if n != name}) for name in specs]
+            for asked, known in [*partial, *(changed(rng, operator, specs) for _ in range(3))]:
+                assert len(infer_operator(asked, known)) == len(asked.output)
+                cost = operator_cost_of(asked, known)
+                assert cost is None or len(cost) == 3
+
+
+def test_what_passes_the_sizes_of_concat_on_is_not_the_sizes():
+    ops = [
+        op("Concat", ["X", "A"], ["Y", "sizes"], axis=1),
+        op("Scale", ["sizes"], ["twice"], scale=2.0),
+        op("Split", ["Y", "sizes"], ["a", "b"], axis=1),
+        op("Split", ["Y", "twice"], ["c", "d"], axis=1),
+    ]
+    shapes = infer(*ops)
+    assert (shapes["a"], shapes["b"], shapes["twice"]) == ([4, 6], [4, 2], [2])
+    assert "c" not in shapes and "d" not in shapes
 
 
 @pytest.mark.parametrize("args, expected", [({}, [13, 2]), ({"padding_width": 2, "end_padding_width": 0}, [13, 2])])

@@ -223,7 +223,12 @@ def shard(*made, kind="simple"):
 
 
 def reduced(world, blob, shape=(2, 3), **more):
-    return ("ConstantFill", [], [blob], {"shape": shape, **more}), ("Allreduce", [world, blob], [blob], {"engine": "GLOO"})
+    return ("ConstantFill", [], [blob], {"shape": shape, **more}), (
+        "Allreduce",
+        [world, blob],
+        [blob],
+        {"engine": "GLOO"},
+    )
 
 
 def world(name, **more):
@@ -303,7 +308,9 @@ def test_distances_of_values(a, b, said):
 def test_blobs_that_are_saved_whole_and_a_cut_checkpoint(tmp_path):
     checkpoint(tmp_path / "a", w=np.arange(6.0), s=np.array(["x", "y"]))
     checkpoint(tmp_path / "b", w=np.arange(6.0), s=np.array(["x", "z"]))
-    assert inspect.diff_files(inspect.read(tmp_path / "a"), inspect.read(tmp_path / "b")) == ["~ s: 1 of 2 strings differ"]
+    assert inspect.diff_files(inspect.read(tmp_path / "a"), inspect.read(tmp_path / "b")) == [
+        "~ s: 1 of 2 strings differ"
+    ]
     (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:-3])
     result = run("inspect", tmp_path / "c")
     assert result.exit_code == 2 and "truncated" in result.output
@@ -342,7 +349,9 @@ def test_nets_within_operators():
     net.While(["c", "x"], ["y"], loop_net=outer.Proto())
     (problem,) = inspect.lint(net.Proto())
     assert (problem.code, problem.operator) == ("C001", 1)
-    assert "in loop_net of While, operator 0: in then_net of If, operator 1: there is no operator Rellu" in problem.message
+    assert (
+        "in loop_net of While, operator 0: in then_net of If, operator 1: there is no operator Rellu" in problem.message
+    )
 
 
 def test_an_input_that_a_sync_net_moves_nowhere(sync_net):
@@ -416,14 +425,18 @@ def test_a_predictor_export_shows_its_nets(tmp_path):
     from caffe2.python.predictor import predictor_exporter
 
     workspace.ResetWorkspace()
-    for name, value in {"w": np.ones((3, 8), "f"), "b": np.ones(3, "f"), "x": np.ones((5, 8), "f"), "p": np.ones((5, 3), "f")}.items():
+    for name, value in {
+        "w": np.ones((3, 8), "f"),
+        "b": np.ones(3, "f"),
+        "x": np.ones((5, 8), "f"),
+        "p": np.ones((5, 3), "f"),
+    }.items():
         workspace.FeedBlob(name, value)
     meta = predictor_exporter.PredictorExportMeta(small_net(), ["w", "b"], ["x"], ["p"])
     predictor_exporter.save_to_db("minidb", str(tmp_path / "export"), meta)
     (facts,) = json.loads(run("inspect", "--json", tmp_path / "export").output)
     assert [n["operators"] for n in facts["nets"]][-1] == 3 and facts["roles"]["INPUTS_BLOB_TYPE"] == ["x"]
     assert facts["nets"][-1]["blobs"]["p"]["spec"] == [[5, 3], "float32"]
-
 
     (tmp_path / "x").write_bytes(small_net().SerializeToString())
     assert run("lint", tmp_path / "export").exit_code == 0
@@ -437,7 +450,9 @@ def test_what_people_see_of_a_net(tmp_path):
     net.op[2].arg.add(name="axis", i=1)
     (tmp_path / "net").write_bytes(net.SerializeToString())
     said = run("inspect", tmp_path / "net", "--input", "x:5x8", "--input", "w:3x8", "--input", "b:3").output
-    assert said.replace(str(tmp_path), "DIR") == """\
+    assert (
+        said.replace(str(tmp_path), "DIR")
+        == """\
 DIR/net: net
 net small (simple): 3 operators
 #  operator  inputs   outputs  arguments  device
@@ -458,6 +473,7 @@ p     [5, 3]  float32  60     2
 5 of 5 blobs known: 268 bytes of inputs, 120 bytes made
 255 FLOPs
 """
+    )
 
 
 def test_the_device_of_a_net_is_that_of_its_operators():
@@ -472,8 +488,13 @@ def test_the_device_of_a_net_is_that_of_its_operators():
 def test_many_inputs_are_told_with_the_data_first(tmp_path):
     net = core.Net("many")
     for i in range(8):
-        net.SpatialBN([f"x{i}", f"scale{i}", f"bias{i}", f"mean{i}", f"var{i}"], [f"y{i}", f"mean{i}", f"var{i}", f"m{i}", f"v{i}"])
-    assert inspect.summarize(net.Proto()).parameters == [f"{name}{i}" for i in range(8) for name in ("scale", "bias", "mean", "var")]
+        net.SpatialBN(
+            [f"x{i}", f"scale{i}", f"bias{i}", f"mean{i}", f"var{i}"],
+            [f"y{i}", f"mean{i}", f"var{i}", f"m{i}", f"v{i}"],
+        )
+    assert inspect.summarize(net.Proto()).parameters == [
+        f"{name}{i}" for i in range(8) for name in ("scale", "bias", "mean", "var")
+    ]
     (tmp_path / "net").write_bytes(net.Proto().SerializeToString())
     said = run("inspect", tmp_path / "net").output
     assert f"inputs: {', '.join(f'x{i}' for i in range(8))}, scale0" in said and " and 20 more\n" in said
@@ -548,7 +569,9 @@ def test_a_number_of_gpus_that_is_none(tmp_path):
     """A sentence, and no traceback."""
     (tmp_path / "net").write_bytes(small_net().SerializeToString())
     environment = {**os.environ, "CAFFE2LITE_EMULATED_GPUS": "two"}
-    done = subprocess.run([sys.executable, "-m", "caffe2lite", "doctor"], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "caffe2lite", "doctor"], env=environment, capture_output=True, text=True
+    )
     assert "CAFFE2LITE_EMULATED_GPUS is the number of GPUs" in done.stdout and "Traceback" not in done.stderr
 
 
@@ -571,7 +594,9 @@ def test_tables_fit_a_terminal(monkeypatch, capsys):
     assert lines[-2].split() == ["2", "a", "b"]
 
 
-@pytest.mark.parametrize("name, shown", [("a\x1b[31m", "a\\x1b[31m"), ("\udce9", "\\udce9"), ("naïve 0…9", "naïve 0…9")])
+@pytest.mark.parametrize(
+    "name, shown", [("a\x1b[31m", "a\\x1b[31m"), ("\udce9", "\\udce9"), ("naïve 0…9", "naïve 0…9")]
+)
 def test_names_cannot_steer_the_terminal(name, shown):
     assert text.shown(name) == shown
 
@@ -617,7 +642,9 @@ def test_trouble_is_no_finding(tmp_path):
 
 
 def test_blobs_and_tensors_alone(tmp_path):
-    tensor = caffe2_pb2.TensorProto(name="t", data_type=caffe2_pb2.TensorProto.FLOAT, dims=[3], float_data=[1, 2, np.inf])
+    tensor = caffe2_pb2.TensorProto(
+        name="t", data_type=caffe2_pb2.TensorProto.FLOAT, dims=[3], float_data=[1, 2, np.inf]
+    )
     quantized = caffe2_pb2.QTensorProto(dims=[2], precision=8, scale=0.5, bias=10, is_signed=False, data=[8, 12])
     blob = caffe2_pb2.BlobProto(name="q", type="Int8TensorCPU", qtensor=quantized)
     (tmp_path / "tensors").write_bytes(caffe2_pb2.TensorProtos(protos=[tensor, tensor]).SerializeToString())

@@ -26,9 +26,7 @@ for version in range(first, first + 10_000):
 def saved(path):
     """The version of every blob of the checkpoint: all the same, or it is torn."""
     workspace.ResetWorkspace()
-    workspace.RunOperatorOnce(
-        core.CreateOperator("Load", [], BLOBS, absolute_path=1, db=str(path), db_type="minidb")
-    )
+    workspace.RunOperatorOnce(core.CreateOperator("Load", [], BLOBS, absolute_path=1, db=str(path), db_type="minidb"))
     values = np.stack([workspace.FetchBlob(b) for b in BLOBS])
     assert values.shape == (8, 100_000) and (values == values[0, 0]).all()
     return int(values[0, 0])

@@ -59,6 +59,12 @@ OPERATORS = [
     ("ConvTranspose", [IMAGE, rand(6, 4, 3, 3), rand(4)], {"kernel": 3, "stride": 2, "adj": 1}),
     ("MaxPool", [IMAGE], {"kernel": 3, "stride": 2}),
     ("MaxPool", [rand(1, 2, 6, 6)], {"kernel": 3, "stride": 2, "legacy_pad": 3}),
+    *[
+        (kind, [rand(1, 2, 6, 9), *more], {"kernel": 3, "stride": 2, "legacy_pad": legacy})  # VALID, SAME, Caffe's
+        for kind, more in (("MaxPool", []), ("AveragePool", []), ("Conv", [rand(4, 2, 3, 3)]))
+        for legacy in (1, 2, 3)
+    ],
+    ("AveragePool", [rand(1, 2, 8, 9)], {"kernel": 3, "stride": 3, "pad": 1, "legacy_pad": 3, "count_include_pad": 1}),
     ("MaxPool", [IMAGE], {"global_pooling": 1}),
     ("AveragePool", [IMAGE], {"kernel": 2, "stride": 2, "pad": 1}),
     ("AveragePool", [IMAGE], {"kernel": 2, "stride": 2, "pad": 1, "count_include_pad": 1}),

@@ -159,7 +159,9 @@ def test_what_write_keeps_of_a_file(tmp_path):
     assert path.read_bytes() == b"# coding: latin-1\nprint('caf\xe9')\n" and path.stat().st_mode & 0o777 == 0o755
     path.write_text(path.read_text("latin-1") + "print 2\n", "latin-1")
     run("port", path, "--write")
-    assert b"print 'caf" in (tmp_path / "a.py.orig").read_bytes() and b"print 2" in (tmp_path / "a.py.orig.2").read_bytes()
+    assert (
+        b"print 'caf" in (tmp_path / "a.py.orig").read_bytes() and b"print 2" in (tmp_path / "a.py.orig.2").read_bytes()
+    )
     assert path.read_bytes().endswith(b"print(2)\n")
     path.write_bytes(b"print 1\r\nx = 2\r\n")
     run("port", path, "--write")
@@ -181,10 +183,19 @@ def notebook(*sources, kernel="python2"):
     """A notebook of code cells, as nbformat writes it."""
     cells = [{"cell_type": "markdown", "metadata": {}, "source": ["Größe"]}]
     cells += [
-        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source.splitlines(keepends=True)}
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "metadata": {},
+            "outputs": [],
+            "source": source.splitlines(keepends=True),
+        }
         for source in sources
     ]
-    metadata = {"kernelspec": {"display_name": kernel.title(), "language": "python", "name": kernel}, "language_info": {"version": "2"}}
+    metadata = {
+        "kernelspec": {"display_name": kernel.title(), "language": "python", "name": kernel},
+        "language_info": {"version": "2"},
+    }
     content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 2}
     return json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 

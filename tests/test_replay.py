@@ -10,6 +10,7 @@ import golden_cases
 import numpy as np
 import pytest
 
+from caffe2lite.engine import runner
 from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
@@ -34,7 +35,7 @@ def _again(files):
         return None
     workspace, op = golden_cases.load(files)
     saved = {n: b.value.copy() if b.is_tensor else b.value for n, b in workspace.blobs.items()}
-    net = workspace.create_net(caffe2_pb2.NetDef(name="again", op=[op]))
+    net = runner.create_net(workspace, caffe2_pb2.NetDef(name="again", op=[op]))
     first = next((n for n, v in saved.items() if isinstance(v, np.ndarray)), None)
     for turn in range(6):
         _restore(workspace, saved)

@@ -240,7 +240,9 @@ def test_a_failing_script_is_told_as_by_python(tmp_path):
         "net = core.Net('n')\nnet.Relu('nowhere', 'y')\n"
         "workspace.RunNetOnce(net)\n"
     )
-    done = subprocess.run([sys.executable, "-m", "caffe2lite", "run", tmp_path / "s.py"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "caffe2lite", "run", tmp_path / "s.py"], capture_output=True, text=True
+    )
     said = done.stderr.split("\n")
     first = next(i for i, line in enumerate(said) if line.startswith("Traceback"))
     assert done.returncode == 1 and f'"{tmp_path}/s.py", line 4' in said[first + 1]
@@ -258,7 +260,9 @@ def test_profile_and_traces(tmp_path, script):
 
     before = list(instance.watchers)
     result = click_testing.CliRunner().invoke(
-        cli, ["run", "--profile", "--trace", str(tmp_path / "t.json"), "--trace-blobs", str(script)], catch_exceptions=False
+        cli,
+        ["run", "--profile", "--trace", str(tmp_path / "t.json"), "--trace-blobs", str(script)],
+        catch_exceptions=False,
     )
     instance.watchers[:] = before
     assert "Relu" in result.output and "3 runs of operators" in result.output

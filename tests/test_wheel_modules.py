@@ -25,7 +25,9 @@ for name in sys.stdin.read().split():
 
 
 def test_each_imports_or_says_why_not():
-    done = subprocess.run([sys.executable, "-c", IMPORT], input="\n".join(NAMES), capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT], input="\n".join(NAMES), capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr
     refused = {name: (kind, text) for name, kind, text in (line.split("\t") for line in done.stdout.splitlines())}
     for name, (kind, text) in refused.items():

@@ -1,6 +1,6 @@
 """Write docs/operators.md, the catalogue of operators, from the registry.
 
-    python tools/operator_catalogue.py > docs/operators.md
+python tools/operator_catalogue.py > docs/operators.md
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ def catalogue() -> str:
 
 def _entry(record: registry.Operator, differences: Sequence[str]) -> str:
     lines = [f"**{record.name}**({_operands(record, True)}) → {_operands(record, False) or 'nothing'}  "]
-    lines.append(" ".join(record.doc.split()) + "  ")
+    lines += [" ".join(paragraph.split()) + "  " for paragraph in record.doc.split("\n\n")]
     facts = []
     if record.args:
         facts.append("*args* " + ", ".join(_argument(a) for a in record.args.values()))
     if record.types:
-        facts.append("*types* " + ", ".join(_types(record, i, accepted) for i, accepted in sorted(record.types.items())))
+        facts.append(
+            "*types* " + ", ".join(_types(record, i, accepted) for i, accepted in sorted(record.types.items()))
+        )
     free = sorted(record.inplace - record.enforced)
     if free:
         facts.append("*in place* " + ", ".join(_pairs(record, free)))

@@ -1,6 +1,6 @@
 """Pictures of the commands' output for the docs, made from what they print on a terminal.
 
-    python tools/screenshots.py            # docs/images/*.svg; needs the extras tools and port
+python tools/screenshots.py            # docs/images/*.svg; needs the extras tools and port
 """
 
 import os

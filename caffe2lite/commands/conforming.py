@@ -6,22 +6,36 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import click
 
+from caffe2lite import conformance as tests
 from caffe2lite.commands.text import Trouble, count, say
+from caffe2lite.conformance import running, upstream
 
 
 @click.command()
 @click.option("--only", multiple=True, metavar="WORD", help="Only test files whose path holds the word.")
-@click.option("--frontend", type=click.Choice(["ours", "genuine"]), default="ours", show_default=True,
-              help="genuine: Caffe2's own Python files, untouched, over our engine.")  # fmt: skip
+@click.option(
+    "--frontend",
+    type=click.Choice(["ours", "genuine"]),
+    default="ours",
+    show_default=True,
+    help="genuine: Caffe2's own Python files, untouched, over our engine.",
+)
 @click.option("--gpus", type=click.IntRange(1), metavar="N", help="Emulate N GPUs on the CPU; results are kept apart.")
 @click.option("--resume", is_flag=True, help="Leave out files that were run before; their results are kept.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Files to run side by side.")
-@click.option("--limit", type=click.FloatRange(1), default=900, show_default=True, metavar="SECONDS", help="For one file.")
-@click.option("--python", default=sys.executable, help="The interpreter to test; it needs pytest, hypothesis and caffe2lite.")
-@click.option("--status", type=click.Path(dir_okay=False), help="Write the scoreboard of all kept results to this file.")
+@click.option(
+    "--limit", type=click.FloatRange(1), default=900, show_default=True, metavar="SECONDS", help="For one file."
+)
+@click.option(
+    "--python", default=sys.executable, help="The interpreter to test; it needs pytest, hypothesis and caffe2lite."
+)
+@click.option(
+    "--status", type=click.Path(dir_okay=False), help="Write the scoreboard of all kept results to this file."
+)
 @click.option("--list", "list_only", is_flag=True, help="List the test files and run nothing.")
 def conformance(
     only: tuple[str, ...],
@@ -40,9 +54,6 @@ def conformance(
     cache folder. Each file runs in a process of its own; what came of it is kept there too, so that a long run can be
     made in parts. Exit status 1 where a test that genuine Caffe2 passes does not pass here, but for named exceptions.
     """
-    from caffe2lite import conformance as tests
-    from caffe2lite.conformance import running, upstream
-
     try:
         tree = tests.fetch()
     except RuntimeError as e:
@@ -59,7 +70,9 @@ def conformance(
     _need(python)
     if gpus:
         os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
-    outcomes = _run(tests.run_files(tree, files, kept, python=python, frontend=frontend, jobs=jobs, limit=limit), len(files))
+    outcomes = _run(
+        tests.run_files(tree, files, kept, python=python, frontend=frontend, jobs=jobs, limit=limit), len(files)
+    )
     everything = {**before, **outcomes}
     if status is not None:
         versions = _versions(python)
@@ -84,21 +97,18 @@ def _need(python: str) -> None:
         raise Trouble(f"{python} cannot run the tests: {said}; pip install caffe2lite pytest 'hypothesis==6.100.*'")
 
 
-def _run(outcomes: object, total: int) -> dict[str, object]:
+def _run(outcomes: Iterable[tests.Outcome], total: int) -> dict[str, tests.Outcome]:
     """Go through the outcomes under a progress bar on a terminal, a line a file where the output is piped."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from caffe2lite.conformance import Outcome, score
-
-    found: dict[str, object] = {}
+    found: dict[str, tests.Outcome] = {}
     columns = (TextColumn("{task.description:50}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(highlight=False), disable=not sys.stdout.isatty()) as progress:
         bar = progress.add_task("Caffe2's own tests", total=total)
-        for outcome in outcomes:  # type: ignore[attr-defined]
-            assert isinstance(outcome, Outcome)
+        for outcome in outcomes:
             found[outcome.file] = outcome
-            told = score(outcome)
+            told = tests.score(outcome)
             progress.update(bar, advance=1, description=outcome.file[-50:])
             if told.missing or outcome.trouble or not sys.stdout.isatty():
                 some = [*told.missing[:3], *(["…"] if len(told.missing) > 3 else [])]
@@ -119,7 +129,7 @@ Names and numbers only; the test files are Caffe2's and are fetched by `caffe2li
 
 
 def _versions(python: str) -> str:
-    """What the tested interpreter is."""
+    """Return what the tested interpreter is."""
     code = (
         "import caffe2lite, numpy, platform; "
         "print(f'caffe2lite {caffe2lite.__version__}, Python {platform.python_version()}, NumPy {numpy.__version__}')"

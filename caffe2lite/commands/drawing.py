@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import click
 
+from caffe2lite import draw as drawing
 from caffe2lite.commands.looking import read, shapes, specs_of
 from caffe2lite.commands.text import Trouble, say
 
 
 @click.command()
 @click.argument("path", type=click.Path(exists=True))
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, writable=True),
-              help="Where to, ending in .html, .svg, .png or .dot.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, writable=True),
+    help="Where to, ending in .html, .svg, .png or .dot.",
+)
 @click.option("--net", help="The net to draw, of a file with several.")
 @shapes
 def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> None:
@@ -20,8 +26,6 @@ def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> No
     HTML is one page that opens offline, with zoom, search and a panel for each operator. A net that synchronizes devices
     is drawn as lanes, one a device, with what moves between them. PNG needs Graphviz.
     """
-    from caffe2lite import draw as drawing
-
     file, known = read(path), specs_of(inputs)
     try:
         left = drawing.draw(file, output, known, net)

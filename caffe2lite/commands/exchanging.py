@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from caffe2lite import exchange
 from caffe2lite.commands.looking import shapes, specs_of
 from caffe2lite.commands.text import Trouble, amount, count, say
+from caffe2lite.exchange.formats import found_in
 
 _EXPORTS = click.Choice(["onnx", "npz", "safetensors", "torch-state-dict"])
 _IMPORTS = click.Choice(["minidb", "lmdb", "init-net"])
@@ -30,8 +32,6 @@ def export(
     For onnx the shapes of what is fed must be told: `export predict_net.pb --params init_net.pb --input data:1x3x224x224
     -o model.onnx`. The net is then run once, on zeros.
     """
-    from caffe2lite import exchange
-
     to = to or exchange.format_of(output)
     if to is None:
         raise click.UsageError(f"{output} says no format: give --to")
@@ -51,9 +51,6 @@ def import_(path: str, to: str, output: str) -> None:
 
     An ONNX model becomes init_net.pb and predict_net.pb in the folder that is named. No code in a file is run.
     """
-    from caffe2lite import exchange
-    from caffe2lite.exchange.formats import found_in
-
     if _tried(found_in, path) == "onnx":
         say(f"written: {', '.join(_tried(exchange.import_model, path, output))}")
         return

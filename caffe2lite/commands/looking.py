@@ -7,8 +7,11 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import click
+import numpy as np
 
+from caffe2lite import inspect as look
 from caffe2lite.commands.text import Trouble, amount, count, say, say_json, table
+from caffe2lite.ops.kit.infer import Spec
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 shapes = click.option(
@@ -18,10 +21,6 @@ _file = click.Path(exists=True)
 
 
 def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
-    import numpy as np
-
-    from caffe2lite.ops.kit.infer import Spec
-
     specs = {}
     for text in inputs:
         name, _, rest = text.partition(":")
@@ -35,11 +34,9 @@ def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
 
 
 def read(path: str) -> Any:
-    from caffe2lite import inspect
-
     try:
-        return inspect.read(path)
-    except (inspect.Unrecognised, OSError) as e:
+        return look.read(path)
+    except (look.Unrecognised, OSError) as e:
         raise Trouble(str(e)) from None
 
 
@@ -50,8 +47,12 @@ def read(path: str) -> Any:
 @click.argument("paths", nargs=-1, required=True, type=_file)
 @click.option("--against", type=_file, help="A net whose inputs a checkpoint should hold.")
 @click.option("--blobs", is_flag=True, help="List the blobs of nets, too (they are listed where shapes are known).")
-@click.option("--bandwidth", type=click.FloatRange(min=0, min_open=True), metavar="GB/S",
-              help="Estimate how long a sync net takes.")  # fmt: skip
+@click.option(
+    "--bandwidth",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GB/S",
+    help="Estimate how long a sync net takes.",
+)
 @shapes
 @_as_json
 def inspect(
@@ -90,8 +91,6 @@ _DATABASES = ("minidb", "lmdb")
 
 
 def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: float | None) -> dict[str, Any]:
-    from caffe2lite import inspect as look
-
     facts: dict[str, Any] = {"path": file.path, "kind": file.kind}
     if file.kind in _DATABASES:
         try:
@@ -120,14 +119,12 @@ def _facts(file: Any, specs: dict[str, Any], against: str | None, bandwidth: flo
 
 
 def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
-    from caffe2lite.inspect import summarize
-
     other = read(against)
     if other.kind != "net":
         raise click.UsageError(f"--against takes a net, and {against} is of kind {other.kind}")
     wanted = list(other.message.external_input)
     missing = [n for n in wanted if n not in held]
-    weights = summarize(other.message).parameters
+    weights = look.summarize(other.message).parameters
     return {
         "missing": missing,
         "missing_parameters": [n for n in missing if n in weights],
@@ -136,14 +133,12 @@ def _compared(against: str, held: set[str]) -> dict[str, list[str]]:
 
 
 def _roles(meta: Any) -> dict[str, list[str]]:
-    """What a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
+    """Return what a predictor export says of its nets and blobs: PARAMETERS_BLOB_TYPE, INPUTS_BLOB_TYPE, …"""
     roles = {**{n.key: [n.value.name] for n in meta.nets}, **{b.key: list(b.value) for b in meta.blobs}}
     return {str(key): [str(name) for name in names] for key, names in roles.items()}  # what is no UTF-8 comes as bytes
 
 
 def _net_facts(net: Any, specs: dict[str, Any], bandwidth: float | None) -> dict[str, Any]:
-    from caffe2lite import inspect as look
-
     summary = look.summarize(net, specs)
     specs.update((name, use.spec) for name, use in summary.blobs.items() if use.spec is not None)
     sync = look.sync_of(net, specs)
@@ -235,14 +230,16 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
         table(("blob", "shape", "type", "bytes", "made by", "used by"), rows)
     if known:
         fed = sum(sizes[n] for n in net["inputs"])
-        say(f"{len(known)} of {count(len(sizes), 'blob')} known: {amount(fed)} of inputs, "
-            f"{amount(sum(sizes.values()) - fed)} made")  # fmt: skip
+        say(
+            f"{len(known)} of {count(len(sizes), 'blob')} known: {amount(fed)} of inputs, "
+            f"{amount(sum(sizes.values()) - fed)} made"
+        )
     if net["flops"]:
         say(f"{net['flops']:,} FLOPs")
 
 
 def _some(names: list[str], last: Container[str] = ()) -> str:
-    """The first of many names, those in `last` behind the others; --json has all."""
+    """Return the first of many names, those in `last` behind the others; --json has all."""
     if len(names) <= 20:
         return ", ".join(names) or "none"
     return ", ".join(sorted(names, key=lambda name: name in last)[:20]) + f" and {len(names) - 20:,} more"
@@ -274,12 +271,11 @@ def lint(
 
     What the nets of the first files make is known to those that follow: `lint init_net.pb predict_net.pb`.
     """
-    from caffe2lite import inspect as look
-
     for code in silence:
         if code not in look.CODES:
             raise click.BadParameter(
-                f"there is no code {code!r}; they go from {min(look.CODES)} to {max(look.CODES)}", param_hint="--silence"
+                f"there is no code {code!r}; they go from {min(look.CODES)} to {max(look.CODES)}",
+                param_hint="--silence",
             )
     given = specs_of(inputs)
     specs, nets, found = given, [], []
@@ -307,9 +303,7 @@ def lint(
 
 
 def _nets_in(file: Any) -> tuple[list[Any], dict[str, Any]]:
-    """(nets, shapes of blobs) of a file of nets, or of a predictor export in a database."""
-    from caffe2lite import inspect as look
-
+    """Return (nets, shapes of blobs) of a file of nets, or of a predictor export in a database."""
     held, known = look.nets_of(file), {}
     if file.kind in _DATABASES:
         try:
@@ -333,8 +327,6 @@ def _nets_in(file: Any) -> tuple[list[Any], dict[str, Any]]:
 @_as_json
 def diff(a: str, b: str, as_json: bool) -> None:
     """Say what differs between two nets or two checkpoints.  Exit status 1 where something does."""
-    from caffe2lite import inspect as look
-
     one, two = read(a), read(b)
     if one.kind != two.kind and not {one.kind, two.kind} <= set(_DATABASES):
         raise Trouble(f"they cannot be compared: {a} is of kind {one.kind}, {b} of kind {two.kind}")

@@ -11,14 +11,19 @@ from typing import Any
 import click
 
 from caffe2lite.commands.text import Trouble, count, say, say_json, table
+from caffe2lite.port import python2, scan
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--diff", "show_diff", is_flag=True, help="Print the safe fixes as a diff; write nothing.")
 @click.option("--write", is_flag=True, help="Apply the safe fixes; the originals stay as FILE.orig.")
-@click.option("-o", "--output", type=click.Path(), metavar="PATH", help="Write the mended files there; no original is touched.")
-@click.option("--uses", "show_uses", is_flag=True, help="List everything of Caffe2's that is used, not only what is missing.")
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="PATH", help="Write the mended files there; no original is touched."
+)
+@click.option(
+    "--uses", "show_uses", is_flag=True, help="List everything of Caffe2's that is used, not only what is missing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def port(
     paths: tuple[str, ...], show_diff: bool, write: bool, output: str | None, show_uses: bool, as_json: bool
@@ -28,8 +33,6 @@ def port(
     Scripts are read, never run. Exit status 1 where something has to be done before plain `python` runs them (`caffe2lite
     run` may run them as they are).
     """
-    from caffe2lite.port import scan
-
     named = [(root, path) for root in paths for path in scan.files(root)]
     reports = [scan.examine(path) for _, path in named]
     if as_json:
@@ -60,7 +63,10 @@ def _show(report: Any) -> None:
         return
     say(f"{report.path}{version}", bold=True)
     head = "cell:line" if any(f.cell for f in report.findings) else "line"
-    table((head, "code", "what", "what to do", ""), [(_place(f), f.code, f.message, f.remedy, f.fix) for f in report.findings])
+    table(
+        (head, "code", "what", "what to do", ""),
+        [(_place(f), f.code, f.message, f.remedy, f.fix) for f in report.findings],
+    )
 
 
 def _place(finding: Any) -> str:
@@ -84,8 +90,11 @@ def _total(reports: list[Any], show_uses: bool) -> None:
     fixes = collections.Counter(f.fix for r in reports for f in r.findings)
     read = sum(r.is_read for r in reports)
     if read:
-        say(f"{count(read, 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}" if found
-            else f"{count(read, 'file')}; they use nothing of Caffe2")  # fmt: skip
+        say(
+            f"{count(read, 'file')}; of Caffe2 they use {count(len(found), 'name')}: {said}"
+            if found
+            else f"{count(read, 'file')}; they use nothing of Caffe2"
+        )
     if read < len(reports):
         say(f"{count(len(reports) - read, 'file')} could not be read")
     say(f"to mend: {fixes['safe']} by `caffe2lite port --write`, {fixes['ask']} by a person")
@@ -93,7 +102,7 @@ def _total(reports: list[Any], show_uses: bool) -> None:
 
 def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool) -> None:
     try:
-        from caffe2lite.port import mending, python2
+        from caffe2lite.port import mending  # not above: it needs an extra
     except ImportError as e:
         raise Trouble(str(e)) from None
     for root, path in files:

@@ -9,6 +9,8 @@ import time
 import click
 
 from caffe2lite.commands.text import Trouble, count, say, table
+from caffe2lite.engine import instance
+from caffe2lite.port import python2, running, watching
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -37,9 +39,6 @@ def run(
         raise click.BadParameter(f"there is no folder {os.path.dirname(trace)}", param_hint="--trace")
     if gpus is not None:
         os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
-    from caffe2lite.engine import instance
-    from caffe2lite.port import python2, running, watching
-
     if shards is not None:
         line = ["--profile"] * profile + ["--trace-blobs"] * trace_blobs + (["--trace", trace] if trace else [])
         try:
@@ -67,10 +66,7 @@ def run(
             _report(watch, profile, trace, time.perf_counter() - begin, running.rank())
 
 
-def _report(watch: object, profile: bool, trace: str | None, seconds: float, rank: int) -> None:
-    from caffe2lite.port.watching import Profile
-
-    assert isinstance(watch, Profile)
+def _report(watch: watching.Profile, profile: bool, trace: str | None, seconds: float, rank: int) -> None:
     if trace:
         stem, dot, kind = trace.rpartition(".")
         watch.write(f"{stem}.{rank}{dot}{kind}" if rank and dot else f"{trace}.{rank}" if rank else trace)
@@ -80,10 +76,17 @@ def _report(watch: object, profile: bool, trace: str | None, seconds: float, ran
         table(
             ("operator", "runs", "own ms", "share", "with inner ms", "mean µs", "longest ms"),
             [
-                (row.type, f"{row.runs:,}", f"{1e3 * row.own:,.2f}", f"{row.own / inside:.1%}", f"{1e3 * row.seconds:,.2f}",
-                 f"{1e6 * row.seconds / row.runs:,.1f}", f"{1e3 * row.longest:,.2f}")
+                (
+                    row.type,
+                    f"{row.runs:,}",
+                    f"{1e3 * row.own:,.2f}",
+                    f"{row.own / inside:.1%}",
+                    f"{1e3 * row.seconds:,.2f}",
+                    f"{1e6 * row.seconds / row.runs:,.1f}",
+                    f"{1e3 * row.longest:,.2f}",
+                )
                 for row in rows
             ],
-        )  # fmt: skip
+        )
         runs = count(sum(row.runs for row in rows), "run")
         say(f"{runs} of operators took {inside:.2f} s on all threads, the script {seconds:.2f} s")

@@ -52,7 +52,7 @@ def _finite(value: Any) -> Any:
 
 
 def shown(text: object) -> str:
-    """Text as it may be printed anywhere: control characters and lone surrogates of a file's names are escaped."""
+    """Return text as it may be printed anywhere: control characters and lone surrogates of a file's names are escaped."""
     plain = str(text)
     if plain.isascii() and plain.isprintable():
         return plain
@@ -74,7 +74,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into `room`: the widest columns give way, none below 12 unless there is no other way, and then 6."""
+    """Return widths that fit into `room`: the widest columns give way, none below 12 unless there is no other way, and then 6."""
     fit = list(widths)
     excess = sum(fit) - room
     for least in (12, 6):
@@ -100,7 +100,7 @@ def _folded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _fold(cell: str, width: int) -> list[str]:
-    """The cell in pieces of at most `width`, broken after a space or comma where there is one, or else within a name."""
+    """Return the cell in pieces of at most `width`, broken after a space or comma where there is one, or else within a name."""
     pieces = []
     while len(cell) > width:
         cuts = (max(cell.rfind(mark, 0, width) for mark in marks) + 1 for marks in (" ,", "/_"))
@@ -116,7 +116,7 @@ def count(number: int, thing: str) -> str:
 
 
 def amount(size: int) -> str:
-    """Bytes in a unit that reads well: `4,096 bytes`, `102.2 MB`."""
+    """Return the bytes in a unit that reads well: `4,096 bytes`, `102.2 MB`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if size >= scale:
             return f"{size / scale:,.1f} {unit}"

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor
 
+import caffe2lite.proto
 from caffe2lite.engine import python_op
+from caffe2lite.python import _import_c_extension
 from caffe2lite.python import utils as ours
 
 
@@ -21,9 +23,6 @@ def install(folder: str) -> None:
 
     Its `caffe2.proto` and `_import_c_extension` are ours.  Enter `port.legacy.names()` first: the files are old.
     """
-    import caffe2lite.proto
-    from caffe2lite.python import _import_c_extension
-
     for name in [n for n in sys.modules if n.partition(".")[0] == "caffe2"]:
         del sys.modules[name]
     top = _package("caffe2", folder)
@@ -42,14 +41,14 @@ def install(folder: str) -> None:
 
 
 def _dumps(builder: Any, *args: Any, **kwargs: Any) -> bytes:
-    """The pickle of a Python operator's builder, which Caffe2 writes into the net and our engine does not unpickle."""
+    """Return the pickle of a Python operator's builder, which Caffe2 writes into the net and our engine does not unpickle."""
     content = pickle.dumps(builder, *args, **kwargs)
     python_op.register_pickled(content, builder)
     return content
 
 
 def _with_numbers(make: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Caffe2's MakeArgument, for a protobuf that no longer takes True for 1."""
+    """Wrap Caffe2's MakeArgument, for a protobuf that no longer takes True for 1."""
 
     def make_argument(key: str, value: Any) -> Any:
         if isinstance(value, (bool, np.bool_)):

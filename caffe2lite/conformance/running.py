@@ -52,7 +52,7 @@ def run_files(
 
 
 def kept_outcomes(kept: pathlib.Path) -> dict[str, Outcome]:
-    """What earlier runs have left, by file."""
+    """Return what earlier runs have left, by file."""
     found = [Outcome(*json.loads(p.read_text()).values()) for p in sorted(kept.glob("*.json"))]
     return {outcome.file: outcome for outcome in found}
 
@@ -73,7 +73,9 @@ def _run(tree: Tree, file: str, kept: pathlib.Path, python: str, frontend: str, 
             str(tree.tests / file),
         ]  # fmt: skip
         try:
-            ended = subprocess.run(line, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=limit)
+            ended = subprocess.run(
+                line, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=limit
+            )
             trouble = "" if ended.returncode in (0, 1, 5) else f"exit {ended.returncode}"
             empty = ended.returncode == 5
         except subprocess.TimeoutExpired:

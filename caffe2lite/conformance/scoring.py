@@ -27,20 +27,23 @@ class Score(NamedTuple):
 
 @functools.cache
 def genuine_passes() -> dict[str, list[str]]:
-    """{file: the tests that genuine Caffe2 passes, on a CPU}, recorded from its last public wheel."""
+    """Return {file: the tests that genuine Caffe2 passes, on a CPU}, recorded from its last public wheel."""
     return _tests("genuine_passes.txt")
 
 
 @functools.cache
 def genuine_without_gpu() -> dict[str, list[str]]:
-    """{file: the tests that genuine Caffe2 skips where there is no GPU, for that reason}."""
+    """Return {file: the tests that genuine Caffe2 skips where there is no GPU, for that reason}."""
     return _tests("genuine_without_gpu.txt")
 
 
 @functools.cache
 def exceptions() -> list[tuple[str, str]]:
-    """(pattern of FILE::CLASS::TEST, reason) of tests that need what is not meant to be here."""
-    return [(pattern.strip(), reason.strip()) for pattern, _, reason in (line.partition("  ") for line in _data("exceptions.txt"))]
+    """Return (pattern of FILE::CLASS::TEST, reason) of tests that need what is not meant to be here."""
+    return [
+        (pattern.strip(), reason.strip())
+        for pattern, _, reason in (line.partition("  ") for line in _data("exceptions.txt"))
+    ]
 
 
 def _tests(name: str) -> dict[str, list[str]]:
@@ -53,7 +56,7 @@ def _data(name: str) -> list[str]:
 
 
 def score(outcome: Outcome, wanted: list[str] | None = None) -> Score:
-    """The Score of a file that was run; the tests that are `wanted` are those that genuine Caffe2 passes if None."""
+    """Return the Score of a file that was run; the tests that are `wanted` are those that genuine Caffe2 passes if None."""
     wanted = genuine_passes().get(outcome.file, []) if wanted is None else wanted
     lost = {test: _reason(f"{outcome.file}::{test}") for test in wanted if outcome.tests.get(test) != PASSED}
     excepted = {test: reason for test, reason in lost.items() if reason}
@@ -68,10 +71,14 @@ def _reason(name: str) -> str:
 
 
 def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str:
-    """The scoreboard as Markdown: names and numbers only.  `versions` says what was tested."""
+    """Return the scoreboard as Markdown: names and numbers only.  `versions` says what was tested."""
     scores = [score(outcome) for _, outcome in sorted(outcomes.items())]
     scores = [s for s in scores if s.genuine or s.more]
-    who = "Caffe2's own Python files, untouched, over our engine" if frontend == "genuine" else "caffe2lite's front end and engine"
+    who = (
+        "Caffe2's own Python files, untouched, over our engine"
+        if frontend == "genuine"
+        else "caffe2lite's front end and engine"
+    )
     more = sum(s.more for s in scores)
     lines = [
         f"## {who}",
@@ -91,7 +98,7 @@ def status(outcomes: Mapping[str, Outcome], frontend: str, versions: str) -> str
 
 
 def gpu_status(outcomes: Mapping[str, Outcome], gpus: int, versions: str) -> str:
-    """The scoreboard of a run on emulated GPUs: the tests that genuine Caffe2 skips for want of one."""
+    """Return the scoreboard of a run on emulated GPUs: the tests that genuine Caffe2 skips for want of one."""
     wanted = genuine_without_gpu()
     scores = [score(outcome, wanted[file]) for file, outcome in sorted(outcomes.items()) if file in wanted]
     also = [score(outcome) for outcome in outcomes.values()]
@@ -116,7 +123,11 @@ def gpu_status(outcomes: Mapping[str, Outcome], gpus: int, versions: str) -> str
 def _share(scores: list[Score], which: str) -> str:
     """`20 tests in 3 files that …, 2 need what is not meant to be here; of the other 18 **17 pass (94.4%)**.`"""
     scores = [s for s in scores if s.genuine]
-    total, passed, excepted = sum(s.genuine for s in scores), sum(s.passed for s in scores), sum(len(s.excepted) for s in scores)
+    total, passed, excepted = (
+        sum(s.genuine for s in scores),
+        sum(s.passed for s in scores),
+        sum(len(s.excepted) for s in scores),
+    )
     return (
         f"{total:,} tests in {len(scores)} files {which}, {excepted} need what is not meant to be here; "
         f"of the other {total - excepted:,} **{passed:,} pass ({passed / max(1, total - excepted):.1%})**."
@@ -130,7 +141,7 @@ def _waiting(wanted: Mapping[str, list[str]], outcomes: Mapping[str, Outcome]) -
 
 
 def _lists(scores: list[Score]) -> list[str]:
-    """What is missing, test by test, and the reasons of what is excepted."""
+    """Return what is missing, test by test, and the reasons of what is excepted."""
     absent = [(s.file, test) for s in scores for test in s.missing]
     reasons = collections.Counter(reason for s in scores for reason in s.excepted.values())
     lines = []

@@ -13,12 +13,20 @@ from typing import NamedTuple
 
 # The macOS file is the smallest: its Python files are those of every other one.
 _WHEEL = ["torch==1.10.2", "--platform", "macosx_10_9_x86_64", "--python-version", "39", "--implementation", "cp"]
-AREAS = ("python/", "contrib/aten/", "contrib/gloo/", "contrib/nccl/", "contrib/tensorboard/", "distributed/", "experiments/")
+AREAS = (
+    "python/",
+    "contrib/aten/",
+    "contrib/gloo/",
+    "contrib/nccl/",
+    "contrib/tensorboard/",
+    "distributed/",
+    "experiments/",
+)
 ELSEWHERE = ("python/ideep/", "python/mkl/", "python/fakelowp/", "python/trt/", "python/docs/")  # other hardware
 
 
 def cache() -> pathlib.Path:
-    """The folder for what is fetched and for results: $XDG_CACHE_HOME/caffe2lite, else ~/.cache/caffe2lite."""
+    """Return the folder for what is fetched and for results: $XDG_CACHE_HOME/caffe2lite, else ~/.cache/caffe2lite."""
     root = os.environ.get("XDG_CACHE_HOME")
     return (pathlib.Path(root) if root else pathlib.Path.home() / ".cache") / "caffe2lite"
 
@@ -31,7 +39,7 @@ class Tree(NamedTuple):
 
 
 def fetch() -> Tree:
-    """The Python files and test data of the wheel; about 150 MB are downloaded the first time.
+    """Return the Python files and test data of the wheel; about 150 MB are downloaded the first time.
 
     RuntimeError where pip cannot get it.
     """
@@ -42,7 +50,18 @@ def fetch() -> Tree:
         return tree
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", folder, *_WHEEL]
+        line = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "-d",
+            folder,
+            *_WHEEL,
+        ]
         got = subprocess.run(line, capture_output=True, text=True)
         if got.returncode:
             raise RuntimeError(f"pip could not download {_WHEEL[0]}:\n{got.stderr.strip()[-1000:]}")
@@ -78,6 +97,7 @@ def test_files(tree: Tree, words: Iterable[str] = ()) -> list[str]:
     chosen = list(words)
     names = sorted(p.relative_to(tree.tests).as_posix() for p in tree.tests.rglob("*_test.py"))
     return [
-        n for n in names
+        n
+        for n in names
         if n.startswith(AREAS) and not n.startswith(ELSEWHERE) and (not chosen or any(w in n for w in chosen))
-    ]  # fmt: skip
+    ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol
 
 from caffe2lite.db.base import DB, Cursor, DBError, Mode, Transaction, db_type
 from caffe2lite.extras import install
@@ -16,7 +17,16 @@ _environments: dict[str, list[Any]] = {}
 _lock = threading.Lock()
 
 
-def _acquire(lmdb: Any, source: str, mode: Mode) -> Any:
+class Environment(Protocol):
+    """What is used of lmdb's environments."""
+
+    def begin(self, *, write: bool = False, buffers: bool = False) -> Any: ...
+    def info(self) -> dict[str, int]: ...
+    def stat(self) -> dict[str, int]: ...
+    def close(self) -> None: ...
+
+
+def _acquire(lmdb: ModuleType, source: str, mode: Mode) -> Any:
     path = os.path.realpath(source)
     with _lock:
         held = _environments.get(path)
@@ -31,7 +41,7 @@ def _acquire(lmdb: Any, source: str, mode: Mode) -> Any:
         return held[0]
 
 
-def _check_size(environment: Any, source: str) -> None:
+def _check_size(environment: Environment, source: str) -> None:
     """DBError where the file ends before its last page: reading it would end the process."""
     needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
     have = os.path.getsize(os.path.join(source, "data.mdb"))
@@ -53,7 +63,7 @@ def _release(source: str) -> None:
 class _Cursor(Cursor):
     supports_seek = True
 
-    def __init__(self, environment: Any) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._transaction = environment.begin(buffers=False)
         self._cursor = self._transaction.cursor()
         self._valid = self._cursor.first()
@@ -81,7 +91,7 @@ class _Cursor(Cursor):
 
 
 class _Transaction(Transaction):
-    def __init__(self, environment: Any) -> None:
+    def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._open = environment.begin(write=True)
 

@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from caffe2lite.devices.base import Device, DeviceError
+from caffe2lite.devices import cuda, emulated
+from caffe2lite.devices.base import Array, Device, DeviceError
 from caffe2lite.devices.cpu import HOST
 from caffe2lite.extras import install
 from caffe2lite.proto import caffe2_pb2
 
-__all__ = ["HOST", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
+__all__ = ["HOST", "Array", "Device", "DeviceError", "cuda_version", "gpu_count", "gpus", "of", "place"]
 
-_CPU_TYPES = (caffe2_pb2.CPU, caffe2_pb2.MKLDNN, caffe2_pb2.IDEEP)
+_CPU_TYPES = (caffe2_pb2.PROTO_CPU, caffe2_pb2.PROTO_MKLDNN, caffe2_pb2.PROTO_IDEEP)
 
 
 def gpus() -> list[Device]:
     """The GPUs of this process: emulated ones where emulation is on, else CUDA's, else none."""
-    from caffe2lite.devices import cuda, emulated
-
     return emulated.devices() or cuda.devices()
 
 
@@ -33,8 +30,6 @@ def gpu_count() -> int:
 
 def cuda_version() -> int:
     """CUDA's version, 0 without a real GPU."""
-    from caffe2lite.devices import cuda
-
     return cuda.version()
 
 
@@ -42,7 +37,7 @@ def place(device_type: int = 0, device_id: int = 0) -> Device:
     """The device of a DeviceOption's type and id; DeviceError says what to do where there is none."""
     if device_type in _CPU_TYPES:
         return HOST
-    if device_type not in (caffe2_pb2.CUDA, caffe2_pb2.HIP):
+    if device_type not in (caffe2_pb2.PROTO_CUDA, caffe2_pb2.PROTO_HIP):
         known = {v: n for n, v in caffe2_pb2.DeviceTypeProto.items()}
         raise DeviceError(f"device type {known.get(device_type, device_type)} is not supported: use CPU or CUDA")
     here = gpus()
@@ -56,7 +51,7 @@ def place(device_type: int = 0, device_id: int = 0) -> Device:
     return here[device_id]
 
 
-def of(array: Any) -> Device:
+def of(array: object) -> Device:
     """The device that an array is on."""
     if isinstance(array, np.ndarray):
         return HOST

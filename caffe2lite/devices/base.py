@@ -4,9 +4,46 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
+
+
+class Array(Protocol):
+    """What the arrays of all devices have: NumPy's, CuPy's, and those of emulated GPUs."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def flags(self) -> Any: ...
+    @property
+    def base(self) -> Any: ...
+    def reshape(self, shape: int | tuple[int, ...], /) -> Any: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+    def __setitem__(self, index: Any, value: Any, /) -> None: ...
+
+
+class GpuArray(Array, Protocol):
+    """An array in the memory of a GPU, real or emulated."""
+
+    @property
+    def device(self) -> Any: ...
+    @property
+    def data(self) -> Any: ...
+    def get(self, *, out: np.ndarray | None = None) -> np.ndarray: ...
+    def set(self, array: np.ndarray) -> None: ...
+
+
+A = TypeVar("A", bound=Array)  # the arrays of a device
 
 
 class DeviceError(RuntimeError):
@@ -26,7 +63,7 @@ class Stream:
         return lambda: True
 
 
-class Device:
+class Device(Generic[A]):
     """An array module with a place: allocation, copies, random state, the context to compute in."""
 
     type: int  # of DeviceOption
@@ -39,15 +76,15 @@ class Device:
     def __repr__(self) -> str:
         return self.name
 
-    def empty(self, count: int, dtype: Any) -> Any:
+    def empty(self, count: int, dtype: DTypeLike) -> Any:
         """A new one-dimensional array."""
         raise NotImplementedError
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: object) -> bool:
         """Whether the array is here."""
         raise NotImplementedError
 
-    def reads(self, array: Any) -> bool:
+    def reads(self, array: object) -> bool:
         """Whether an operator that may read peers can read the array from here."""
         return self.owns(array)
 
@@ -63,23 +100,23 @@ class Device:
         """(free, total) bytes of a GPU."""
         raise NotImplementedError
 
-    def copy(self, target: Any, source: Any) -> None:
+    def copy(self, target: A, source: Array) -> None:
         """Copy `source`, from any device, into `target`, which is here; both have the same shape and dtype."""
         raise NotImplementedError
 
-    def to_host(self, array: Any) -> np.ndarray:
+    def to_host(self, array: A) -> np.ndarray:
         """A NumPy array with the same values (the array itself on the CPU)."""
         raise NotImplementedError
 
-    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         """A host array that is quickly copied from and to here."""
         return np.empty(shape, dtype)
 
-    def fetch(self, host: np.ndarray, array: Any) -> None:
+    def fetch(self, host: np.ndarray, array: A) -> None:
         """Copy an array from here into a host array."""
         np.copyto(host, self.to_host(array))
 
-    def pointer(self, array: Any) -> int:
+    def pointer(self, array: A) -> int:
         """The address of a contiguous array, as NCCL wants it."""
         raise NotImplementedError
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import Any
+from typing import cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from caffe2lite.devices.base import Device
+from caffe2lite.devices.base import Array, Device, GpuArray
 
 _ALIGNED, _LINE = 1 << 14, 64  # bytes of arrays that are worth it, and of a cache line
 _LARGE = 1 << 28  # elements from which on it is worth asking how much memory there is
@@ -46,7 +47,7 @@ def _keep_freed_memory() -> None:
 _keep_freed_memory()
 
 
-def aligned(count: int, dtype: Any) -> np.ndarray:
+def aligned(count: int, dtype: DTypeLike) -> np.ndarray:
     """A vector with undefined values; a large one begins at a cache line, so that rows in it share none."""
     dtype = np.dtype(dtype)
     size = count * dtype.itemsize
@@ -57,7 +58,7 @@ def aligned(count: int, dtype: Any) -> np.ndarray:
     return memory[begin : begin + size].view(dtype)
 
 
-class Host(Device):
+class Host(Device[np.ndarray]):
     """Host memory and NumPy."""
 
     type = 0
@@ -66,18 +67,16 @@ class Host(Device):
     xp = np
     in_host_memory = True
 
-    def empty(self, count: int, dtype: Any) -> np.ndarray:
+    def empty(self, count: int, dtype: DTypeLike) -> np.ndarray:
         if count > _LARGE:
             _ensure_memory(count * np.dtype(dtype).itemsize)
         return aligned(count, dtype)
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: object) -> bool:
         return isinstance(array, np.ndarray)
 
-    def copy(self, target: np.ndarray, source: Any) -> None:
-        from caffe2lite import devices
-
-        np.copyto(target, source if isinstance(source, np.ndarray) else devices.of(source).to_host(source))
+    def copy(self, target: np.ndarray, source: Array) -> None:
+        np.copyto(target, source if isinstance(source, np.ndarray) else cast(GpuArray, source).get())
 
     def to_host(self, array: np.ndarray) -> np.ndarray:
         return array

@@ -6,17 +6,19 @@ import functools
 import os
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from caffe2lite.devices.base import Device, Stream
+from caffe2lite.devices.base import Array, Device, GpuArray, Stream
 
 
 class CudaStream(Stream):
     """A stream of the current device that does not wait for the default one by itself."""
 
-    def __init__(self, cuda: Any) -> None:
+    def __init__(self, cuda: ModuleType) -> None:
         self._cuda = cuda
         self._stream = cuda.Stream(non_blocking=True)
         self.handle = self._stream.ptr
@@ -32,24 +34,24 @@ class CudaStream(Stream):
         return lambda: event.done
 
 
-class Cuda(Device):
+class Cuda(Device[GpuArray]):
     """One CUDA device."""
 
     type = 1
 
-    def __init__(self, cupy: Any, device_id: int) -> None:
+    def __init__(self, cupy: ModuleType, device_id: int) -> None:
         self.xp = cupy
         self.id = device_id
         self.name = f"gpu_{device_id}"
         self._device = cupy.cuda.Device(device_id)
 
-    def empty(self, count: int, dtype: Any) -> Any:
+    def empty(self, count: int, dtype: DTypeLike) -> Any:
         if np.dtype(dtype) == object:
             raise TypeError("strings cannot be on a GPU")
         with self._device:
             return self.xp.empty(count, dtype)
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: object) -> bool:
         return isinstance(array, self.xp.ndarray) and array.device.id == self.id
 
     def reaches(self, other: Device) -> bool:
@@ -68,20 +70,20 @@ class Cuda(Device):
     def memory(self) -> tuple[int, int]:
         return self._device.mem_info
 
-    def reads(self, array: Any) -> bool:
+    def reads(self, array: object) -> bool:
         if not isinstance(array, self.xp.ndarray):
             return False
         peer = array.device.id
         return peer == self.id or bool(self.xp.cuda.runtime.deviceCanAccessPeer(self.id, peer))
 
-    def copy(self, target: Any, source: Any) -> None:
+    def copy(self, target: GpuArray, source: Array) -> None:
         with self._device:
             if isinstance(source, np.ndarray):
                 target.set(np.ascontiguousarray(source))
             else:
                 self.xp.copyto(target, source)
 
-    def to_host(self, array: Any) -> np.ndarray:
+    def to_host(self, array: GpuArray) -> np.ndarray:
         with self._device:
             return self.xp.asnumpy(array)
 
@@ -89,16 +91,16 @@ class Cuda(Device):
     def nccl(self) -> Any:  # type: ignore[override]
         return _nccl()
 
-    def pinned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def pinned(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         count = int(np.prod(shape, dtype=np.int64))
         memory = self.xp.cuda.alloc_pinned_memory(max(1, count * np.dtype(dtype).itemsize))
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
-    def fetch(self, host: np.ndarray, array: Any) -> None:
+    def fetch(self, host: np.ndarray, array: GpuArray) -> None:
         with self._device:
             array.get(out=host)
 
-    def pointer(self, array: Any) -> int:
+    def pointer(self, array: GpuArray) -> int:
         return array.data.ptr
 
     def stream(self) -> int:

@@ -11,16 +11,21 @@ import json
 import operator
 import os
 import pathlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from caffe2lite.devices.base import Device, DeviceError
+from caffe2lite.devices.base import Array, Device, DeviceError
+from caffe2lite.devices.cpu import HOST
 
 _DEFAULT_MEMORY = 16 << 30
 
-_gpus: list[Device] = []
+Parameters = list[str] | str  # names of a function's arguments, or "ufunc"
+
+_gpus: list[Device] | None = None  # None: as the environment says
 
 
 @functools.cache
@@ -34,12 +39,12 @@ class EmulatedArray:
     __slots__ = ("_a", "base", "device")
     __array_ufunc__ = None  # NumPy's own operators refuse it
 
-    def __init__(self, array: np.ndarray, device: Gpu, base: Any = None) -> None:
+    def __init__(self, array: np.ndarray, device: Gpu, base: object = None) -> None:
         self._a = array
         self.device = device
         self.base = base
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args: object, **kwargs: object) -> Any:
         raise TypeError(
             f"an array on {self.device.name} does not turn into a NumPy array by itself: copy it to the host first"
         )
@@ -92,10 +97,10 @@ class EmulatedArray:
     def __iter__(self) -> Any:
         return (self[i] for i in range(len(self._a)))
 
-    def __getitem__(self, index: Any) -> EmulatedArray:
+    def __getitem__(self, index: object) -> EmulatedArray:
         return self.device.wrap(self._a[self.device.unwrap_index(index)], self)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         self._a[self.device.unwrap_index(index)] = self.device.unwrap(value)
 
     def __getattr__(self, name: str) -> Any:
@@ -105,7 +110,7 @@ class EmulatedArray:
         if not callable(method):
             return self.device.wrap(method, self)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: object, **kwargs: object) -> Any:
             return self.device.call(method, args, kwargs, self)
 
         return call
@@ -114,7 +119,7 @@ class EmulatedArray:
 def _forward(name: str) -> Callable[..., Any]:
     function = getattr(operator, name)
 
-    def call(self: EmulatedArray, other: Any) -> Any:
+    def call(self: EmulatedArray, other: object) -> Any:
         return self.device.wrap(function(self._a, self.device.unwrap(other)), None)
 
     return call
@@ -123,7 +128,7 @@ def _forward(name: str) -> Callable[..., Any]:
 def _backward(name: str) -> Callable[..., Any]:
     function = getattr(operator, name)
 
-    def call(self: EmulatedArray, other: Any) -> Any:
+    def call(self: EmulatedArray, other: object) -> Any:
         return self.device.wrap(function(self.device.unwrap(other), self._a), None)
 
     return call
@@ -132,7 +137,7 @@ def _backward(name: str) -> Callable[..., Any]:
 def _in_place(name: str) -> Callable[..., Any]:
     function = getattr(operator, f"i{name.rstrip('_')}")
 
-    def call(self: EmulatedArray, other: Any) -> Any:
+    def call(self: EmulatedArray, other: object) -> Any:
         self._a = function(self._a, self.device.unwrap(other))
         return self
 
@@ -172,12 +177,13 @@ EmulatedArray.__hash__ = None  # type: ignore[assignment]
 class _Module:
     """The array module of an emulated GPU: CuPy's names, NumPy's work."""
 
-    def __init__(self, device: Gpu, path: str, real: Any) -> None:
+    def __init__(self, device: Gpu, path: str, real: ModuleType) -> None:
         self._device, self._path, self._real = device, path, real
         self._table = _names()["modules"][path]
         self.ndarray = EmulatedArray
 
     def __getattr__(self, name: str) -> Any:
+        made: Any
         if name in self._table:
             real = getattr(self._real, name, None)
             if real is None:
@@ -200,11 +206,11 @@ class _Module:
 class _Function:
     """A function of CuPy's: arrays of its device in, arrays of its device out."""
 
-    def __init__(self, device: Gpu, real: Any, name: str, parameters: Any) -> None:
+    def __init__(self, device: Gpu, real: Callable[..., object], name: str, parameters: Parameters) -> None:
         self._device, self._real, self.__name__ = device, real, name
         self._parameters = parameters
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         allowed = self._parameters
         if isinstance(allowed, list):
             unknown = [k for k in kwargs if k not in allowed]
@@ -215,7 +221,7 @@ class _Function:
         if self.__name__ in ("asarray", "array", "ascontiguousarray"):
             return self._device.put(self._real, args, kwargs)
         if self.__name__ == "copyto" and isinstance(args[1], EmulatedArray):  # CUDA copies between any two devices
-            return self._device.copy(*args)
+            return self._device.copy(*args)  # type: ignore[arg-type]
         return self._device.call(self._real, args, kwargs, None)
 
     def __getattr__(self, name: str) -> Any:
@@ -240,7 +246,7 @@ class _Random:
         return lambda *args, **kwargs: self._device.call(method, args, kwargs, None)
 
 
-class Gpu(Device):
+class Gpu(Device[EmulatedArray]):
     """An emulated GPU."""
 
     type = 1
@@ -253,7 +259,7 @@ class Gpu(Device):
 
     # ---- between emulated arrays and NumPy's ----
 
-    def unwrap(self, value: Any) -> Any:
+    def unwrap(self, value: object) -> Any:
         """The NumPy value behind an argument; TypeError or DeviceError for what a kernel here could not read."""
         if isinstance(value, EmulatedArray):
             if not (value.device is self or self.reaches(value.device)):
@@ -265,13 +271,13 @@ class Gpu(Device):
             return type(value)(self.unwrap(v) for v in value)
         return value
 
-    def unwrap_index(self, index: Any) -> Any:
+    def unwrap_index(self, index: object) -> Any:
         """As `unwrap`, for what stands in brackets."""
         if isinstance(index, tuple):
             return tuple(self.unwrap_index(i) for i in index)
         return self.unwrap(index)
 
-    def wrap(self, value: Any, base: Any) -> Any:
+    def wrap(self, value: object, base: object) -> Any:
         """Arrays and NumPy scalars as arrays on this device."""
         if isinstance(value, np.ndarray):
             if value.dtype == object or value.dtype.kind in "SU":
@@ -285,7 +291,9 @@ class Gpu(Device):
             return [self.wrap(v, None) for v in value]
         return value
 
-    def call(self, function: Any, args: Any, kwargs: Any, base: Any) -> Any:
+    def call(
+        self, function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], base: object
+    ) -> Any:
         """Call a NumPy function on arrays of this device."""
         target = kwargs.get("out")
         result = function(*[self.unwrap(a) for a in args], **{k: self.unwrap(v) for k, v in kwargs.items()})
@@ -296,7 +304,9 @@ class Gpu(Device):
                 return a
         return self.wrap(result, base)
 
-    def put(self, function: Any, args: Any, kwargs: Any) -> EmulatedArray:
+    def put(
+        self, function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> EmulatedArray:
         """Bring an array or numbers here, as `asarray` does."""
         first = args[0]._a if isinstance(args[0], EmulatedArray) else args[0]
         if isinstance(args[0], EmulatedArray):
@@ -308,17 +318,15 @@ class Gpu(Device):
 
     # ---- Device ----
 
-    def empty(self, count: int, dtype: Any) -> EmulatedArray:
+    def empty(self, count: int, dtype: DTypeLike) -> EmulatedArray:
         if np.dtype(dtype) == object:
             raise TypeError("strings cannot be on a GPU")
-        from caffe2lite.devices.cpu import HOST
-
         return EmulatedArray(HOST.empty(count, dtype), self)
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: object) -> bool:
         return isinstance(array, EmulatedArray) and array.device is self
 
-    def reads(self, array: Any) -> bool:
+    def reads(self, array: object) -> bool:
         return isinstance(array, EmulatedArray) and (array.device is self or self.reaches(array.device))
 
     def reaches(self, other: Device) -> bool:
@@ -330,8 +338,8 @@ class Gpu(Device):
     def memory(self) -> tuple[int, int]:
         return _DEFAULT_MEMORY, _DEFAULT_MEMORY
 
-    def copy(self, target: EmulatedArray, source: Any) -> None:
-        np.copyto(target._a, source._a if isinstance(source, EmulatedArray) else source)
+    def copy(self, target: EmulatedArray, source: Array) -> None:
+        np.copyto(target._a, source._a if isinstance(source, EmulatedArray) else cast(np.ndarray, source))
 
     def to_host(self, array: EmulatedArray) -> np.ndarray:
         return array._a
@@ -353,7 +361,9 @@ def use(count: int, peers: bool = True) -> None:
 
 def devices() -> list[Device]:
     """The emulated GPUs."""
-    return _gpus
+    if _gpus is None:
+        use(_asked(), os.environ.get("CAFFE2LITE_EMULATED_PEERS", "1") != "0")
+    return _gpus or []
 
 
 def _asked() -> int:
@@ -362,6 +372,3 @@ def _asked() -> int:
     if not text.isdecimal():
         raise DeviceError(f"CAFFE2LITE_EMULATED_GPUS is the number of GPUs to emulate, 0 or more, and not {text!r}")
     return int(text)
-
-
-use(_asked(), os.environ.get("CAFFE2LITE_EMULATED_PEERS", "1") != "0")

@@ -13,7 +13,7 @@ _FAMILIES = (  # rank, size
 )
 
 
-def rendezvous(engine: str = "GLOO", kv_handler: Any = None) -> dict[str, Any] | None:
+def rendezvous(engine: str = "GLOO", kv_handler: object = None) -> dict[str, Any] | None:
     """The dict for `Parallelize(rendezvous=…)`: number of shards and shard id as mpirun, srun or torchrun tell them.
 
     None where the environment tells of one process or of none.  torchrun starts processes that do not know each

@@ -61,7 +61,7 @@ def draw(
 
 
 def _nets(file: File) -> list[Any]:
-    """The nets of a file, of a predictor export's database as well."""
+    """Return the nets of a file, of a predictor export's database as well."""
     if file.kind in ("minidb", "lmdb"):
         meta = predictor_of(file.path, file.kind, stored(file.path, file.kind))
         return [] if meta is None else [n.value for n in meta.nets]
@@ -69,7 +69,7 @@ def _nets(file: File) -> list[Any]:
 
 
 def to_html(nets: Sequence[Any], title: str, shapes: Mapping[str, Spec] | None = None) -> str:
-    """NetDefs as one page that opens offline; what the first make is known to those that follow."""
+    """Return NetDefs as one page that opens offline; what the first make is known to those that follow."""
     known: dict[str, Spec] = dict(shapes or {})
     drawn, found = [], []
     for net in nets:
@@ -82,7 +82,7 @@ def to_html(nets: Sequence[Any], title: str, shapes: Mapping[str, Spec] | None =
 
 
 def picture(net: Any, form: str, shapes: Mapping[str, Spec] | None = None) -> bytes:
-    """A NetDef as "svg", "dot" or "png"."""
+    """Return a NetDef as "svg", "dot" or "png"."""
     if form == "svg":
         return svg(drawing_of(net, shapes)[0]).encode()
     text = dot(graph_of(net), str(net.name))
@@ -90,7 +90,7 @@ def picture(net: Any, form: str, shapes: Mapping[str, Spec] | None = None) -> by
 
 
 def drawing_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> tuple[Drawing, str]:
-    """(Drawing, what is to be said of it) of a NetDef: lanes for a net that synchronizes devices, layers for any other."""
+    """Return (Drawing, what is to be said of it) of a NetDef: lanes for a net that synchronizes devices, layers for any other."""
     sync = sync_of(net, shapes)
     title = str(net.name)
     if sync is not None:

@@ -30,7 +30,7 @@ _PALETTE = (
 
 
 def dot(graph: Graph, title: str) -> str:
-    """The graph as a digraph: a cluster a device, in it one a name scope."""
+    """Return the graph as a digraph: a cluster a device, in it one a name scope."""
     lines = [f"digraph {_quoted(title)} {{", '  node [style=filled, fontname="sans-serif", fontsize=10];']
     devices: dict[str, dict[str, list[int]]] = collections.defaultdict(lambda: collections.defaultdict(list))
     for n, node in enumerate(graph.nodes):
@@ -53,7 +53,7 @@ def dot(graph: Graph, title: str) -> str:
 
 
 def png(text: str) -> bytes:
-    """A digraph drawn by Graphviz's program `dot`."""
+    """Return a digraph drawn by Graphviz's program `dot`."""
     program = shutil.which("dot")
     if program is None:
         raise RuntimeError(
@@ -66,6 +66,6 @@ def png(text: str) -> bytes:
 
 
 def _quoted(text: object) -> str:
-    """A string of the language; its backslashes mean nothing but themselves and line ends."""
+    """Return a string of the language; its backslashes mean nothing but themselves and line ends."""
     plain = "".join(c if c.isprintable() or c == "\n" else "�" for c in str(text))
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -86,5 +86,5 @@ class Drawing(NamedTuple):
 
 
 def natural(name: str) -> tuple[object, ...]:
-    """A key that sorts gpu_10 behind gpu_9."""
+    """Return a key that sorts gpu_10 behind gpu_9."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part)

@@ -9,13 +9,10 @@ import re
 from typing import Any, NamedTuple
 
 from caffe2lite.inspect.summary import places, weights
+from caffe2lite.ops.kit import registry
 
 _DEVICE_SCOPE = re.compile(r"(gpu|cpu|hip|cuda)_\d+")
 _FED_TO_FEW = 3  # operators; an input that more take (a constant, say) would be lines everywhere
-COLLECTIVES = (
-    "Allreduce", "Broadcast", "Allgather", "Reduce", "ReduceScatter", "Barrier", "SendTensor", "ReceiveTensor",
-    "CreateCommonWorld", "CloneCommonWorld", "DestroyCommonWorld",
-)  # fmt: skip
 
 
 class Node(NamedTuple):
@@ -46,12 +43,12 @@ class Graph(NamedTuple):
 
 
 def is_collective(kind: str) -> bool:
-    """Whether several devices or processes take part in an operator of this type."""
-    return kind in COLLECTIVES or kind.startswith("NCCL")
+    """Return whether several devices or processes take part in an operator of this type."""
+    return not registry.traits(kind).isdisjoint(("collective", "paired", "among_gpus", "common_world"))
 
 
 def graph_of(net: Any) -> Graph:
-    """The Graph of a NetDef."""
+    """Return the Graph of a NetDef."""
     first = next((i for i, op in enumerate(net.op) if _is_gradient(op)), len(net.op))
     nodes = [_node(op, place, i >= first) for i, (op, place) in enumerate(zip(net.op, places(net)))]
     edges: dict[Edge, None] = {}

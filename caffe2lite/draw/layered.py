@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from caffe2lite.draw.drawing import NODE_HEIGHT, NODE_WIDTH, Box, Drawing, Frame, Lane, Line, Stub, natural
 from caffe2lite.draw.graph import Edge, Graph
@@ -22,11 +21,6 @@ _BEND = 18.0  # the width that a line passing through a row takes
 _LEG_GAP, _LANE_GAP, _MARGIN, _HEAD = 52.0, 40.0, 36.0, 64.0
 _FAR = 8  # rows; longer lines are drawn as stubs
 _SWEEPS = 8
-
-
-class _Place(NamedTuple):
-    x: float
-    row: int
 
 
 class _Block:
@@ -98,7 +92,7 @@ class _Block:
         return x
 
     def _weights(self, rows: Mapping[int, list[int]]) -> dict[int, int]:
-        """How much is before and behind each node: what is on a long chain stays straight, and others give way."""
+        """Return how much is before and behind each node: what is on a long chain stays straight, and others give way."""
         weight: dict[int, int] = dict.fromkeys(self.row, 1)
         for down in (True, False):
             reach: dict[int, int] = {}
@@ -120,7 +114,7 @@ def _median(values: list[float]) -> float:
 
 
 def _apart(wanted: Sequence[float], halves: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones (in weighted least squares) at which neighbours do not touch."""
+    """Return the places nearest to the wanted ones (in weighted least squares) at which neighbours do not touch."""
     shifts, at = [], 0.0
     for i, half in enumerate(halves):
         at += half + halves[i - 1] + _GAP if i else 0.0
@@ -138,7 +132,7 @@ def _apart(wanted: Sequence[float], halves: Sequence[float], weights: Sequence[f
 
 
 def _rows(graph: Graph) -> list[int]:
-    """The row of each node, counted in the direction of its part."""
+    """Return the row of each node, counted in the direction of its part."""
     order = [*range(graph.operators, len(graph.nodes)), *range(graph.operators)]
     after: dict[int, list[int]] = collections.defaultdict(list)
     before: dict[int, list[int]] = collections.defaultdict(list)
@@ -156,7 +150,7 @@ def _rows(graph: Graph) -> list[int]:
 
 
 def _folded(graph: Graph, layer: Sequence[int]) -> list[int]:
-    """Rows for layers: a layer of many nodes takes several."""
+    """Return rows for layers: a layer of many nodes takes several."""
     members: dict[tuple[bool, int], dict[object, list[int]]] = collections.defaultdict(
         lambda: collections.defaultdict(list)
     )
@@ -176,74 +170,87 @@ def _folded(graph: Graph, layer: Sequence[int]) -> list[int]:
 
 
 def layered(graph: Graph, title: str) -> Drawing:
-    """The Drawing of a graph."""
-    nodes = graph.nodes
+    """Return the Drawing of a graph."""
     row = _rows(graph)
-    height = 1 + max(row, default=0)
-    blocks = _blocks(graph, row)
-    lanes: list[Lane] = []
-    frames: list[Frame] = []
-    place: dict[int, _Place] = {}
-    bends: dict[Edge, list[tuple[float, float]]] = {}
-    deepest = {
-        leg: max((row[n] for n, node in enumerate(nodes) if node.backward == leg), default=0) for leg in (False, True)
-    }
-
-    def y_of(r: int, backward: bool) -> float:
-        return _HEAD + _PITCH * (height - 1 - r if backward else r + height - 1 - deepest[False])
-
-    left = _MARGIN
-    for colour, device in enumerate(sorted({node.device for node in nodes}, key=natural)):
-        x = left + _LANE_GAP / 2
-        for backward in (False, True):
-            here = blocks.get((device, backward))
-            if not here:
-                continue
-            x += _LEG_GAP if x > left + _LANE_GAP / 2 else 0
-            placed, width = side_by_side(nested([(block.scope.split("/") if block.scope else [], block) for block in here]))
-            for at, block in blocks_of(placed, x):
-                place.update((n, _Place(at + block.x[n], row[n])) for n in block.nodes)
-                bends.update(
-                    (edge, [(at + block.x[b], y_of(block.row[b], backward) + NODE_HEIGHT / 2) for b in chain])
-                    for edge, chain in block.bends.items()
-                )
-            if len(here) > 1:
-                frames += _frames(placed, x, lambda r, backward=backward: y_of(r, backward))
-            x += width
-        count = sum(node.device == device and node.kind != "input" for node in nodes)
-        lanes.append(
-            Lane(left, x + _LANE_GAP / 2 - left, device, f"{count:,} operator{'s' if count != 1 else ''}", colour)
-        )
-        left = x + _LANE_GAP / 2 + 12
-    colours = {lane.label: lane.colour for lane in lanes}
-    y = [y_of(row[n], node.backward) for n, node in enumerate(nodes)]
-    boxes = [
-        Box(
-            n,
-            place[n].x - NODE_WIDTH / 2,
-            y[n],
-            NODE_WIDTH,
-            NODE_HEIGHT,
-            node.title,
-            node.detail,
-            node.kind,
-            colours[node.device],
-        )
-        for n, node in enumerate(nodes)
-    ]
-    lines, stubs = _lines(graph, row, boxes, bends)
+    layout = _Layout(graph, row)
+    for colour, device in enumerate(sorted({node.device for node in graph.nodes}, key=natural)):
+        layout.add_lane(device, colour)
+    boxes = layout.boxes()
+    lines, stubs = _lines(graph, row, boxes, layout.bends)
     return Drawing(
         title,
-        max(left + _MARGIN - 12, 240),
-        _HEAD + _PITCH * height + _MARGIN,
-        lanes,
-        frames,
+        max(layout.left + _MARGIN - 12, 240),
+        _HEAD + _PITCH * layout.height + _MARGIN,
+        layout.lanes,
+        layout.frames,
         lines,
         stubs,
         boxes,
         [],
         list(dict.fromkeys((e.source, e.target) for e in graph.edges)),
     )
+
+
+class _Layout:
+    """Lanes from left to right, and where in them the nodes stand."""
+
+    def __init__(self, graph: Graph, row: Sequence[int]) -> None:
+        self.nodes, self.row = graph.nodes, row
+        self.height = 1 + max(row, default=0)
+        self.blocks = _blocks(graph, row)
+        self.lanes: list[Lane] = []
+        self.frames: list[Frame] = []
+        self.bends: dict[Edge, list[tuple[float, float]]] = {}
+        self.left = _MARGIN
+        self._x: dict[int, float] = {}
+        self._deepest = max((row[n] for n, node in enumerate(self.nodes) if not node.backward), default=0)
+
+    def y_of(self, row: int, backward: bool) -> float:
+        return _HEAD + _PITCH * (self.height - 1 - row if backward else row + self.height - 1 - self._deepest)
+
+    def add_lane(self, device: str, colour: int) -> None:
+        """Add a device's lane: the forward part, then the backward part beside it."""
+        x = begin = self.left + _LANE_GAP / 2
+        for backward in (False, True):
+            if (device, backward) in self.blocks:
+                x += _LEG_GAP if x > begin else 0
+                x += self._add_leg(device, backward, x)
+        count = sum(node.device == device and node.kind != "input" for node in self.nodes)
+        detail = f"{count:,} operator{'s' if count != 1 else ''}"
+        self.lanes.append(Lane(self.left, x + _LANE_GAP / 2 - self.left, device, detail, colour))
+        self.left = x + _LANE_GAP / 2 + 12
+
+    def _add_leg(self, device: str, backward: bool, x: float) -> float:
+        """Place the blocks of a lane's forward or backward part from `x` on; return its width."""
+        here = self.blocks[device, backward]
+        placed, width = side_by_side(nested([(block.scope.split("/") if block.scope else [], block) for block in here]))
+        for at, block in blocks_of(placed, x):
+            self._x.update((n, at + block.x[n]) for n in block.nodes)
+            for edge, chain in block.bends.items():
+                self.bends[edge] = [
+                    (at + block.x[b], self.y_of(block.row[b], backward) + NODE_HEIGHT / 2) for b in chain
+                ]
+        if len(here) > 1:
+            self.frames += _frames(placed, x, lambda r: self.y_of(r, backward))
+        return width
+
+    def boxes(self) -> list[Box]:
+        """Return the boxes of all nodes, in their order."""
+        colours = {lane.label: lane.colour for lane in self.lanes}
+        return [
+            Box(
+                n,
+                self._x[n] - NODE_WIDTH / 2,
+                self.y_of(self.row[n], node.backward),
+                NODE_WIDTH,
+                NODE_HEIGHT,
+                node.title,
+                node.detail,
+                node.kind,
+                colours[node.device],
+            )
+            for n, node in enumerate(self.nodes)
+        ]
 
 
 def _blocks(graph: Graph, row: Sequence[int]) -> dict[tuple[str, bool], list[_Block]]:
@@ -262,7 +269,7 @@ def _blocks(graph: Graph, row: Sequence[int]) -> dict[tuple[str, bool], list[_Bl
 
 
 def _frames(placed: Sequence[Placed], x: float, y_of: Callable[[int], float]) -> list[Frame]:
-    """The frames of all scopes, outer ones first."""
+    """Return the frames of all scopes, outer ones first."""
     frames: list[Frame] = []
     for at, label, item in placed:
         left, right = x + at, x + at + item.width

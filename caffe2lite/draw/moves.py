@@ -19,13 +19,10 @@ class _Row(NamedTuple):
 
 
 def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
-    """The Drawing of a net that only moves parameters."""
+    """Return the Drawing of a net that only moves parameters."""
     devices = [*sync.devices, *([OTHER_SHARDS] if sync.worlds else [])]
-    at = {d: _NAMES + i * (_LANE + _GAP) for i, d in enumerate(devices)}
-    colours = {d: i for i, d in enumerate(devices)}
-    sent: collections.Counter[str] = collections.Counter()
-    got: collections.Counter[str] = collections.Counter()
-    boxes, lines, labels = [], [], []
+    picture = _Picture(net, devices)
+    labels = []
     y, last = _HEAD, None
     for row in _rows(sync):
         y += _PITCH
@@ -36,51 +33,78 @@ def of_sync(net: Any, sync: Sync, title: str) -> Drawing:
         if size is not None:
             labels.append(Label(_NAMES - 14, y + _CHIP / 2 + 4, said(size), "end"))
         for move in row.moves:
-            home = scope_of(move.source)
-            targets = [scope_of(t) for t in move.targets] + ([OTHER_SHARDS] if move.world else [])
-            collective = bool(move.world) or move.by.startswith("NCCL")
-            lane = home if collective or not targets else targets[0]
-            op = net.op[move.position]
-            detail = f"on {move.world}" if move.world else "" if size is None else said(size)
-            boxes.append(
-                Box(move.position, at[lane] + 8, y, _LANE - 16, _CHIP, str(op.type), detail,
-                    "collective" if collective else "operator", colours[lane])
-            )  # fmt: skip
-            for target in targets:
-                if target != home:
-                    sent[home] += size or 0
-                    got[target] += size or 0
-                    ends = at[home] + _LANE / 2, at[target] + _LANE / 2
-                    low = y + _CHIP / 2 if collective else y
-                    points = [(ends[0], y if collective else y - 2), (ends[0], y - 9), (ends[1], y - 9), (ends[1], low)]
-                    lines.append(Line(move.position, move.position, points, "move"))
-    lanes = [Lane(at[d], _LANE, d, _note(sent[d], got[d]) if sync.bytes_each else "", colours[d]) for d in devices]
+            picture.add_move(move, y, size)
+    lanes = [
+        Lane(picture.at[d], _LANE, d, picture.note(d) if sync.bytes_each else "", picture.colours[d]) for d in devices
+    ]
     in_lines = {move.position for move in sync.moves}
-    others = [i for i in range(len(net.op)) if i not in in_lines]
-    y += _PITCH if boxes else 0
-    for n, i in enumerate(others):  # what sets up the common worlds
-        column, line = n % max(1, len(devices)), n // max(1, len(devices))
-        op = net.op[i]
-        detail = str(op.output[0]) if op.output else ""
-        x = _NAMES + column * (_LANE + _GAP) + 8
-        boxes.append(
-            Box(
-                i, x, y + line * _PITCH, _LANE - 16, _CHIP, str(op.type), detail, "collective", colours[devices[column]]
-            )
-        )
-    y += _PITCH * (-(-len(others) // max(1, len(devices))))
-    links = []
+    y += _PITCH if picture.boxes else 0
+    y += _PITCH * picture.add_others([i for i in range(len(net.op)) if i not in in_lines], y)
+    width = _NAMES + len(devices) * (_LANE + _GAP) + 16
+    return Drawing(
+        title, width, y + _PITCH, lanes, [], picture.lines, [], sorted(picture.boxes), labels, list(_links(net))
+    )
+
+
+class _Picture:
+    """Boxes of operators and lines of what they move, in the lanes of devices."""
+
+    def __init__(self, net: Any, devices: list[str]) -> None:
+        self.net, self.devices = net, devices
+        self.at = {d: _NAMES + i * (_LANE + _GAP) for i, d in enumerate(devices)}
+        self.colours = {d: i for i, d in enumerate(devices)}
+        self.boxes: list[Box] = []
+        self.lines: list[Line] = []
+        self._sent: collections.Counter[str] = collections.Counter()
+        self._got: collections.Counter[str] = collections.Counter()
+
+    def add_move(self, move: Move, y: float, size: int | None) -> None:
+        """Draw one operator that moves a parameter of `size` bytes, in the row at `y`."""
+        home = scope_of(move.source)
+        targets = [scope_of(t) for t in move.targets] + ([OTHER_SHARDS] if move.world else [])
+        collective = bool(move.world) or move.by.startswith("NCCL")
+        lane = home if collective or not targets else targets[0]
+        detail = f"on {move.world}" if move.world else "" if size is None else said(size)
+        self._add_box(move.position, lane, y, detail, "collective" if collective else "operator")
+        for target in targets:
+            if target != home:
+                self._sent[home] += size or 0
+                self._got[target] += size or 0
+                start, end = self.at[home] + _LANE / 2, self.at[target] + _LANE / 2
+                low = y + _CHIP / 2 if collective else y
+                points = [(start, y if collective else y - 2), (start, y - 9), (end, y - 9), (end, low)]
+                self.lines.append(Line(move.position, move.position, points, "move"))
+
+    def add_others(self, positions: list[int], y: float) -> int:
+        """Draw the operators that set up the common worlds, in rows from `y` on; return how many rows they take."""
+        columns = max(1, len(self.devices))
+        for n, position in enumerate(positions):
+            op = self.net.op[position]
+            detail = str(op.output[0]) if op.output else ""
+            self._add_box(position, self.devices[n % columns], y + n // columns * _PITCH, detail, "collective")
+        return -(-len(positions) // columns)
+
+    def _add_box(self, position: int, lane: str, y: float, detail: str, kind: str) -> None:
+        x, title = self.at[lane] + 8, str(self.net.op[position].type)
+        self.boxes.append(Box(position, x, y, _LANE - 16, _CHIP, title, detail, kind, self.colours[lane]))
+
+    def note(self, device: str) -> str:
+        """Return what a device sends and gets."""
+        return _note(self._sent[device], self._got[device])
+
+
+def _links(net: Any) -> dict[tuple[int, int], None]:
+    """Return {(operator, one that reads what it makes): None}, in the order of the net."""
+    links: dict[tuple[int, int], None] = {}
     makers: dict[str, int] = {}
     for i, op in enumerate(net.op):
-        links += [(makers[b], i) for b in [*op.input, *op.control_input] if b in makers]
+        links.update(((makers[b], i), None) for b in [*op.input, *op.control_input] if b in makers)
         makers.update(dict.fromkeys(op.output, i))
-    boxes.sort()
-    width = _NAMES + len(devices) * (_LANE + _GAP) + 16
-    return Drawing(title, width, y + _PITCH, lanes, [], lines, [], boxes, labels, list(dict.fromkeys(links)))
+    return links
 
 
 def _rows(sync: Sync) -> list[_Row]:
-    """Copies of one blob to several devices, one after the other, are one row."""
+    """Join the copies of one blob to several devices, one after the other, into one row."""
     rows: list[_Row] = []
     for move in sync.moves:
         lanes = {scope_of(t) for m in rows[-1].moves for t in m.targets} if rows else set()
@@ -97,7 +121,7 @@ def _rows(sync: Sync) -> list[_Row]:
 
 
 def said(size: int) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes for people."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= factor:
             return f"{size / factor:,.3g} {unit}"

@@ -18,7 +18,7 @@ _LONGEST = 300  # characters of an argument's value
 
 
 def page(title: str, nets: Sequence[tuple[Any, Graph, Drawing, str]], shapes: Sequence[Mapping[str, Spec]]) -> str:
-    """The page for (net, graph, drawing, remark) of each net, and the shapes known in each."""
+    """Return the page for (net, graph, drawing, remark) of each net, and the shapes known in each."""
     facts = [_facts(*net, known) for net, known in zip(nets, shapes)]
     pictures = "\n".join(
         f'<template data-net="{i}">{svg(drawing, sheet=False)}</template>' for i, (_, _, drawing, _) in enumerate(nets)

@@ -37,7 +37,7 @@ class Group:
 
 
 def nested(members: Sequence[tuple[list[str], Block]], level: int = 0) -> list[tuple[str, Block | Group]]:
-    """(label, item) of blocks with their scopes."""
+    """Return (label, item) of blocks with their scopes."""
     heads: dict[str, list[tuple[list[str], Block]]] = {}
     found: list[tuple[str, Block | Group]] = []
     for parts, block in members:
@@ -57,12 +57,12 @@ def nested(members: Sequence[tuple[list[str], Block]], level: int = 0) -> list[t
 
 
 def depth_of(label: str, item: Block | Group) -> int:
-    """How many frames an item has around it and in it, one in the other."""
+    """Return how many frames an item has around it and in it, one in the other."""
     return item.depth if isinstance(item, Group) else int(bool(label))
 
 
 def side_by_side(items: Sequence[tuple[str, Block | Group]], margin: float = 0.0) -> tuple[list[Placed], float]:
-    """(items with their places, width of all): those in one column share no row, nor do their frames meet."""
+    """Return (items with their places, width of all): those in one column share no row, nor do their frames meet."""
     columns: list[list[tuple[str, Block | Group]]] = []
     for label, item in sorted(items, key=lambda i: (i[1].first, i[1].last)):
         deep = depth_of(label, item) > 1
@@ -81,7 +81,7 @@ def side_by_side(items: Sequence[tuple[str, Block | Group]], margin: float = 0.0
 
 
 def blocks_of(placed: Sequence[Placed], x: float) -> Iterator[tuple[float, Block]]:
-    """(x, block) of all blocks, also those in groups."""
+    """Yield (x, block) of all blocks, also those in groups."""
     for one in placed:
         if isinstance(one.item, Group):
             yield from blocks_of(one.item.items, x + one.x)

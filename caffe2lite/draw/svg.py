@@ -15,7 +15,7 @@ _SMALL = 6.0
 
 
 def words(text: object, room: float | None = None, character: float = _CHARACTER) -> str:
-    """Text for an element or attribute: no markup, no control characters; cut in its middle to fit into `room` pixels."""
+    """Return text for an element or attribute: no markup, no control characters; cut in its middle to fit into `room` pixels."""
     shown = "".join("�" if unicodedata.category(c)[0] == "C" else c for c in str(text))
     limit = None if room is None else max(3, int(room / character))
     if limit is not None and len(shown) > limit:
@@ -25,12 +25,12 @@ def words(text: object, room: float | None = None, character: float = _CHARACTER
 
 
 def style() -> str:
-    """The style sheet of the picture."""
+    """Return the style sheet of the picture."""
     return importlib.resources.files("caffe2lite.draw").joinpath("picture.css").read_text(encoding="utf-8")
 
 
 def svg(drawing: Drawing, sheet: bool = True) -> str:
-    """The SVG element; with `sheet`, its style is in it, and it is a file of its own."""
+    """Return the SVG element; with `sheet`, its style is in it, and it is a file of its own."""
     return "\n".join(_parts(drawing, sheet))
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from caffe2lite.devices import HOST, Device
+from caffe2lite.devices import HOST, Array, Device
 from caffe2lite.ops.kit.memory import check_result
 
 _LARGE = 1 << 20  # elements from which on it is asked whether a tensor may be so large
@@ -25,6 +26,14 @@ class Content(NamedTuple):
     device: Device
 
 
+class Part(NamedTuple):
+    """Of which tensor a blob shows a part, from which element on, and as which view."""
+
+    whole: Any
+    begin: int
+    value: Any
+
+
 class Blob:
     """A value and its storage.
 
@@ -32,7 +41,7 @@ class Blob:
     storage  the flat array that a tensor is a view of; None for other objects
     """
 
-    __slots__ = ("_parent", "_part", "_views", "alone", "device", "name", "storage", "tokens", "value")
+    __slots__ = ("_part", "_views", "alone", "device", "name", "storage", "tokens", "value")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,15 +51,14 @@ class Blob:
         self._views: dict[Any, Any] = {}
         self.tokens: list[list[bool]] = []
         self.alone = True  # whether no other blob has ever had part in a storage of this one
-        self._part: Any = None
-        self._parent: Any = None
+        self._part: Part | None = None
 
     @property
     def is_tensor(self) -> bool:
         """Whether a tensor is in it."""
         return self.storage is not None
 
-    def show(self, value: Any) -> None:
+    def show(self, value: Array) -> None:
         """Make `value`, a view of the storage, the blob's tensor."""
         if value is not self.value:
             self.value = value
@@ -63,7 +71,7 @@ class Blob:
             for token in told:  # one that stays interested puts itself back
                 token[0] = False
 
-    def resize(self, shape: tuple[int, ...], dtype: Any, device: Device = HOST) -> Any:
+    def resize(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device = HOST) -> Any:
         """A tensor of that shape and dtype, in the present storage where it fits; its values are undefined."""
         storage = self.storage
         if storage is None or storage.dtype != dtype or self.device is not device:
@@ -85,7 +93,7 @@ class Blob:
             self.changed()
         return view
 
-    def _allocate(self, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    def _allocate(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
         count = 1
         for d in shape:
             if d < 0:
@@ -103,25 +111,25 @@ class Blob:
         self._views = {shape: view}
         return view
 
-    def assign(self, array: Any, device: Device = HOST) -> None:
+    def assign(self, array: Array, device: Device = HOST) -> None:
         """Put a copy of the array's values in, into the present storage where they fit."""
         view = self.value
         if self.storage is None or view.shape != array.shape or view.dtype != array.dtype or self.device is not device:
             view = self.resize(array.shape, array.dtype, device)
         device.copy(view, array)
 
-    def owns(self, array: Any) -> bool:
+    def owns(self, array: Array) -> bool:
         """Whether the array is a view that `resize` handed out for the present storage."""
         return self._views.get(array.shape) is array
 
-    def adopt(self, array: Any, device: Device = HOST) -> None:
+    def adopt(self, array: Array, device: Device = HOST) -> None:
         """Make an array that nobody else holds the tensor; copies where it is a view or not contiguous."""
         if array.base is None and array.flags.c_contiguous and getattr(array.flags, "writeable", True):
             self.borrow(array, device)
         else:
             self.assign(array, device)
 
-    def borrow(self, array: Any, device: Device = HOST) -> None:
+    def borrow(self, array: Array, device: Device = HOST) -> None:
         """Make a contiguous array the tensor, whoever else holds it: what one writes the other reads."""
         self.alone = array.base is None and self.alone
         self.storage = array.reshape(-1)
@@ -130,7 +138,7 @@ class Blob:
         self._views = {array.shape: array}
         self.changed()
 
-    def hold(self, value: Any) -> None:
+    def hold(self, value: object) -> None:
         """Put an object in that is no tensor."""
         self.storage = None
         self._views = {}
@@ -175,23 +183,28 @@ class Blob:
 
     def view(self, other: Blob, begin: int, shape: tuple[int, ...]) -> Any:
         """Become a name for a part of the other blob's tensor: `begin` is the first element."""
+        whole, value, part = other.value, self.value, self._part
+        if (
+            part is not None
+            and part.value is value
+            and part.whole is whole
+            and part.begin == begin
+            and value.shape == shape
+        ):
+            return value
         self.alone = other.alone = False
         count = 1
         for d in shape:
             count *= d
-        part = other.value.reshape(-1)[begin : begin + count]
-        if self.storage is not None and self._part == (id(other.value), begin, shape):
-            return self.value
-        self.storage, self.device = part, other.device
-        self.value = part.reshape(shape)
-        self._views = {shape: self.value}
-        self._part = (id(other.value), begin, shape)
-        self._parent = other.value  # so that no other array gets its id
+        self.storage, self.device = whole.reshape(-1)[begin : begin + count], other.device
+        self.value = value = self.storage.reshape(shape)
+        self._views = {shape: value}
+        self._part = Part(whole, begin, value)
         self.changed()
-        return self.value
+        return value
 
     def reset(self) -> None:
         """Back to uninitialised."""
-        self.value = self.storage = None
+        self.value = self.storage = self._part = None
         self._views = {}
         self.changed()

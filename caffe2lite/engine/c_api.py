@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from caffe2lite import db as databases
 from caffe2lite import devices
 from caffe2lite.engine import (
     fillers,
-    fusion,
     gradients,
-    graph,  # noqa: F401 - registers the net types
     inference,
     memonger,
     observers,
+    preferences,
     python_op,
+    runner,
     serialize,
     steps,
     transforms,
@@ -42,6 +44,7 @@ from caffe2lite.engine.c_types import (
     BackgroundPlan,
     Blob,
     Cursor,
+    Definition,
     GradientWrapper,
     Mode,
     Net,
@@ -55,11 +58,12 @@ from caffe2lite.engine.c_types import (
     option,
 )
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.feeding import Value
+from caffe2lite.engine.memonger import Name
 from caffe2lite.engine.schema import OpSchema
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
-from caffe2lite.engine.workspace import engine_preferences, operator_engine_preferences
 from caffe2lite.ops.control import stats
-from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit import dtypes, registry
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [  # what other modules hold; the functions below are public too
@@ -133,11 +137,11 @@ def workspaces() -> list[str]:
     return sorted(_handles)
 
 
-def reset_workspace(root_folder: Any = None) -> bool:
+def reset_workspace(root_folder: str | os.PathLike[str] | None = None) -> bool:
     """Empty the current workspace, and give it a root folder."""
     handle = _handles[_current_name]
     for net in list(handle._ws.nets):
-        handle._ws.delete_net(net)
+        runner.delete_net(handle._ws, net)
     handle._ws = EngineWorkspace(root_folder=str(root_folder) if root_folder is not None else ".")
     _switch(handle, _current_name)
     return True
@@ -177,7 +181,7 @@ def reset_blob(name: str) -> None:
     _ws.need_blob(str(name)).reset()
 
 
-def feed_blob(name: str, value: Any, device_option: Any = None) -> bool:
+def feed_blob(name: str, value: Value, device_option: Definition | None = None) -> bool:
     """Put a NumPy array or a string into a blob."""
     _ws.feed(name, value, None if device_option is None else option(device_option))
     return True
@@ -218,34 +222,34 @@ def get_blob_numa_node(name: str) -> int:
     return -1
 
 
-def create_offline_tensor(name: str, dims: Any, data_type: int) -> bool:
+def create_offline_tensor(name: str, dims: Sequence[int], data_type: int) -> bool:
     """A tensor of that shape and type, for nets that are only looked at."""
-    _ws.create_blob(str(name)).resize(tuple(dims), serialize.NUMPY_TYPES[data_type])
+    _ws.create_blob(str(name)).resize(tuple(dims), dtypes.NUMPY[data_type])
     return True
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
 
 
-def create_net(net_def: Any, overwrite: bool = False) -> bool:
+def create_net(net_def: Definition, overwrite: bool = False) -> bool:
     """Compile a NetDef."""
-    _ws.create_net(message(caffe2_pb2.NetDef, net_def), overwrite)
+    runner.create_net(_ws, message(caffe2_pb2.NetDef, net_def), overwrite)
     return True
 
 
 def run_net(name: str, num_iter: int = 1, allow_fail: bool = False) -> bool:
     """Run a net that was created."""
-    return _ws.run_net(name, num_iter, allow_fail)
+    return runner.run_net(_ws, name, num_iter, allow_fail)
 
 
-def run_net_once(net_def: Any) -> bool:
+def run_net_once(net_def: Definition) -> bool:
     """Compile a NetDef, run it and forget it."""
-    return _ws.run_net_once(message(caffe2_pb2.NetDef, net_def))
+    return runner.run_net_once(_ws, message(caffe2_pb2.NetDef, net_def))
 
 
 def delete_net(name: str) -> bool:
     """Forget a net."""
-    _ws.delete_net(name)
+    runner.delete_net(_ws, name)
     return True
 
 
@@ -254,27 +258,29 @@ def nets() -> list[str]:
     return sorted(_ws.nets)
 
 
-def run_operator_once(op_def: Any) -> bool:
+def run_operator_once(op_def: Definition) -> bool:
     """Run one operator."""
-    return _ws.run_operator(op_def)
+    return runner.run_operator(_ws, op_def)
 
 
-def run_operator_multiple(op_def: Any, num_runs: int) -> bool:
+def run_operator_multiple(op_def: Definition, num_runs: int) -> bool:
     """Run one operator several times."""
-    return all(_ws.run_operator(op_def) for _ in range(num_runs))
+    return all(runner.run_operator(_ws, op_def) for _ in range(num_runs))
 
 
-def fill_random_network_inputs(net_def: Any, dims: Any, types: Any) -> None:
+def fill_random_network_inputs(
+    net_def: Definition, dims: Sequence[Sequence[Sequence[int]]], types: Sequence[Sequence[str]]
+) -> None:
     """Feed random tensors to what a net reads: shapes and names of types for each operator that has such inputs."""
     fillers.fill(_ws, message(caffe2_pb2.NetDef, net_def), dims, types)
 
 
-def run_plan(plan_def: Any) -> bool:
+def run_plan(plan_def: Definition) -> bool:
     """Run a plan."""
     return steps.run_plan(_ws, message(caffe2_pb2.PlanDef, plan_def))
 
 
-def run_plan_in_background(plan_def: Any) -> BackgroundPlan:
+def run_plan_in_background(plan_def: Definition) -> BackgroundPlan:
     """Run a plan in a thread."""
     return BackgroundPlan(_ws, message(caffe2_pb2.PlanDef, plan_def))
 
@@ -286,7 +292,7 @@ def benchmark_net_once(name: str) -> float:
 
 def benchmark_net(name: str, warmup_runs: int, main_runs: int, run_individual: bool) -> list[float]:
     """Milliseconds of a run of the net, and of each operator where `run_individual`."""
-    net = _ws.get_net(name)
+    net = runner.get_net(_ws, name)
     for _ in range(warmup_runs):
         net.run()
     whole = observers.TimeObserver()
@@ -329,7 +335,9 @@ def nearby_opnames(name: str) -> list[str]:
     return difflib.get_close_matches(name, registry.names(), 5, 0.7)
 
 
-def get_gradient_defs(op_def: Any, output_gradients: Any) -> tuple[list[bytes], list[GradientWrapper]]:
+def get_gradient_defs(
+    op_def: Definition, output_gradients: Iterable[GradientWrapper]
+) -> tuple[list[bytes], list[GradientWrapper]]:
     """(gradient operators, gradients of the inputs) of an operator, given the gradients of its outputs."""
     given = [None if w.is_empty() else w.dense or (w.indices, w.values) for w in output_gradients]
     made, g_input = gradients.gradient_defs(message(caffe2_pb2.OperatorDef, op_def), given)
@@ -344,84 +352,94 @@ def get_gradient_defs(op_def: Any, output_gradients: Any) -> tuple[list[bytes], 
     return [op.SerializeToString() for op in made], wrapped
 
 
-def infer_shapes_and_types_from_workspace(nets: Any) -> bytes:
+def infer_shapes_and_types_from_workspace(nets: Iterable[Definition]) -> bytes:
     """TensorShapes of the nets' blobs, beginning with the tensors of the workspace."""
     parsed = [message(caffe2_pb2.NetDef, n) for n in nets]
     known = inference.infer_net(parsed, inference.workspace_specs(_ws), _ws.names())
     return inference.to_shapes(parsed, known).SerializeToString()
 
 
-def infer_shapes_and_types_from_map(nets: Any, blob_dimensions: Any, blob_types: Any = None) -> bytes:
+def infer_shapes_and_types_from_map(
+    nets: Iterable[Definition],
+    blob_dimensions: Mapping[str, Sequence[int]],
+    blob_types: Mapping[str, int] | None = None,
+) -> bytes:
     """TensorShapes of the nets' blobs, beginning with the given {name: dims} (and {name: data type})."""
     parsed = [message(caffe2_pb2.NetDef, n) for n in nets]
     known = {}
     for name, dims in blob_dimensions.items():
         kind = (blob_types or {}).get(name)
-        dtype = "float32" if kind is None else serialize.NUMPY_TYPES[kind].name
+        dtype = "float32" if kind is None else dtypes.NUMPY[kind].name
         known[name] = inference.Spec(tuple(dims), dtype)
     return inference.to_shapes(parsed, inference.infer_net(parsed, known)).SerializeToString()
 
 
-def infer_op_input_output_device(op_def: Any) -> tuple[list[bytes], list[bytes]]:
+def infer_op_input_output_device(op_def: Definition) -> tuple[list[bytes], list[bytes]]:
     """DeviceOptions of an operator's inputs and outputs."""
     ins, outs = inference.operand_devices(message(caffe2_pb2.OperatorDef, op_def))
     return [o.SerializeToString() for o in ins], [o.SerializeToString() for o in outs]
 
 
-def get_operator_cost(op_def: Any, input_names: Any = ()) -> tuple[int, int, int]:
+def get_operator_cost(op_def: Definition, input_names: Iterable[str] = ()) -> tuple[int, int, int]:
     """(FLOPs, bytes written, bytes read) of an operator on the workspace's blobs."""
     return inference.operator_cost(message(caffe2_pb2.OperatorDef, op_def), _ws)
 
 
 def memonger_compute_blob_recycling_for_dag(
-    net: Any, heads: Any, op_indices: Any, shareable: Any, namescope: Any, dont_share: Any, shapes: Any
+    net: Definition,
+    heads: Iterable[str],
+    op_indices: Iterable[int],
+    shareable: Iterable[Name],
+    namescope: Name,
+    dont_share: Iterable[Name],
+    shapes: Mapping[Name, Sequence[int]],
 ) -> bytes:
     """A NetDef in which the shareable blobs share storage (see engine.memonger)."""
     parsed = message(caffe2_pb2.NetDef, net)
     return memonger.share_blobs(parsed, op_indices, shareable, namescope, dont_share, shapes).SerializeToString()
 
 
-def memonger_optimize_inference_net(net: Any, static_blobs: Any) -> bytes:
+def memonger_optimize_inference_net(net: Definition, static_blobs: Iterable[Name]) -> bytes:
     """A NetDef that runs in order, in which all but the static blobs share storage."""
     return memonger.share_in_order(message(caffe2_pb2.NetDef, net), static_blobs).SerializeToString()
 
 
 def transform_exists(key: str) -> bool:
     """Whether a transform of nets has that name."""
-    return transforms.exists(key) or key in fusion.NET_TRANSFORMS
+    return key in transforms.OF_NETS
 
 
 def workspace_transform_exists(key: str) -> bool:
     """Whether a transform of nets and their weights has that name."""
-    return key in fusion.WORKSPACE_TRANSFORMS
+    return key in transforms.OF_WORKSPACES
 
 
-def run_transform(key: str, net: Any) -> bytes:
+def run_transform(key: str, net: Definition) -> bytes:
     """The NetDef that a transform of nets makes of one."""
-    return fusion.run(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
+    return transforms.apply(key, message(caffe2_pb2.NetDef, net)).SerializeToString()
 
 
-def run_workspace_transform(key: str, net: Any) -> bytes:
+def run_workspace_transform(key: str, net: Definition) -> bytes:
     """The NetDef that a transform makes of one; it also changes weights in the current workspace."""
-    return fusion.run(key, message(caffe2_pb2.NetDef, net), _ws).SerializeToString()
+    return transforms.apply(key, message(caffe2_pb2.NetDef, net), _ws).SerializeToString()
 
 
-def transform_addNNPACK(net: Any) -> bytes:
+def transform_addNNPACK(net: Definition) -> bytes:
     """The NetDef with convolutions by NNPACK."""
     return run_transform("AddNNPACK", net)
 
 
-def transform_fuseNNPACKConvRelu(net: Any) -> bytes:
+def transform_fuseNNPACKConvRelu(net: Definition) -> bytes:
     """The NetDef with Relu in NNPACK's convolutions."""
     return run_transform("FuseNNPACKConvRelu", net)
 
 
-def transform_optimizeForMKLDNN(net: Any, training_mode: bool = False) -> bytes:
+def transform_optimizeForMKLDNN(net: Definition, training_mode: bool = False) -> bytes:
     """The same NetDef: there is no MKL-DNN here."""
     return run_transform("OptimizeForMKLDNN", net)
 
 
-def transform_fuseConvBN(net: Any) -> bytes:
+def transform_fuseConvBN(net: Definition) -> bytes:
     """The NetDef with batch normalization in the weights of convolutions."""
     return run_workspace_transform("FuseConvBN", net)
 
@@ -431,13 +449,18 @@ def _text(key: str | bytes) -> str:
     return key.decode() if isinstance(key, bytes) else key
 
 
-def apply_transform(key: str | bytes, net: Any) -> bytes:
+def apply_transform(key: str | bytes, net: Definition) -> bytes:
     """The NetDef that a named transform makes of one."""
     return transforms.apply(_text(key), message(caffe2_pb2.NetDef, net)).SerializeToString()
 
 
 def apply_transform_if_faster(
-    key: str | bytes, net: Any, init_net: Any, warmup_runs: int, main_runs: int, improvement_threshold: float
+    key: str | bytes,
+    net: Definition,
+    init_net: Definition,
+    warmup_runs: int,
+    main_runs: int,
+    improvement_threshold: float,
 ) -> bytes:
     """The NetDef that a named transform makes of one, or the same where it does not run that much faster."""
     before, init = message(caffe2_pb2.NetDef, net), message(caffe2_pb2.NetDef, init_net)
@@ -448,26 +471,26 @@ def apply_transform_if_faster(
 # ---- engines, observers, Python operators, databases ---------------------------------------------------------------
 
 
-def set_global_engine_pref(pref: Any) -> None:
+def set_global_engine_pref(pref: Mapping[int, Sequence[str]]) -> None:
     """{device type: engines to try}, for all operators."""
-    engine_preferences.clear()
-    engine_preferences.update({int(k): list(v) for k, v in pref.items()})
+    preferences.everywhere.clear()
+    preferences.everywhere.update({int(k): list(v) for k, v in pref.items()})
 
 
-def set_per_op_engine_pref(pref: Any) -> None:
+def set_per_op_engine_pref(pref: Mapping[int, Mapping[str, Sequence[str]]]) -> None:
     """{device type: {operator: engines to try}}."""
-    operator_engine_preferences.clear()
+    preferences.of_operators.clear()
     for device, table in pref.items():
         for op, engines in table.items():
-            operator_engine_preferences.setdefault(op, {})[int(device)] = list(engines)
+            preferences.of_operators.setdefault(op, {})[int(device)] = list(engines)
 
 
-def set_op_engine_pref(op: str, pref: Any) -> None:
+def set_op_engine_pref(op: str, pref: Mapping[int, Sequence[str]]) -> None:
     """{device type: engines to try}, for one operator."""
-    operator_engine_preferences[op] = {int(k): list(v) for k, v in pref.items()}
+    preferences.of_operators[op] = {int(k): list(v) for k, v in pref.items()}
 
 
-def set_engine_pref(per_op: Any, everywhere: Any) -> None:
+def set_engine_pref(per_op: Mapping[int, Mapping[str, Sequence[str]]], everywhere: Mapping[int, Sequence[str]]) -> None:
     """Both kinds of preferences at once."""
     set_per_op_engine_pref(per_op)
     set_global_engine_pref(everywhere)
@@ -476,18 +499,18 @@ def set_engine_pref(per_op: Any, everywhere: Any) -> None:
 def add_observer_to_net(net_name: str, observer_type: str) -> observers.Observer:
     """Attach a new observer to a net."""
     made = observer(observer_type)
-    _ws.get_net(net_name).observers.append(made)
+    runner.get_net(_ws, net_name).observers.append(made)
     return made
 
 
 def remove_observer_from_net(net_name: str, attached: observers.Observer) -> None:
     """Take an observer off a net."""
-    _ws.get_net(net_name).observers.remove(attached)
+    runner.get_net(_ws, net_name).observers.remove(attached)
 
 
 def num_observers_on_net(net_name: str) -> int:
     """How many observers a net has."""
-    return len(_ws.get_net(net_name).observers)
+    return len(runner.get_net(_ws, net_name).observers)
 
 
 def clear_global_net_observer() -> None:
@@ -499,12 +522,12 @@ def get_stats() -> dict[str, int]:
     return {name: value for name, (value, _) in stats.registry.publish().items()}
 
 
-def register_python_op(function: Any, pass_workspace: bool, name: str = "") -> str:
+def register_python_op(function: python_op.Function | python_op.Builder, pass_workspace: bool, name: str = "") -> str:
     """The token of a Python function for operators of type Python."""
     return python_op.register(function, pass_workspace, name)
 
 
-def register_python_gradient_op(token: str, function: Any) -> None:
+def register_python_gradient_op(token: str, function: python_op.Function) -> None:
     """The gradient function of a Python operator."""
     python_op.register_gradient(token, function)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from caffe2lite import devices
+from caffe2lite import __version__, devices
 from caffe2lite.engine.net import raise_floating_errors
 from caffe2lite.proto import caffe2_pb2
+
+T = TypeVar("T")
 
 _log = logging.getLogger("caffe2lite")
 
@@ -19,7 +21,7 @@ _GLOG = {"alsologtostderr", "log_dir", "logtostderr", "minloglevel", "stderrthre
 _BOOLS = {"": True, "1": True, "true": True, "0": False, "false": False}
 
 
-def global_init(args: Any) -> None:
+def global_init(args: Sequence[str]) -> None:
     """Read `--caffe2_…` flags; those that mean nothing here are passed over. RuntimeError of a flag that is not Caffe2's."""
     words = [str(arg) for arg in args[1:]]
     for arg, after in itertools.zip_longest(words, words[1:], fillvalue="-"):
@@ -36,7 +38,7 @@ def global_init(args: Any) -> None:
             raise RuntimeError(f"GlobalInit: {arg} is not a flag of Caffe2 (they begin with --caffe2_); leave it out")
 
 
-def _valued(arg: str, read: Callable[[str], Any], value: str) -> Any:
+def _valued(arg: str, read: Callable[[str], T], value: str) -> T:
     try:
         return read(value)
     except (KeyError, ValueError):
@@ -86,8 +88,6 @@ def get_num_numa_nodes() -> int:
 
 def get_build_options() -> dict[str, str]:
     """How this engine was made."""
-    from caffe2lite import __version__
-
     return {"ENGINE": f"caffe2lite {__version__}", "CXX_FLAGS": "", "BUILD_TYPE": "Release"}
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from google.protobuf.message import Message
 
 from caffe2lite import db as databases
 from caffe2lite.db import DB, Cursor, Mode
-from caffe2lite.engine import feeding, observers, serialize, steps, threads
+from caffe2lite.devices import HOST
+from caffe2lite.engine import feeding, observers, runner, serialize, steps, threads
 from caffe2lite.engine.blob import Blob as EngineBlob
 from caffe2lite.engine.errors import EngineError
-from caffe2lite.engine.net import Net as EngineNet
-from caffe2lite.engine.python_op import TensorCPU
+from caffe2lite.engine.feeding import Value
+from caffe2lite.engine.workspace import CompiledNet
 from caffe2lite.engine.workspace import Workspace as EngineWorkspace
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 
 __all__ = [
@@ -37,7 +42,12 @@ __all__ = [
 _log = logging.getLogger("caffe2lite")
 
 
-def message(kind: Any, content: Any) -> Any:
+Definition: TypeAlias = "Message | bytes"  # a protobuf message, or its bytes
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+def message(kind: type[M], content: Definition) -> M:
     """A message that may come as message or as bytes; EngineError for bytes that are none."""
     if isinstance(content, kind):
         return content
@@ -54,9 +64,55 @@ def message(kind: Any, content: Any) -> Any:
     return made
 
 
-def option(content: Any) -> Any:
+def option(content: Definition | None) -> caffe2_pb2.DeviceOption | None:
     """A DeviceOption that may come as message, as bytes or as None."""
     return None if content is None else message(caffe2_pb2.DeviceOption, content)
+
+
+class TensorCPU:
+    """What a Python operator gets for each operand: a tensor whose data it may read, write, reshape and replace."""
+
+    __slots__ = ("_blob",)
+
+    def __init__(self, blob: EngineBlob) -> None:
+        self._blob = blob
+
+    @property
+    def data(self) -> np.ndarray:
+        """The tensor's memory itself, as a NumPy array (float32 where nothing was in it)."""
+        blob = self._blob
+        if blob.storage is None:
+            blob.resize((0,), np.float32)
+        return blob.value if blob.device is HOST else blob.device.to_host(blob.value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return () if self._blob.storage is None else tuple(self._blob.value.shape)
+
+    _shape = shape
+
+    def reshape(self, dims: Sequence[int]) -> None:
+        """Give it these dimensions; the values are undefined where it grows."""
+        blob = self._blob
+        dtype = np.float32 if blob.storage is None else blob.value.dtype
+        blob.resize(tuple(int(d) for d in dims), dtype)
+
+    _reshape = reshape
+
+    def init(self, dims: Sequence[int], data_type: int) -> None:
+        """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
+        if data_type not in dtypes.NUMPY or dtypes.NUMPY[data_type].kind == "O":
+            raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
+        self._blob.resize(tuple(int(d) for d in dims), dtypes.NUMPY[data_type])
+
+    def feed(self, array: Value) -> None:
+        """Replace dimensions, type and values by those of a NumPy array."""
+        feeding.feed(self._blob, array)
+
+    def fetch(self) -> np.ndarray:
+        """A copy as NumPy array."""
+        return feeding.fetch(self._blob)
 
 
 class Blob:
@@ -71,7 +127,7 @@ class Blob:
         """A copy of the value."""
         return feeding.fetch(self._blob)
 
-    def feed(self, value: Any, device_option: Any = None) -> bool:
+    def feed(self, value: Value, device_option: Definition | None = None) -> bool:
         """Put a NumPy array or a string in."""
         feeding.feed(self._blob, value, option(device_option))
         return True
@@ -106,7 +162,7 @@ class Net:
 
     __slots__ = ("_net",)
 
-    def __init__(self, net: EngineNet) -> None:
+    def __init__(self, net: CompiledNet) -> None:
         self._net = net
 
     def run(self) -> None:
@@ -119,13 +175,13 @@ class Net:
         self._net.cancel()
 
 
-class _View(Mapping[str, Any]):
+class _View(Mapping[str, T]):
     """A workspace's blobs or nets as a mapping."""
 
-    def __init__(self, names: Any, get: Any) -> None:
+    def __init__(self, names: Callable[[], list[str]], get: Callable[[str], T]) -> None:
         self._names, self._get = names, get
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> T:
         if name not in self._names():
             raise KeyError(name)
         return self._get(name)
@@ -151,7 +207,7 @@ class _Current(type):
 class Workspace(metaclass=_Current):
     """A workspace; `Workspace.current` is the one that the module's functions work on."""
 
-    def __init__(self, parent: Workspace | None = None, forwarded: Any = None, engine: Any = None) -> None:
+    def __init__(self, parent: Workspace | None = None, engine: EngineWorkspace | None = None) -> None:
         above = parent._ws if parent is not None else None
         self._ws: EngineWorkspace = engine or EngineWorkspace(parent=above)
 
@@ -187,16 +243,16 @@ class Workspace(metaclass=_Current):
     def _remove_blob(self, name: str) -> bool:
         return self._ws.remove_blob(str(name))
 
-    def _create_net(self, definition: Any, overwrite: bool = False) -> Net:
-        return Net(self._ws.create_net(message(caffe2_pb2.NetDef, definition), overwrite))
+    def _create_net(self, definition: Definition, overwrite: bool = False) -> Net:
+        return Net(runner.create_net(self._ws, message(caffe2_pb2.NetDef, definition), overwrite))
 
-    def _run_net(self, definition: Any) -> None:
-        self._ws.run_net_once(message(caffe2_pb2.NetDef, definition))
+    def _run_net(self, definition: Definition) -> None:
+        runner.run_net_once(self._ws, message(caffe2_pb2.NetDef, definition))
 
-    def _run_operator(self, definition: Any) -> None:
-        self._ws.run_operator(definition)
+    def _run_operator(self, definition: Definition) -> None:
+        runner.run_operator(self._ws, definition)
 
-    def _run_plan(self, definition: Any) -> None:
+    def _run_plan(self, definition: Definition) -> None:
         if not steps.run_plan(self._ws, message(caffe2_pb2.PlanDef, definition)):
             raise EngineError("the plan stopped: one of its nets did")
 
@@ -225,7 +281,7 @@ class GradientWrapper:
 class BackgroundPlan:
     """A plan that runs in a thread."""
 
-    def __init__(self, workspace: EngineWorkspace, plan: Any) -> None:
+    def __init__(self, workspace: EngineWorkspace, plan: caffe2_pb2.PlanDef) -> None:
         self._done = False
         self._good = False
 
@@ -251,16 +307,16 @@ class BackgroundPlan:
 class Predictor:
     """A pair of nets: one that makes the parameters, one that predicts."""
 
-    def __init__(self, init_net: Any, predict_net: Any) -> None:
+    def __init__(self, init_net: Definition, predict_net: Definition) -> None:
         self._ws = EngineWorkspace()
-        self._ws.run_net_once(message(caffe2_pb2.NetDef, init_net))
+        runner.run_net_once(self._ws, message(caffe2_pb2.NetDef, init_net))
         self._net = message(caffe2_pb2.NetDef, predict_net)
         self._inputs = [n for n in self._net.external_input if self._ws.get_blob(n) is None]
         for name in self._net.external_input:
             self._ws.create_blob(name)
-        self._ws.create_net(self._net)
+        runner.create_net(self._ws, self._net)
 
-    def run(self, inputs: Any) -> list[Any]:
+    def run(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Any]:
         """Outputs for inputs, given as a list (in the order of the net's inputs without parameters) or by name."""
         if isinstance(inputs, Mapping):
             pairs = inputs.items()
@@ -272,7 +328,7 @@ class Predictor:
             if name not in self._net.external_input:
                 raise EngineError(f"the net has no input {name!r}; it has {', '.join(self._inputs)}")
             self._ws.feed(name, array)
-        self._ws.run_net(self._net.name)
+        runner.run_net(self._ws, self._net.name)
         return [self._ws.fetch(name) for name in self._net.external_output]
 
 
@@ -305,7 +361,7 @@ class Transaction:
     def __init__(self, transaction: databases.Transaction) -> None:
         self._transaction = transaction
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: str | bytes, value: str | bytes) -> None:
         """Add a record."""
         self._transaction.put(_bytes(key), _bytes(value))
 
@@ -314,5 +370,5 @@ class Transaction:
         self._transaction.commit()
 
 
-def _bytes(value: Any) -> bytes:
+def _bytes(value: str | bytes) -> bytes:
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)

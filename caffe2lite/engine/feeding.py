@@ -9,6 +9,7 @@ import numpy as np
 from caffe2lite import devices
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.proto import caffe2_pb2
 
 _KINDS = frozenset(
     np.dtype(k)
@@ -16,7 +17,10 @@ _KINDS = frozenset(
 )
 
 
-def feed(blob: Blob, value: Any, option: Any = None) -> None:
+Value = np.ndarray | np.generic | str | bytes  # what can be fed
+
+
+def feed(blob: Blob, value: Value, option: caffe2_pb2.DeviceOption | None = None) -> None:
     """Put a copy of a NumPy array, or a string, into the blob, on the device of a DeviceOption (default: CPU)."""
     if isinstance(value, (str, bytes)):
         blob.hold(value.encode() if isinstance(value, str) else value)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import registry
+from caffe2lite.proto import caffe2_pb2
 
 _TYPES = {"float": "f4", "double": "f8", "int": "i4", "long": "i8", "unsigned char": "u1", "bool": "u1"}
 
 
-def fill(workspace: Workspace, net: Any, dims: Sequence[Any], types: Sequence[Any]) -> None:
+def fill(
+    workspace: Workspace,
+    net: caffe2_pb2.NetDef,
+    dims: Sequence[Sequence[Sequence[int]]],
+    types: Sequence[Sequence[str]],
+) -> None:
     """Feed every input that no earlier operator of the net makes.
 
     dims, types    for each operator that has such inputs, shapes and names of types ("float", "long") of these
@@ -32,7 +37,7 @@ def fill(workspace: Workspace, net: Any, dims: Sequence[Any], types: Sequence[An
             f"net {net.name!r} has {len(wanted)} operators with inputs to fill; shapes are given for {len(dims)}, types "
             f"for {len(types)}"
         )
-    rng = np.random.default_rng(workspace.next_seed())
+    rng = np.random.default_rng()
     for (op, names), shapes, kinds in zip(wanted, dims, types):
         if not len(shapes) == len(kinds) == len(names):
             raise EngineError(
@@ -43,7 +48,13 @@ def fill(workspace: Workspace, net: Any, dims: Sequence[Any], types: Sequence[An
             workspace.feed(name, value)
 
 
-def _values(op: Any, names: Sequence[str], shapes: Any, kinds: Any, rng: np.random.Generator) -> list[np.ndarray]:
+def _values(
+    op: caffe2_pb2.OperatorDef,
+    names: Sequence[str],
+    shapes: Sequence[Sequence[int]],
+    kinds: Sequence[str],
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
     """Random tensors: indices that are rows of the data, lengths that add up to the number of indices."""
     slots = registry.find(op.type).inputs
     meaning = {name: slots[min(i, len(slots) - 1)] for i, name in enumerate(op.input)} if slots else {}

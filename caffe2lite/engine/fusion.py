@@ -1,8 +1,8 @@
-"""Rewrites that the class Transformer applies: engines, and operators fused into convolutions."""
+"""Rewrites of nets: engines named, and operators fused into convolutions (engine.transforms has their names)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,23 @@ from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
 
 
-def _argument(op: Any, name: str) -> Any:
+def _argument(op: caffe2_pb2.OperatorDef, name: str) -> Any:
     return next((arg for arg in op.arg if arg.name == name), None)
 
 
-def _text(op: Any, name: str, value: str) -> None:
+def _text(op: caffe2_pb2.OperatorDef, name: str, value: str) -> None:
     arg = _argument(op, name) or op.arg.add(name=name)
     arg.s = value.encode()
 
 
-def add_nnpack(net: Any) -> None:
+def name_nnpack(net: caffe2_pb2.NetDef) -> None:
+    """Name the engine NNPACK on every convolution on the CPU."""
+    for op in net.op:
+        if op.type == "Conv" and op.device_option.device_type == caffe2_pb2.PROTO_CPU:
+            op.engine = "NNPACK"
+
+
+def add_nnpack(net: caffe2_pb2.NetDef) -> None:
     """Name the engine NNPACK on what it can do: convolutions of stride 1, NCHW and with a bias."""
     for op in net.op:
         order = _argument(op, "order")
@@ -32,7 +39,7 @@ def add_nnpack(net: Any) -> None:
             _text(op, "convolution_transform_strategy", "PRECOMPUTE")
 
 
-def _readers(net: Any, position: int, blob: str) -> list[int]:
+def _readers(net: caffe2_pb2.NetDef, position: int, blob: str) -> list[int]:
     """The operators that read what operator `position` writes into `blob`."""
     found = []
     for i in range(position + 1, len(net.op)):
@@ -43,7 +50,7 @@ def _readers(net: Any, position: int, blob: str) -> list[int]:
     return found
 
 
-def _followed_by(net: Any, kind: str) -> Iterator[tuple[int, int]]:
+def _followed_by(net: caffe2_pb2.NetDef, kind: str) -> Iterator[tuple[int, int]]:
     """Positions of convolutions, and of the operator of this type that is all that reads them; the last first."""
     for i in range(len(net.op) - 1, -1, -1):
         op = net.op[i]
@@ -54,7 +61,7 @@ def _followed_by(net: Any, kind: str) -> Iterator[tuple[int, int]]:
             yield i, readers[0]
 
 
-def _rename_reads(net: Any, position: int, old: str, new: str) -> None:
+def _rename_reads(net: caffe2_pb2.NetDef, position: int, old: str, new: str) -> None:
     """Let those that read what operator `position` writes into `old` read `new`."""
     for i in _readers(net, position, old):
         inputs = [new if blob == old else blob for blob in net.op[i].input]
@@ -62,7 +69,7 @@ def _rename_reads(net: Any, position: int, old: str, new: str) -> None:
         net.op[i].input.extend(inputs)
 
 
-def fuse_nnpack_conv_relu(net: Any) -> None:
+def fuse_nnpack_conv_relu(net: caffe2_pb2.NetDef) -> None:
     """Let convolutions by NNPACK apply the Relu that follows them."""
     for i, j in list(_followed_by(net, "Relu")):
         conv, relu = net.op[i], net.op[j]
@@ -80,7 +87,7 @@ def fuse_nnpack_conv_relu(net: Any) -> None:
         del net.op[j]
 
 
-def fuse_conv_bn(net: Any, workspace: Workspace) -> None:
+def fuse_conv_bn(net: caffe2_pb2.NetDef, workspace: Workspace) -> None:
     """Put the batch normalization that follows a convolution, with running statistics, into its weights."""
     for i, j in list(_followed_by(net, "SpatialBN")):
         conv, norm = net.op[i], net.op[j]
@@ -103,7 +110,7 @@ def fuse_conv_bn(net: Any, workspace: Workspace) -> None:
         del net.op[j]
 
 
-def _unused(net: Any) -> str:
+def _unused(net: caffe2_pb2.NetDef) -> str:
     names = {blob for op in net.op for blob in (*op.input, *op.output)}
     return next(name for n in range(len(names) + 1) if (name := f"_bias{n}") not in names)
 
@@ -120,26 +127,5 @@ def _put(workspace: Workspace, name: str, array: np.ndarray) -> None:
     blob.resize(array.shape, array.dtype, blob.device)[...] = array
 
 
-def optimize_for_mkldnn(net: Any) -> None:
+def optimize_for_mkldnn(net: caffe2_pb2.NetDef) -> None:
     """Nothing: there is no MKL-DNN here."""
-
-
-NET_TRANSFORMS: dict[str, Callable[[Any], None]] = {
-    "AddNNPACK": add_nnpack,
-    "FuseNNPACKConvRelu": fuse_nnpack_conv_relu,
-    "OptimizeForMKLDNN": optimize_for_mkldnn,
-}
-WORKSPACE_TRANSFORMS: dict[str, Callable[[Any, Workspace], None]] = {"FuseConvBN": fuse_conv_bn}
-
-
-def run(name: str, net: Any, workspace: Workspace | None = None) -> Any:
-    """A copy of the net as the transform leaves it."""
-    changed = caffe2_pb2.NetDef()
-    changed.CopyFrom(net)
-    if workspace is None and name in NET_TRANSFORMS:
-        NET_TRANSFORMS[name](changed)
-    elif workspace is not None and name in WORKSPACE_TRANSFORMS:
-        WORKSPACE_TRANSFORMS[name](changed, workspace)
-    else:
-        raise EngineError(f"there is no transform {name!r}")
-    return changed

@@ -9,9 +9,12 @@ from caffe2lite.engine.errors import OperatorError
 from caffe2lite.engine.instance import check_schema
 from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.gradient import Forward
+from caffe2lite.proto import caffe2_pb2
+
+Gradient = str | tuple[str, str] | None  # dense, or (indices, values)
 
 
-def gradient_defs(op: Any, g_output: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def gradient_defs(op: caffe2_pb2.OperatorDef, g_output: Sequence[Gradient]) -> tuple[list[Any], list[Any]]:
     """(OperatorDefs, gradient of each input) for an OperatorDef and the gradients of its outputs.
 
     A gradient is None, a name, or a pair (indices, values).  Device option, engine and arguments of the operator pass

@@ -7,69 +7,48 @@ collectives) get threads; a graph without any runs in program order on the calle
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from caffe2lite.engine import threads
+from caffe2lite.engine.dependencies import dependencies
 from caffe2lite.engine.errors import StopNet, explain
-from caffe2lite.engine.net import Net, net_type, quiet
+from caffe2lite.engine.instance import NetMaker
+from caffe2lite.engine.net import Net, quiet
+from caffe2lite.engine.workspace import Workspace
+from caffe2lite.proto import caffe2_pb2
 
 
-def dependencies(definition: Any) -> list[set[int]]:
-    """For each operator the earlier ones that it must wait for: its sources, and all whose blobs it overwrites.
-
-    A control input is the name of a blob, which it waits for as if it read it.
-    """
-    writer: dict[str, int] = {}
-    readers: dict[str, set[int]] = {}
-    parents: list[set[int]] = []
-    for i, op in enumerate(definition.op):
-        mine: set[int] = set()
-        awaited = (*op.input, *op.control_input)
-        for name in awaited:
-            if name in writer:
-                mine.add(writer[name])
-        for name in op.output:
-            if name in writer:
-                mine.add(writer[name])
-            mine |= readers.get(name, set())
-        mine.discard(i)
-        for name in awaited:
-            readers.setdefault(name, set()).add(i)
-        for name in op.output:
-            writer[name] = i
-            readers[name] = {i} if name in op.input else set()
-        parents.append(mine)
-    return parents
-
-
-@net_type("dag", "async_dag", "async_polling", "async_scheduling", "prof_dag", "parallel")
 class GraphNet(Net):
     """A net whose operators wait only for what they need."""
 
     in_order = False
 
-    def __init__(self, definition: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(definition, *args, **kwargs)
+    def __init__(
+        self, definition: caffe2_pb2.NetDef, workspace: Workspace, make_net: NetMaker, once: bool = False
+    ) -> None:
+        super().__init__(definition, workspace, make_net, once)
         self.parents = dependencies(definition)
         self.children: list[list[int]] = [[] for _ in self.parents]
         for child, parents in enumerate(self.parents):
             for p in parents:
                 self.children[p].append(child)
-        self.threaded = any(s.record.blocking for s in self.steps)
+        self.threaded = any(s.record.blocking for s in self.instances)
 
     def run(self) -> bool:
-        return _Run(self).wait() if self.threaded and not self.observers else super().run()
+        if self.observers or not self.threaded:
+            return super().run()
+        self.progress.runs += 1
+        return _Run(self).wait()
 
     def _failed(self, position: int, error: Exception) -> bool:
         """Run what does not depend on the failed operator, as a graph would have; then say what failed."""
         broken = {position}
         stopped = isinstance(error, StopNet)
-        for later in range(position + 1, 0 if stopped else len(self.steps)):
+        for later in range(position + 1, 0 if stopped else len(self.instances)):
             if self.parents[later] & broken:
                 broken.add(later)
                 continue
             try:
-                self.steps[later].run()
+                self.instances[later].run()
             except Exception:  # only the first failure is told
                 broken.add(later)
         return super()._failed(position, error)
@@ -83,7 +62,7 @@ class _Run:
         self.missing = [len(p) for p in net.parents]
         self.broken: set[int] = set()
         self.error: tuple[int, Exception] | None = None
-        self.left = len(net.steps)
+        self.left = len(net.instances)
         self.done = threading.Condition()
         net.cancelled.clear()
 
@@ -104,9 +83,9 @@ class _Run:
         net = self.net
         net.workspace.last_failed_op = position
         if isinstance(error, StopNet):
-            net.why_stopped = f"operator {position}, {net.steps[position].op.type}: {error}"
+            net.why_stopped = f"operator {position}, {net.instances[position].op.type}: {error}"
             return False
-        raise explain(error, net.steps[position], net.name) from error.__cause__
+        raise explain(error, net.instances[position], net.name) from error.__cause__
 
     def _start(self, position: int) -> None:
         threads.submit(lambda: self._follow(position))
@@ -118,7 +97,7 @@ class _Run:
             if not failed:
                 try:
                     with quiet():
-                        self.net.steps[position].run()
+                        self.net.instances[position].run()
                 except Exception as e:
                     failed = True
                     with self.done:

@@ -5,27 +5,29 @@ from __future__ import annotations
 import functools
 import threading
 import types
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from caffe2lite import devices
-from caffe2lite.devices import HOST, Device
+from caffe2lite.devices import HOST, Array, Device
+from caffe2lite.engine import preferences, serialize
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import OperatorError, describe, operator_line
+from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
+from caffe2lite.engine.observers import Observer
+from caffe2lite.engine.workspace import CompiledNet, Workspace
 from caffe2lite.ops.kit import arguments, compiled, forms, registry
-
-if TYPE_CHECKING:
-    from caffe2lite.engine.workspace import Workspace
-
+from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
 watchers: list[Callable[[Instance, Callable[[], None]], Callable[[], None]]] = []
 
 
 @functools.cache  # NumPy makes the name anew each time
-def _kind(dtype: Any) -> str:
+def _kind(dtype: np.dtype) -> str:
     return "object" if dtype.kind == "O" else str(dtype.name)
 
 
@@ -33,49 +35,86 @@ class Stale(Exception):
     """A replayed operator has put another array into a blob: what was bound after it is void."""
 
 
+class Progress:
+    """How far a net has come: what its operators may tell others of it."""
+
+    __slots__ = ("net", "runs")
+
+    def __init__(self, net: str = "") -> None:
+        self.net = net  # its name, empty for an operator on its own
+        self.runs = 0  # that have begun
+
+
+NetMaker = Callable[[caffe2_pb2.NetDef, Workspace], CompiledNet]
+
+
+@dataclass
+class Surroundings:
+    """What an operator may know of the net that it belongs to."""
+
+    make_net: NetMaker  # compiles nets that the operator runs
+    operators: Sequence[caffe2_pb2.OperatorDef]  # all of the net
+    in_order: bool = True  # whether the net runs one operator after the other
+    shared: dict[Any, Any] = field(default_factory=dict)  # what operators of the net tell each other
+    cancelled: threading.Event = field(default_factory=threading.Event)  # set where a run of the net is to end
+    observers: list[Observer] = field(default_factory=list)  # those of the net
+    progress: Progress = field(default_factory=Progress)
+
+
 class Context:
     """What a stateful kernel gets in place of the array module."""
 
-    def __init__(self, instance: Instance, workspace: Workspace) -> None:
-        self.instance = instance
+    def __init__(self, instance: Instance, workspace: Workspace, around: Surroundings, position: int) -> None:
         self.workspace = workspace
         self.op = instance.op
         self.device = instance.device
         self.xp = instance.device.xp
         self.inputs = instance.inputs  # the blobs
         self.outputs = instance.outputs
+        self.output_devices = [out.device for out in instance.allocators]
         self.state = types.SimpleNamespace()  # lives as long as the net
-        self.siblings: Sequence[Any] = (instance.op,)  # all operators of the net
-        self.position = 0  # of this one among them
-        self.in_order = True  # whether the net runs one operator after the other
-        self.shared: dict[Any, Any] = {}  # what operators of the net tell each other
-        self.cancelled = threading.Event()  # set where a run of the net is to end
-        self.observers: list[Any] = []  # those of the net
+        self.siblings = around.operators
+        self.position = position  # of this one among them
+        self.in_order = around.in_order
+        self.shared = around.shared
+        self.cancelled = around.cancelled
+        self.observers = around.observers
+        self.progress = around.progress
+        self._make_net = around.make_net
 
     @property
     def rng(self) -> Any:
         """This instance's own random generator, seeded by the device option's `random_seed`."""
         if not hasattr(self.state, "_rng"):
             option = self.op.device_option
-            seed = option.random_seed if option.HasField("random_seed") else self.workspace.next_seed()
+            seed = option.random_seed if option.HasField("random_seed") else None
             self.state._rng = self.device.random(seed)
         return self.state._rng
 
-    def net(self, definition: Any, workspace: Workspace | None = None) -> Any:
+    def net(self, definition: caffe2_pb2.NetDef, workspace: Workspace | None = None) -> CompiledNet:
         """A net that the kernel runs, compiled in the workspace of the operator or in the given one."""
-        from caffe2lite.engine.net import make_net
+        return self._make_net(definition, workspace or self.workspace)
 
-        return make_net(definition, workspace or self.workspace)
+    def kept_net(self, definition: caffe2_pb2.NetDef, workspace: Workspace) -> CompiledNet:
+        """The net of that name in a workspace, compiled there if it is not there yet."""
+        found = workspace.nets.get(definition.name)
+        if found is None:
+            found = workspace.nets[definition.name] = self._make_net(definition, workspace)
+        return found
 
-    def child_workspace(self, forwarded: dict[str, str] | None = None) -> Workspace:
-        """A workspace under the operator's; `forwarded` gives blobs of the operator's a second name there."""
-        from caffe2lite.engine.workspace import Workspace
+    def chunks(self, blob: Blob, name: str, chunk_size: int = 0, bfloat16: bool = False) -> Iterator[tuple[str, bytes]]:
+        """(key, serialised BlobProto) of a blob, for the operators that save."""
+        return serialize.chunks(name, blob, chunk_size, bfloat16)
 
-        mine = self.workspace
-        return Workspace(parent=mine, forwarded={n: (mine, theirs) for n, theirs in (forwarded or {}).items()})
+    def load(self, blob: Blob, content: bytes, device: Device | None, source: str) -> serialize.Piece:
+        """Put a serialised BlobProto into a blob, for the operators that load; errors name the source."""
+        try:
+            return serialize.read(blob, content, device)
+        except EngineError as e:
+            raise EngineError(f"{source}: {e}") from None
 
 
-class Output:
+class Allocator:
     """Allocator of one output: `out(shape, dtype)` is the array to write into."""
 
     __slots__ = ("blob", "device", "inputs", "safe")
@@ -86,7 +125,7 @@ class Output:
         self.inputs = inputs
         self.safe: Any = None  # the array that is known to overlap no input
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: DTypeLike) -> Any:
         view = self.blob.resize(shape, dtype, self.device)
         if view is not self.safe:
             if self.overlaps():
@@ -94,7 +133,7 @@ class Output:
             self.safe = view
         return view
 
-    def replaces(self, array: Any) -> bool:
+    def replaces(self, array: Array) -> bool:
         """Whether the output will stand in the place of this input: the operator works in place on it."""
         return self.blob.value is array or getattr(array, "base", None) is self.blob.value is not None
 
@@ -108,27 +147,29 @@ class Instance:
     """An operator bound to the blobs of a workspace.  Making one raises OperatorError for what its schema refuses."""
 
     __slots__ = (
+        "allocators",
         "args",
-        "compiled",
+        "checked_arrays",
+        "checked_dtypes",
+        "compiled_kernel",
         "context",
         "device",
         "engine",
-        "head",
+        "first_argument",
         "inputs",
         "kernel",
-        "kinds",
-        "known",
         "kwargs",
-        "made",
+        "noted_outputs",
         "op",
         "outputs",
-        "outs",
-        "plain",
+        "plain_kernel",
         "record",
         "run",
     )  # fmt: skip
 
-    def __init__(self, op: Any, workspace: Workspace, engines: Sequence[str] = ()) -> None:
+    def __init__(
+        self, op: caffe2_pb2.OperatorDef, workspace: Workspace, around: Surroundings, position: int = 0
+    ) -> None:
         self.op = op
         try:
             self.record = record = registry.find(op.type)
@@ -141,20 +182,20 @@ class Instance:
             self.kwargs = record.parameters(self.args)
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
-        asked = [e for e in op.engine.split(",") if e]
-        self.engine, self.plain = record.kernel(self.device.type, [e for e in (*asked, *engines) if e != "NUMBA"])
-        self.compiled = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
-        self.kernel = self.plain
+        engines = [engine for engine in preferences.engines(op) if engine != "NUMBA"]
+        self.engine, self.plain_kernel = record.kernel(self.device.type, engines)
+        self.compiled_kernel = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
+        self.kernel = self.plain_kernel
         self.inputs = [self._input(workspace, name) for name in op.input]
         self.outputs = [workspace.create_blob(name) for name in op.output]
-        self.outs = tuple(Output(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
-        self.context = Context(self, workspace) if record.stateful else None
-        self.head = self.context if record.stateful else self.device.xp
+        self.allocators = tuple(Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
+        self.context = Context(self, workspace, around, position) if record.stateful else None
+        self.first_argument = self.context if record.stateful else self.device.xp
         if record.takes_out:
-            self.kwargs["out"] = self.outs[0] if record.max_outputs == 1 and self.outs else self.outs
-        self.known: list[Any] | None = None  # the arrays that the last checks were made for
-        self.kinds: list[Any] | None = None  # their types, where all are in host memory
-        self.made: list[Any] = []
+            self.kwargs["out"] = self.allocators[0] if record.max_outputs == 1 and self.allocators else self.allocators
+        self.checked_arrays: Sequence[Any] | None = None  # the arrays that the last checks were made for
+        self.checked_dtypes: list[Any] | None = None  # their types, where all are in host memory
+        self.noted_outputs: list[Any] = []
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
         for watch in watchers:
             self.run = watch(self, self.run)
@@ -175,26 +216,26 @@ class Instance:
 
     def _run(self) -> None:
         ins = [b.value for b in self.inputs]
-        known = self.known
+        known = self.checked_arrays
         if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
-        self.store(self.kernel(self.head, *ins, **self.kwargs))
+        self.store(self.kernel(self.first_argument, *ins, **self.kwargs))
 
     def _run_on_device(self) -> None:
         with self.device.context():
             self._run()
 
-    def _check(self, ins: list[Any]) -> None:
+    def _check(self, ins: Sequence[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
         if len(ins) < self.record.needs:
             raise ValueError(f"the input {self.record.inputs[len(ins)]} is missing: {len(ins)} are given")
         if len(ins) > len(self.record.inputs) and not self.record.variadic:
             raise ValueError(f"{len(ins)} inputs are given, and there can be {len(self.record.inputs)}")
-        plain = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
-        kinds = [v.dtype for v in ins] if plain else None
-        if kinds is None or kinds != self.kinds:
+        on_host = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
+        dtypes = [v.dtype for v in ins] if on_host else None
+        if dtypes is None or dtypes != self.checked_dtypes:
             self._check_each(ins)
-            self.kinds = kinds
+            self.checked_dtypes = dtypes
         record = self.record
         if record.alike:
             self._check_alike(ins)
@@ -202,13 +243,13 @@ class Instance:
             self._check_shapes(ins)
         for check, wanted in record.checks:
             check(*ins, **{name: value for name, value in self.kwargs.items() if name in wanted})
-        if self.compiled is not None:
-            self.kernel = self.compiled if compiled.worthwhile(ins) else self.plain
-        for out in self.outs:
+        if self.compiled_kernel is not None:
+            self.kernel = self.compiled_kernel if compiled.worthwhile(ins) else self.plain_kernel
+        for out in self.allocators:
             out.safe = None
-        self.known = ins
+        self.checked_arrays = ins
 
-    def _check_each(self, ins: list[Any]) -> None:
+    def _check_each(self, ins: Sequence[Any]) -> None:
         record = self.record
         table = record.types if self.device is HOST else record.cuda_types
         for i, value in enumerate(ins):
@@ -219,19 +260,10 @@ class Instance:
                     if record.inputs[slot] in record.uninitialised:
                         continue
                     raise ValueError(f"input blob {blob.name!r} is uninitialised: nothing has been put into it")
-                held = record.held.get(slot)
-                if held is not None and not isinstance(value, held):
-                    raise TypeError(
-                        f"input blob {blob.name!r} holds a {type(value).__name__}; {record.name} takes a {held.__name__} there"
-                    )
                 tensors = slot in table or (not record.stateful and not getattr(value, "operand", False))
-                if held is None and tensors:
+                if tensors:
                     raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
                 continue
-            if slot in record.held:
-                raise TypeError(
-                    f"input blob {blob.name!r} is {describe(value)}; {record.name} takes a {record.held[slot].__name__} there"
-                )
             self._check_place(value, blob, record.inputs[slot])
             accepted = table.get(slot)
             if accepted is None:
@@ -248,7 +280,7 @@ class Instance:
                 words = " or ".join("string" if a == "object" else a for a in accepted)
                 raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
 
-    def _check_alike(self, ins: list[Any]) -> None:
+    def _check_alike(self, ins: Sequence[Any]) -> None:
         first, *others = self.record.alike
         for i in others:
             if ins[i].shape != ins[first].shape:
@@ -264,7 +296,7 @@ class Instance:
             i, wanted = wrong
             raise ValueError(f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have {wanted}")
 
-    def _check_place(self, value: Any, blob: Blob, operand: str) -> None:
+    def _check_place(self, value: Array, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device
         if operand in record.anywhere:
             return
@@ -282,13 +314,13 @@ class Instance:
                 f"which may not read it there: copy it first (Copy, CopyCPUToGPU)"
             )
 
-    def store(self, result: Any) -> None:
+    def store(self, result: object) -> None:
         """Put a kernel's result into the output blobs."""
         if result is None:
             return
         if not isinstance(result, tuple):
             result = (result,)
-        for blob, out, value in zip(self.outputs, self.outs, result):
+        for blob, out, value in zip(self.outputs, self.allocators, result):
             if value is blob.value or value is None:
                 continue
             if not hasattr(value, "dtype"):
@@ -310,7 +342,7 @@ class Instance:
                 blob.adopt(value, out.device)
 
     @staticmethod
-    def _fits(blob: Blob, value: Any, out: Output) -> bool:
+    def _fits(blob: Blob, value: Array, out: Allocator) -> bool:
         present = blob.value
         return (
             blob.storage is not None
@@ -322,7 +354,7 @@ class Instance:
     def run_noted(self) -> None:
         """Run, and note which arrays were read and made, for `bind`."""
         self.run()
-        self.made = [b.value for b in self.outputs]
+        self.noted_outputs = [b.value for b in self.outputs]
 
     def bind(self, token: list[bool]) -> Callable[[], Any]:
         """A callable that repeats the last noted run on the very same arrays.
@@ -331,19 +363,19 @@ class Instance:
         """
         if self.record.stateful or self.device is not HOST or watchers:
             return self._checked(token)
-        kernel, head, kwargs, store = self.kernel, self.head, self.kwargs, self.store
-        ins, made = self.known, self.made
+        kernel, first_argument, kwargs, store = self.kernel, self.first_argument, self.kwargs, self.store
+        ins, made = self.checked_arrays, self.noted_outputs
         assert ins is not None
         binder = self.record.binders.get(kernel)
-        if binder is not None and not any(o.overlaps() for o in self.outs):
-            call = binder(head, ins, made, self.args)
+        if binder is not None and not any(o.overlaps() for o in self.allocators):
+            call = binder(first_argument, ins, made, self.args)
             if call is not None:
                 return call
         if len(made) == 1:
             only = made[0]
 
             def again() -> None:
-                result = kernel(head, *ins, **kwargs)
+                result = kernel(first_argument, *ins, **kwargs)
                 if result is not only:
                     store(result)
                     if not token[0]:
@@ -352,7 +384,7 @@ class Instance:
         else:
 
             def again() -> None:
-                store(kernel(head, *ins, **kwargs))
+                store(kernel(first_argument, *ins, **kwargs))
                 if not token[0]:
                     raise Stale
 
@@ -369,15 +401,19 @@ class Instance:
         return again
 
 
-def check_schema(record: registry.Operator, op: Any) -> None:
+def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
     """ValueError where the number of operands or an in-place pair is not what the schema allows."""
-    for what, have, least, most, counts in (
+    for what, have, minimum, maximum, counts in (
         ("inputs", len(op.input), record.min_inputs, record.max_inputs, record.input_counts),
         ("outputs", len(op.output), record.min_outputs, record.max_outputs, record.output_counts),
     ):
-        if not least <= have <= most or (counts and have not in counts):
+        if not minimum <= have <= maximum or (counts and have not in counts):
             wanted = (
-                str(least) if least == most else f"at least {least}" if most == registry.MANY else f"{least} to {most}"
+                str(minimum)
+                if minimum == maximum
+                else f"at least {minimum}"
+                if maximum == registry.MANY
+                else f"{minimum} to {maximum}"
             )
             if counts:
                 wanted = " or ".join(map(str, sorted(counts)))

@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.inference import operand_devices
 from caffe2lite.engine.schema import OpSchema
+from caffe2lite.ops.kit import registry
 from caffe2lite.proto import caffe2_pb2
 
 
-def _ancestors(net: Any) -> list[int]:
-    """For each operator the operators that have run before it in any order that keeps the net's meaning, as bits."""
-    before: list[int] = []
-    writer: dict[str, int] = {}
-    readers: dict[str, list[int]] = {}
-    for i, op in enumerate(net.op):
-        parents = {writer[b] for b in (*op.input, *op.control_input) if b in writer}
-        for blob in op.output:
-            parents.update(readers.get(blob, ()))
-            if blob in writer:
-                parents.add(writer[blob])
-        bits = 0
-        for parent in parents:
-            bits |= before[parent] | 1 << parent
-        before.append(bits)
-        for blob in op.input:
-            readers.setdefault(blob, []).append(i)
-        for blob in op.output:
-            writer[blob] = i
-            readers[blob] = []
-    return before
-
-
-def _nested(net: Any) -> set[str]:
+def _nested(net: caffe2_pb2.NetDef) -> set[str]:
     """Blobs that nets in arguments mention, other than those of recurrent networks, which are renamed along."""
     names: set[str] = set()
     for op in net.op:
-        if op.type.startswith("RecurrentNetwork"):
-            continue
+        followed = _step_nets(op)
         for argument in op.arg:
+            if argument.name in followed:
+                continue
             inner = [*argument.nets, *([argument.n] if argument.HasField("n") else [])]
             for subnet in inner:
                 for inner_op in subnet.op:
@@ -48,7 +30,7 @@ def _nested(net: Any) -> set[str]:
     return names
 
 
-def _check_enforced_inplace(net: Any) -> None:
+def _check_enforced_inplace(net: caffe2_pb2.NetDef) -> None:
     for op in net.op:
         schema = OpSchema.get(op.type)
         if schema is None:
@@ -61,24 +43,51 @@ def _check_enforced_inplace(net: Any) -> None:
                     )
 
 
-def _place(op: Any) -> tuple[int, int]:
-    """Where the outputs of an operator live."""
-    if op.type == "CopyGPUToCPU":
-        return 0, 0
-    return op.device_option.device_type, op.device_option.device_id
+def _places(op: caffe2_pb2.OperatorDef) -> list[tuple[int, int]]:
+    """Type and id of the device on which each output of an operator lives."""
+    return [(option.device_type, option.device_id) for option in operand_devices(op)[1]]
 
 
-def _text(name: Any) -> str:
+def _step_nets(op: caffe2_pb2.OperatorDef) -> frozenset[str]:
+    """The arguments of an operator with nets whose blobs are renamed along."""
+    record = registry.get(op.type)
+    return frozenset() if record is None else record.step_nets
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Blobs that share one storage."""
+
+    place: tuple[int, int]  # type and id of the device
+    touched_by: int  # the operators that read or write one of the blobs, as bits
+    size: int  # elements of the largest, 0 where that is not known
+    blobs: tuple[str, ...]
+    name: str | None  # under which they share it; None: it gets a new one
+
+    def with_blob(self, other: _Group) -> _Group:
+        """The group with the other one's blobs."""
+        return replace(
+            self,
+            touched_by=self.touched_by | other.touched_by,
+            size=max(self.size, other.size),
+            blobs=self.blobs + other.blobs,
+        )
+
+
+Name = str | bytes
+
+
+def _text(name: Name) -> str:
     return name.decode("utf-8") if isinstance(name, bytes) else str(name)
 
 
 def share_blobs(
-    net: Any,
+    net: caffe2_pb2.NetDef,
     op_indices: Iterable[int],
-    shareable: Iterable[Any],
-    namescope: Any = "",
-    dont_share: Iterable[Any] = (),
-    shapes: Mapping[Any, Any] | None = None,
+    shareable: Iterable[Name],
+    namescope: Name = "",
+    dont_share: Iterable[Name] = (),
+    shapes: Mapping[Name, Sequence[int]] | None = None,
 ) -> Any:
     """A copy of `net` in which outputs of the operators `op_indices` share blobs, safely even on parallel executors.
 
@@ -89,7 +98,7 @@ def share_blobs(
     _check_enforced_inplace(net)
     chosen = set(op_indices)
     allowed = {_text(b) for b in shareable} - {_text(b) for b in dont_share} - _nested(net)
-    before = _ancestors(net)
+    before = ancestors(net)
     touched: dict[str, int] = {}  # blob -> the operators that touch it, as bits
     first: dict[str, int] = {}
     for i, op in enumerate(net.op):
@@ -103,70 +112,66 @@ def share_blobs(
             size *= int(d)
         sizes[_text(name)] = size
 
-    groups: list[dict[str, Any]] = []
+    groups: list[_Group] = []
     for i, op in enumerate(net.op):
-        if i not in chosen:
-            for blob in dict.fromkeys(op.output):
-                if blob in allowed and first[blob] == i:
-                    size = sizes.get(blob, 0)
-                    group = {"place": _place(op), "bits": touched[blob], "size": size, "blobs": [blob], "name": blob}
-                    groups.append(group)
-            continue
-        for blob in dict.fromkeys(op.output):
-            if blob not in allowed or first[blob] != i or blob in op.input:
+        places = dict(zip(op.output, _places(op)))
+        for blob, place in places.items():
+            if blob not in allowed or first[blob] != i:
                 continue
-            free = [g for g in groups if g["place"] == _place(op) and not g["bits"] & ~before[i]]
-            if free and sizes:
-                size = sizes.get(blob, 0)
-                group = min(free, key=lambda g: abs(g["size"] - size))
-            elif free:
-                group = max(free, key=lambda g: len(g["blobs"]))
-            else:
-                group = {"place": _place(op), "bits": 0, "size": 0, "blobs": [], "name": None}
-                groups.append(group)
-            group["bits"] |= touched[blob]
-            group["size"] = max(group["size"], sizes.get(blob, 0))
-            group["blobs"].append(blob)
+            alone = _Group(place, touched[blob], sizes.get(blob, 0), (blob,), blob if i not in chosen else None)
+            if i not in chosen:
+                groups.append(alone)
+            elif blob not in op.input:
+                free = [g for g in groups if g.place == place and not g.touched_by & ~before[i]]
+                if free and sizes:
+                    taken = min(free, key=lambda g: abs(g.size - alone.size))
+                elif free:
+                    taken = max(free, key=lambda g: len(g.blobs))
+                else:
+                    groups.append(alone)
+                    continue
+                groups[groups.index(taken)] = taken.with_blob(alone)
 
     names: dict[str, str] = {}
     number = 0
     for group in groups:
-        if len(group["blobs"]) > 1:
-            if group["name"] is None:
-                group["name"] = f"{_text(namescope)}__m{number}_shared"
+        if len(group.blobs) > 1:
+            shared = group.name
+            if shared is None:
+                shared = f"{_text(namescope)}__m{number}_shared"
                 number += 1
-            names.update(dict.fromkeys(group["blobs"], group["name"]))
+            names.update(dict.fromkeys(group.blobs, shared))
     return _renamed(net, names)
 
 
-def _renamed(net: Any, names: Mapping[str, str]) -> Any:
+def _renamed(net: caffe2_pb2.NetDef, names: Mapping[str, str]) -> Any:
     made = caffe2_pb2.NetDef()
     made.CopyFrom(net)
     _rename_operators(made, names)
     return made
 
 
-def _rename(blobs: Any, names: Mapping[str, str]) -> None:
+def _rename(blobs: MutableSequence[str], names: Mapping[str, str]) -> None:
     for i, blob in enumerate(blobs):
         if blob in names:
             blobs[i] = names[blob]
 
 
-def _rename_operators(net: Any, names: Mapping[str, str]) -> None:
+def _rename_operators(net: caffe2_pb2.NetDef, names: Mapping[str, str]) -> None:
     for op in net.op:
-        if op.type.startswith("RecurrentNetwork"):
-            for argument in op.arg:
-                if argument.name in ("step_net", "backward_step_net") and argument.HasField("n"):
-                    _rename_operators(argument.n, names)
-                    _rename(argument.n.external_input, names)
-                    _rename(argument.n.external_output, names)
+        followed = _step_nets(op)
+        for argument in op.arg:
+            if argument.name in followed and argument.HasField("n"):
+                _rename_operators(argument.n, names)
+                _rename(argument.n.external_input, names)
+                _rename(argument.n.external_output, names)
         _rename(op.input, names)
         _rename(op.output, names)
 
 
-def share_in_order(net: Any, static_blobs: Iterable[Any]) -> Any:
+def share_in_order(net: caffe2_pb2.NetDef, static_blobs: Iterable[Name]) -> Any:
     """A copy of `net`, which runs in order, in which all blobs but `static_blobs` share storage where they can."""
-    if net.type not in ("", "simple") or any(op.type == "RecurrentNetwork" for op in net.op):
+    if net.type not in ("", "simple") or any(_step_nets(op) for op in net.op):
         return net
     static = {_text(b) for b in static_blobs}
     last: dict[str, int] = {}

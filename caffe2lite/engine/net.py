@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from caffe2lite.devices import HOST
+from caffe2lite.devices import HOST, Array
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
-from caffe2lite.engine.instance import Instance, Stale
+from caffe2lite.engine.errors import OperatorError, StopNet, explain
+from caffe2lite.engine.instance import Instance, NetMaker, Progress, Stale, Surroundings
+from caffe2lite.engine.observers import Observer
+from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.proto.names import check_names
-
-if TYPE_CHECKING:
-    from caffe2lite.engine.workspace import Workspace
 
 _QUIET = {"all": "ignore"}  # Caffe2 computes with NaN and Inf without a word,
 _STRICT = {"divide": "raise", "over": "raise", "invalid": "raise"}  # unless --caffe2_operator_throw_if_fp_exceptions=1
@@ -39,6 +37,7 @@ def raise_floating_errors(raises: bool) -> None:
     _floating.clear()
     _floating.update(_STRICT if raises else _QUIET)
 
+
 _MAX_PATIENCE = 64  # runs to wait at most before trying again to bind a net whose arrays keep changing
 
 
@@ -47,28 +46,29 @@ class Net:
 
     in_order = True  # one operator after the other
 
-    def __init__(self, definition: Any, workspace: Workspace, once: bool = False) -> None:
+    def __init__(
+        self, definition: caffe2_pb2.NetDef, workspace: Workspace, make_net: NetMaker, once: bool = False
+    ) -> None:
         self.definition = definition
-        self._shared: dict[Any, Any] = {}
         self.name = definition.name
+        self.progress = Progress(definition.name)
         self.workspace = workspace
         self.why_stopped = ""
-        self.observers: list[Any] = []
-        self.steps: list[Instance] = []
+        self.observers: list[Observer] = []
+        self.instances: list[Instance] = []
         self.cancelled = threading.Event()
         self._token: list[bool] | None = None
         self._calls: list[Callable[[], Any]] = []
-        self._step_of: list[int] = []
+        self._instance_of: list[int] = []
         self._wait = 0 if not once else 1 << 60  # runs until binding is tried
         self._patience = 1
+        around = Surroundings(
+            make_net, definition.op, self.in_order,
+            cancelled=self.cancelled, observers=self.observers, progress=self.progress,
+        )  # fmt: skip
         for position, op in enumerate(definition.op):
             try:
-                step = Instance(_on_device(op, definition), workspace, workspace.engines(op))
-                if step.context is not None:
-                    self._introduce(step.context, position)
-                    step.context.cancelled = self.cancelled
-                    step.context.observers = self.observers
-                self.steps.append(step)
+                self.instances.append(Instance(_on_device(op, definition), workspace, around, position))
             except Exception as e:
                 workspace.last_failed_op = position
                 for later in definition.op[position:]:  # genuine makes the outputs of a net that it refuses, too
@@ -78,13 +78,9 @@ class Net:
                     raise OperatorError(f"{e}\n  operator {position} of net {self.name!r}") from e.__cause__
                 raise
 
-    def _introduce(self, context: Any, position: int) -> None:
-        """Tell an operator of the net around it."""
-        context.siblings, context.position = self.definition.op, position
-        context.in_order, context.shared = self.in_order, self._shared
-
     def run(self) -> bool:
         """Run all operators once."""
+        self.progress.runs += 1
         if self.cancelled.is_set():
             self.cancelled.clear()
         if self.observers:
@@ -114,12 +110,12 @@ class Net:
         position = start
         try:
             if bind:
-                for step in self.steps:
-                    step.run_noted()
+                for instance in self.instances:
+                    instance.run_noted()
                     position += 1
             else:
-                for step in self.steps[start:] if start else self.steps:
-                    step.run()
+                for instance in self.instances[start:] if start else self.instances:
+                    instance.run()
                     position += 1
         except Exception as e:
             return self._failed(position, e)
@@ -128,23 +124,23 @@ class Net:
         return True
 
     def _failed(self, position: int, error: Exception) -> bool:
-        step = self.steps[position]
+        instance = self.instances[position]
         self.workspace.last_failed_op = position
         if isinstance(error, StopNet):
-            self.why_stopped = f"operator {position}, {step.op.type}: {error}"
+            self.why_stopped = f"operator {position}, {instance.op.type}: {error}"
             return False
-        raise explain(error, step, self.name) from error.__cause__
+        raise explain(error, instance, self.name) from error.__cause__
 
     def _run_observed(self) -> bool:
         for o in self.observers:
             o.start_net(self)
         try:
             with quiet():
-                for position, step in enumerate(self.steps):
+                for position, instance in enumerate(self.instances):
                     for o in self.observers:
                         o.start_operator(self, position)
                     try:
-                        step.run()
+                        instance.run()
                     except Exception as e:
                         return self._failed(position, e)
                     for o in self.observers:
@@ -162,34 +158,34 @@ class Net:
         self._patience = min(2 * self._patience, _MAX_PATIENCE)
         token = [True]
         calls: list[Callable[[], Any]] = []
-        step_of: list[int] = []
+        instance_of: list[int] = []
         current: dict[Blob, Any] = {}  # which array each blob will hold at this point of a replay
         written: set[Blob] = set()
-        for position, step in enumerate(self.steps):
-            assert step.known is not None
-            for blob, array in zip(step.inputs, step.known):
+        for position, instance in enumerate(self.instances):
+            assert instance.checked_arrays is not None
+            for blob, array in zip(instance.inputs, instance.checked_arrays):
                 held = current.setdefault(blob, blob.value)
                 if held is not array:
                     return  # it read what a later operator replaces: the next run will read something else
-            for blob, array in zip(step.outputs, step.made):
+            for blob, array in zip(instance.outputs, instance.noted_outputs):
                 held = current.get(blob, blob.value)
-                if held is not array and not step.record.stateful:
-                    if array is None or blob.storage is None or not _views(array, blob):
+                if held is not array and not instance.record.stateful:
+                    if array is None or blob.storage is None or not blob.owns(array):
                         return
-                    if blob in step.inputs and step.device is not HOST:
+                    if blob in instance.inputs and instance.device is not HOST:
                         return  # reshapes in place, and on a GPU reads its input from the blob each time
                     calls.append(functools.partial(_show, blob, array, token))
-                    step_of.append(position)
+                    instance_of.append(position)
                 current[blob] = array
                 written.add(blob)
-            calls.append(step.bind(token))
-            step_of.append(position)
+            calls.append(instance.bind(token))
+            instance_of.append(position)
         for blob, array in current.items():
             if blob.value is not array:
                 return
         for blob in current:
             blob.tokens[:] = [t for t in blob.tokens if t[0]] + [token]
-        self._token, self._calls, self._step_of = token, calls, step_of
+        self._token, self._calls, self._instance_of = token, calls, instance_of
 
     def _replay(self, token: list[bool]) -> bool:
         calls = iter(self._calls)
@@ -198,7 +194,7 @@ class Net:
                 call()
         except Exception as e:
             at = len(self._calls) - calls.__length_hint__() - 1  # type: ignore[attr-defined]
-            position = self._step_of[at]
+            position = self._instance_of[at]
             if isinstance(e, Stale):
                 return self._run_from(position + 1)
             self._token = None
@@ -207,12 +203,7 @@ class Net:
         return True
 
 
-def _views(array: Any, blob: Blob) -> bool:
-    """Whether the array is a view of the blob's present storage."""
-    return blob._views.get(array.shape) is array
-
-
-def _show(blob: Blob, array: Any, token: list[bool]) -> None:
+def _show(blob: Blob, array: Array, token: list[bool]) -> None:
     """Within a replay: the blob's tensor becomes another view of its storage; this replay knows."""
     blob.value = array
     if len(blob.tokens) > 1 or (blob.tokens and blob.tokens[0] is not token):
@@ -222,7 +213,7 @@ def _show(blob: Blob, array: Any, token: list[bool]) -> None:
                 other[0] = False
 
 
-def _on_device(op: Any, definition: Any) -> Any:
+def _on_device(op: caffe2_pb2.OperatorDef, definition: caffe2_pb2.NetDef) -> Any:
     """The operator with the net's device option under its own, field by field."""
     if not definition.HasField("device_option"):
         return op
@@ -231,59 +222,3 @@ def _on_device(op: Any, definition: Any) -> Any:
     merged.device_option.CopyFrom(definition.device_option)
     merged.device_option.MergeFrom(op.device_option)
     return merged
-
-
-def check_externals(definition: Any, workspace: Workspace) -> None:
-    """EngineError where the net's declared inputs and outputs do not fit its operators."""
-    if not definition.external_input and not definition.external_output:
-        return
-    known = set(definition.external_input)
-    made: set[str] = set()
-    for position, op in enumerate(definition.op):
-        for name in op.input:
-            if definition.external_input and name not in known and name not in made:
-                raise EngineError(
-                    f"net {definition.name!r}: input {name!r} of operator {position} ({op.type}) is made by no earlier "
-                    f"operator and is not among the net's external inputs"
-                )
-        made.update(op.output)
-    for name in definition.external_output:
-        if name not in made and name not in known:
-            raise EngineError(f"net {definition.name!r}: external output {name!r} is made by no operator of the net")
-
-
-_KINDS: dict[str, Callable[..., Net]] = {}
-
-
-def net_type(*names: str) -> Callable[[Any], Any]:
-    """Decorator: the class runs nets of these types."""
-
-    def register(cls: Any) -> Any:
-        for name in names:
-            _KINDS[name] = cls
-        return cls
-
-    return register
-
-
-net_type("", "simple", "simple_refcount", "async_simple", "singlethread_async")(Net)
-
-
-def net_types() -> Sequence[str]:
-    """Names of all net types."""
-    return sorted(n for n in _KINDS if n)
-
-
-def make_net(definition: Any, workspace: Workspace, once: bool = False) -> Net:
-    """Compile a NetDef in a workspace.  `once`: it will run only once, so nothing is prepared for more."""
-    try:
-        check_names(definition)
-    except ValueError as e:
-        raise EngineError(str(e)) from None
-    kind = _KINDS.get(definition.type)
-    if kind is None:
-        raise EngineError(
-            f"net {definition.name!r} has the type {definition.type!r}, which does not exist; there are {', '.join(net_types())}"
-        )
-    check_externals(definition, workspace)
-    return kind(definition, workspace, once)

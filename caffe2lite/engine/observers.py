@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Protocol
+
+from caffe2lite.proto import caffe2_pb2
+
+
+class ObservedNet(Protocol):
+    """What an observer sees of a net."""
+
+    definition: caffe2_pb2.NetDef
 
 
 class Observer:
     """Told when a net and each of its operators starts and stops."""
 
-    def start_net(self, net: Any) -> None:
+    def start_net(self, net: ObservedNet) -> None:
         """The net begins to run."""
 
-    def stop_net(self, net: Any) -> None:
+    def stop_net(self, net: ObservedNet) -> None:
         """The net has ended, or failed."""
 
-    def start_operator(self, net: Any, position: int) -> None:
+    def start_operator(self, net: ObservedNet, position: int) -> None:
         """The operator begins to run."""
 
-    def stop_operator(self, net: Any, position: int) -> None:
+    def stop_operator(self, net: ObservedNet, position: int) -> None:
         """The operator has ended."""
 
     def for_steps(self) -> Observer | None:
@@ -46,17 +54,17 @@ class TimeObserver(Observer):
         self.total = self.inside = 0.0
         self._net = self._operator = 0.0
 
-    def start_net(self, net: Any) -> None:
+    def start_net(self, net: ObservedNet) -> None:
         self._net = time.perf_counter()
 
-    def stop_net(self, net: Any) -> None:
+    def stop_net(self, net: ObservedNet) -> None:
         self.total += time.perf_counter() - self._net
         self.runs += 1
 
-    def start_operator(self, net: Any, position: int) -> None:
+    def start_operator(self, net: ObservedNet, position: int) -> None:
         self._operator = time.perf_counter()
 
-    def stop_operator(self, net: Any, position: int) -> None:
+    def stop_operator(self, net: ObservedNet, position: int) -> None:
         self.inside += time.perf_counter() - self._operator
         self.operators += 1
 
@@ -73,7 +81,7 @@ class RunCountObserver(Observer):
     def __init__(self) -> None:
         self.operators = 0
 
-    def start_operator(self, net: Any, position: int) -> None:
+    def start_operator(self, net: ObservedNet, position: int) -> None:
         self.operators += 1
 
     def for_steps(self) -> Observer:
@@ -91,10 +99,10 @@ class ProfileObserver(Observer):
         self.lines: dict[int, str] = {}
         self._start = 0.0
 
-    def start_operator(self, net: Any, position: int) -> None:
+    def start_operator(self, net: ObservedNet, position: int) -> None:
         self._start = time.perf_counter()
 
-    def stop_operator(self, net: Any, position: int) -> None:
+    def stop_operator(self, net: ObservedNet, position: int) -> None:
         self.seconds[position] = self.seconds.get(position, 0.0) + time.perf_counter() - self._start
         self.lines[position] = net.definition.op[position].type
 

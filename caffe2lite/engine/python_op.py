@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from caffe2lite.devices import HOST
-from caffe2lite.engine import feeding
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import EngineError, StopNet, UserCodeError
-from caffe2lite.engine.serialize import NUMPY_TYPES
+from caffe2lite.engine.c_types import TensorCPU, Workspace
+from caffe2lite.engine.errors import StopNet, UserCodeError
+from caffe2lite.engine.instance import Context
+from caffe2lite.ops.kit.gradient import Forward
 from caffe2lite.ops.kit.registry import operator
 
-_functions: dict[str, tuple[Any, bool]] = {}
-_gradients: dict[str, Any] = {}
-_pickled: dict[bytes, Any] = {}
+Function = Callable[..., object]  # of inputs and outputs, and the workspace where it is wanted
+Builder = tuple[
+    Callable[..., Function], Sequence[object], Mapping[str, object]
+]  # (what builds a function, args, kwargs)
+K = TypeVar("K")
+T = TypeVar("T")
+
+_functions: dict[str, tuple[Function | Builder, bool]] = {}
+_gradients: dict[str, Function] = {}
+_pickled: dict[bytes, Builder] = {}
 _uses: collections.Counter[str] = collections.Counter()  # how often a name was registered
 _lock = threading.Lock()
 
 
-def register(function: Any, pass_workspace: bool, name: str = "") -> str:
+def register(function: Function | Builder, pass_workspace: bool, name: str = "") -> str:
     """Keep a function for operators of type Python; the token that finds it.
 
     A tuple (function, args, kwargs) is called once for each operator of a net: the result is that operator's function.
@@ -40,14 +47,14 @@ def register(function: Any, pass_workspace: bool, name: str = "") -> str:
     return token
 
 
-def register_gradient(token: str, function: Any) -> None:
+def register_gradient(token: str, function: Function) -> None:
     """Keep the function that computes the gradient of the one behind `token`."""
     if token not in _functions:
         raise ValueError(f"no Python operator is registered under {token!r}")
     _gradients[token] = function
 
 
-def register_pickled(content: bytes, build: tuple[Any, ...]) -> None:
+def register_pickled(content: bytes, build: Builder) -> None:
     """Keep a tuple (function, args, kwargs) for operators that carry `content`, its pickle, in place of a token.
 
     Caffe2's own Python files write such operators; the pickle is their name here, and is never unpickled.
@@ -55,57 +62,11 @@ def register_pickled(content: bytes, build: tuple[Any, ...]) -> None:
     _pickled[content] = build
 
 
-class TensorCPU:
-    """What a Python operator gets for each operand: a tensor whose data it may read, write, reshape and replace."""
-
-    __slots__ = ("_blob",)
-
-    def __init__(self, blob: Blob) -> None:
-        self._blob = blob
-
-    @property
-    def data(self) -> np.ndarray:
-        """The tensor's memory itself, as a NumPy array (float32 where nothing was in it)."""
-        blob = self._blob
-        if blob.storage is None:
-            blob.resize((0,), np.float32)
-        return blob.value if blob.device is HOST else blob.device.to_host(blob.value)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its dimensions."""
-        return () if self._blob.storage is None else tuple(self._blob.value.shape)
-
-    _shape = shape
-
-    def reshape(self, dims: Sequence[int]) -> None:
-        """Give it these dimensions; the values are undefined where it grows."""
-        blob = self._blob
-        dtype = np.float32 if blob.storage is None else blob.value.dtype
-        blob.resize(tuple(int(d) for d in dims), dtype)
-
-    _reshape = reshape
-
-    def init(self, dims: Sequence[int], data_type: int) -> None:
-        """Give it these dimensions and this TensorProto.DataType; strings can only be fed."""
-        if data_type not in NUMPY_TYPES or NUMPY_TYPES[data_type].kind == "O":
-            raise EngineError(f"a tensor cannot be made of the data type {data_type} from Python: feed an array")
-        self._blob.resize(tuple(int(d) for d in dims), NUMPY_TYPES[data_type])
-
-    def feed(self, array: Any) -> None:
-        """Replace dimensions, type and values by those of a NumPy array."""
-        feeding.feed(self._blob, array)
-
-    def fetch(self) -> np.ndarray:
-        """A copy as NumPy array."""
-        return feeding.fetch(self._blob)
-
-
-def _call(ctx: Any, function: Any, pass_workspace: bool) -> None:
+def _call(ctx: Context, function: Function | Builder, pass_workspace: bool) -> None:
     here = _on_host(ctx)
     inputs = [TensorCPU(here[id(b)]) for b in ctx.inputs]
     outputs = [TensorCPU(here[id(b)]) for b in ctx.outputs]
-    more = [ctx.workspace.handle()] if pass_workspace else []
+    more = [Workspace(engine=ctx.workspace)] if pass_workspace else []
     try:
         if isinstance(function, tuple):
             function = _built(ctx.state, *function)
@@ -121,7 +82,7 @@ def _call(ctx: Any, function: Any, pass_workspace: bool) -> None:
             blob.assign(here[id(blob)].value, ctx.device)
 
 
-def _on_host(ctx: Any) -> dict[int, Blob]:
+def _on_host(ctx: Context) -> dict[int, Blob]:
     """The blobs that the function sees, by the ids of the operator's: on a GPU's operator copies on the host."""
     seen = {}
     for blob in (*ctx.inputs, *ctx.outputs):
@@ -134,14 +95,16 @@ def _on_host(ctx: Any) -> dict[int, Blob]:
     return seen
 
 
-def _built(state: Any, build: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+def _built(
+    state: types.SimpleNamespace, build: Callable[..., Function], args: Sequence[object], kwargs: Mapping[str, object]
+) -> Callable[..., Any]:
     """The function of one operator, which a tuple builds when it first runs."""
     if not hasattr(state, "function"):
         state.function = build(*args, **kwargs)
     return state.function
 
 
-def _lookup(table: dict[Any, Any], token: str | bytes, what: str = "") -> Any:
+def _lookup(table: Mapping[K, T], token: K, what: str = "") -> T:
     if token not in table:
         raise ValueError(
             f"no Python function is registered under {token!r} in this process{what}: a net with Python operators runs "
@@ -150,19 +113,19 @@ def _lookup(table: dict[Any, Any], token: str | bytes, what: str = "") -> Any:
     return table[token]
 
 
-def _call_forward(ctx: Any, token: str, pickled: bytes, pass_workspace: bool) -> None:
+def _call_forward(ctx: Context, token: str, pickled: bytes, pass_workspace: bool) -> None:
     function, pass_workspace = (_lookup(_pickled, pickled), pass_workspace) if pickled else _lookup(_functions, token)
     _call(ctx, function, pass_workspace)
 
 
-def _call_backward(ctx: Any, token: str, pickled: bytes, pass_workspace: bool) -> None:
+def _call_backward(ctx: Context, token: str, pickled: bytes, pass_workspace: bool) -> None:
     if pickled:
         _call(ctx, _lookup(_pickled, pickled, " as a gradient"), pass_workspace)
     else:
         _call(ctx, _lookup(_gradients, token, " as a gradient"), _functions[token][1])
 
 
-def _python_gradient(g: Any) -> list[Any]:
+def _python_gradient(g: Forward) -> list[Any]:
     outs = g.arg("grad_output_indices") or range(g.num_outputs)
     ins = g.arg("grad_input_indices") or range(g.num_inputs)
     names = [*g.op.input, *g.op.output, *(g.GO(i) for i in outs)]
@@ -172,10 +135,12 @@ def _python_gradient(g: Any) -> list[Any]:
 def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
     """An operator that calls a Python function, and its gradient."""
 
-    @operator("Ys*", name=name, stateful=True, inplace=[(-1, -1)], gradient=_python_gradient, doc=doc)
+    @operator(
+        "Ys*", name=name, stateful=True, inplace=[(-1, -1)], gradient=_python_gradient, doc=doc, traits="user_code"
+    )
     def forward(
-        ctx: Any,
-        *Xs: Any,
+        ctx: Context,
+        *Xs: object,
         token: str = "",
         pickled_builder: bytes = b"",
         pickled_grad_builder: bytes = b"",
@@ -183,10 +148,10 @@ def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
     ) -> None:
         _call_forward(ctx, token, pickled_builder, pass_workspace)
 
-    @operator("dXs*", name=gradient, stateful=True, inplace=[(-1, -1)], doc=gradient_doc)
+    @operator("dXs*", name=gradient, stateful=True, inplace=[(-1, -1)], doc=gradient_doc, traits="user_code")
     def backward(
-        ctx: Any,
-        *Xs: Any,
+        ctx: Context,
+        *Xs: object,
         token: str = "",
         pickled_builder: bytes = b"",
         pickled_grad_builder: bytes = b"",
@@ -195,15 +160,18 @@ def _define(name: str, doc: str, gradient: str, gradient_doc: str) -> None:
         _call_backward(ctx, token, pickled_grad_builder, pass_workspace)
 
 
+_OPERANDS = """Tensors of any number and any shape, any dtype.  What the function raises surfaces as it is; ValueError where the
+token names no registered function."""
+
 _define(
     "Python",
-    "Calls the registered function with its inputs and outputs (and workspace).",
+    f"Calls the registered function with its inputs and outputs (and workspace).\n\n{_OPERANDS}",
     "PythonGradient",
-    "Calls the registered gradient function.",
+    f"Calls the registered gradient function: inputs are those of Python, its outputs and their gradients.\n\n{_OPERANDS}",
 )
 _define(
     "PythonDLPack",
-    "As Python; its tensors' `data` answers to DLPack, as NumPy arrays do.",
+    f"As Python; its tensors' `data` answers to DLPack, as NumPy arrays do.\n\n{_OPERANDS}",
     "PythonDLPackGradient",
-    "As PythonGradient.",
+    f"As PythonGradient, for PythonDLPack.\n\n{_OPERANDS}",
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.engine.inference import infer_operator, spec_of
-from caffe2lite.engine.serialize import DATA_TYPES
-from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit import arguments, dtypes, registry
+from caffe2lite.ops.kit.infer import UNKNOWN
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -65,19 +66,18 @@ class OpSchema:
         """The number of outputs for n inputs, -1 where that is open."""
         return self.min_output if self.min_output == self.max_output else -1
 
-    def infer_tensor(self, op: Any, shapes: list[Any]) -> list[Any]:
+    def infer_tensor(self, op: caffe2_pb2.OperatorDef | bytes, shapes: Sequence[caffe2_pb2.TensorShape]) -> list[Any]:
         """A TensorShape for each output, from those of the inputs."""
-        if isinstance(op, bytes):
-            op = caffe2_pb2.OperatorDef.FromString(op)
-        known = {name: spec_of(s) for name, s in zip(op.input, shapes)}
+        definition = caffe2_pb2.OperatorDef.FromString(op) if isinstance(op, bytes) else op
+        known = {name: spec_of(s) for name, s in zip(definition.input, shapes) if not s.unknown_shape}
         made = []
-        for spec in infer_operator(op, known):
+        for spec in infer_operator(definition, known):
             shape = caffe2_pb2.TensorShape()
-            if spec is None:
+            if spec is UNKNOWN:
                 shape.unknown_shape = True
             else:
                 shape.dims.extend(spec.shape)
-                shape.data_type = DATA_TYPES.get(spec.dtype or "", 0)  # type: ignore[assignment]
+                shape.data_type = dtypes.NUMBERS.get(spec.dtype or "", 0)  # type: ignore[assignment]
             made.append(shape)
         return made
 

@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffe2lite import devices
+from caffe2lite.devices import Array
 from caffe2lite.engine import wire
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.ops.kit.objects import Object, by_blob_type
 from caffe2lite.proto import caffe2_pb2
 
 _T = caffe2_pb2.TensorProto
 
-DATA_TYPES: dict[str, int] = {
-    "float32": _T.FLOAT,
-    "int32": _T.INT32,
-    "uint8": _T.UINT8,
-    "int8": _T.INT8,
-    "uint16": _T.UINT16,
-    "int16": _T.INT16,
-    "int64": _T.INT64,
-    "bool": _T.BOOL,
-    "float16": _T.FLOAT16,
-    "float64": _T.DOUBLE,
-    "object": _T.STRING,
-}
-NUMPY_TYPES: dict[int, np.dtype] = {number: np.dtype(name) for name, number in DATA_TYPES.items()}
-NUMPY_TYPES[_T.BYTE] = np.dtype("uint8")
-
-
 # How genuine Caffe2 writes a packed record: the type without contents.
 _RECORD = b"\n\x00\x12'std::shared_ptr<std::vector<TensorCPU>>\"\x00"
 
 
-def data_type(array: Any) -> int:
+def data_type(array: Array) -> int:
     """The TensorProto.DataType of an array."""
     if array.dtype != object:
-        return DATA_TYPES[array.dtype.name]
-    return _T.UNDEFINED if array.size and isinstance(array.flat[0], (list, type(None))) else _T.STRING
+        return dtypes.NUMBERS[array.dtype.name]
+    return _T.UNDEFINED if array.size and isinstance(array.reshape(-1)[0], (list, type(None))) else _T.STRING
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
 def tensor_bytes(
-    name: str, array: Any, device: Any = devices.HOST, begin: int = 0, end: int | None = None, bfloat16: bool = False
+    name: str,
+    array: Array,
+    device: devices.Device = devices.HOST,
+    begin: int = 0,
+    end: int | None = None,
+    bfloat16: bool = False,
 ) -> bytes:
     """A serialised TensorProto of elements `begin` to `end` of a tensor, with fields in the order of their numbers.
 
@@ -73,10 +62,8 @@ def tensor_bytes(
     elif first.data_type == _T.DOUBLE:
         data = wire.field(wire.DOUBLES, flat.astype("<f8", copy=False).data.cast("B")) if flat.size else b""
         return b"".join((first.SerializeToString(), named.SerializeToString(), data, last.SerializeToString()))
-    elif first.data_type == _T.INT64:
-        first.int64_data.extend(flat.tolist())
-    elif first.data_type == _T.STRING:
-        first.string_data.extend(flat.tolist())
+    elif first.data_type in (_T.INT64, _T.STRING):
+        getattr(first, dtypes.field_of(flat.dtype.name)).extend(flat.tolist())
     elif first.data_type == _T.UNDEFINED:
         first.string_data.extend([_RECORD] * flat.size)
     elif first.data_type == _T.FLOAT16:
@@ -104,7 +91,7 @@ def chunks(name: str, blob: Blob, chunk_size: int = 0, bfloat16: bool = False) -
 
 
 def tensor_chunks(
-    name: str, array: Any, chunk_size: int = 0, device: Any = devices.HOST, bfloat16: bool = False
+    name: str, array: Array, chunk_size: int = 0, device: devices.Device = devices.HOST, bfloat16: bool = False
 ) -> Iterator[tuple[str, bytes]]:
     """(key, serialised BlobProto) of a tensor in pieces of `chunk_size` elements (0: in one)."""
     step = chunk_size if chunk_size > 0 else max(1, array.size)
@@ -123,7 +110,7 @@ def _head(name: str, kind: str) -> bytes:
     return caffe2_pb2.BlobProto(name=name, type=kind).SerializeToString()
 
 
-def _object_bytes(name: str, value: Any) -> bytes:
+def _object_bytes(name: str, value: object) -> bytes:
     if isinstance(value, bytes):
         return caffe2_pb2.BlobProto(name=name, type="std::string", content=value).SerializeToString()
     if value is None:
@@ -207,9 +194,11 @@ def _count(name: str, dims: tuple[int, ...]) -> int:
     return count
 
 
-def _elements(name: str, tensor: Any, floats: np.ndarray, doubles: np.ndarray, size: int) -> np.ndarray:
+def _elements(
+    name: str, tensor: caffe2_pb2.TensorProto, floats: np.ndarray, doubles: np.ndarray, size: int
+) -> np.ndarray:
     """The numbers of a TensorProto, of the type and number that it says."""
-    kind = NUMPY_TYPES.get(tensor.data_type)
+    kind = dtypes.NUMPY.get(tensor.data_type)
     if tensor.data_type == _T.UNDEFINED and not size:  # a tensor that was made, but never written
         return np.empty(0, np.float32)
     if tensor.data_type == _T.UNDEFINED and all(s == _RECORD for s in tensor.string_data):

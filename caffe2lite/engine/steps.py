@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.engine import threads
+from caffe2lite.engine import runner, threads
 from caffe2lite.engine.errors import EngineError
-from caffe2lite.engine.net import Net
-from caffe2lite.engine.workspace import Workspace
+from caffe2lite.engine.workspace import CompiledNet, Workspace
+from caffe2lite.proto import caffe2_pb2
 
 ShouldContinue = Callable[[int], bool]
 
 
-def run_plan(workspace: Workspace, plan: Any) -> bool:
+def run_plan(workspace: Workspace, plan: caffe2_pb2.PlanDef) -> bool:
     """Run the steps of a plan in order.
 
     False where a net stopped; an exception of an operator is raised once all threads have ended.
@@ -33,33 +33,35 @@ class _Nets:
     Nowhere else: what a net makes in the workspace of an instance must not be there for all instances.
     """
 
-    def __init__(self, plan: Any) -> None:
-        self.definitions: dict[str, Any] = {}
+    def __init__(self, plan: caffe2_pb2.PlanDef) -> None:
+        self.definitions: dict[str, caffe2_pb2.NetDef] = {}
         for net in plan.network:
             if net.name in self.definitions:
                 raise EngineError(f"plan {plan.name!r} holds two nets of the name {net.name!r}")
             self.definitions[net.name] = net
-        self._made: weakref.WeakKeyDictionary[Workspace, dict[str, Net]] = weakref.WeakKeyDictionary()
+        self._made: weakref.WeakKeyDictionary[Workspace, dict[str, CompiledNet]] = weakref.WeakKeyDictionary()
 
-    def get(self, name: str, workspace: Workspace) -> Net:
+    def get(self, name: str, workspace: Workspace) -> CompiledNet:
         """The net of that name; if the plan has none, the one that is in the workspace."""
         definition = self.definitions.get(name)
         if definition is None:
-            return workspace.get_net(name)
+            return runner.get_net(workspace, name)
         made = self._made.setdefault(workspace, {})
         if name not in made:
-            made[name] = workspace.create_net(definition, overwrite=True)
+            made[name] = runner.create_net(workspace, definition, overwrite=True)
         return made[name]
 
 
 class Step:
     """A compiled ExecutionStep."""
 
-    def __init__(self, step: Any, workspace: Workspace, nets: _Nets, stop: threading.Event) -> None:
+    def __init__(
+        self, step: caffe2_pb2.ExecutionStep, workspace: Workspace, nets: _Nets, stop: threading.Event
+    ) -> None:
         self.name = step.name
         self.definition = step
         self.stop = stop
-        self.workspace = Workspace(parent=workspace) if step.create_workspace else workspace
+        self.workspace = workspace.child() if step.create_workspace else workspace
         if step.substep and step.network:
             raise EngineError(f"step {step.name!r} has both substeps and nets; it must have one kind")
         self.goes_on = _goes_on(step)
@@ -75,7 +77,7 @@ class Step:
                 self.timed.append((made, substep.run_every_ms / 1000))
             else:
                 self.substeps += [Step(substep, self.workspace, nets, stop) for _ in range(instances)]
-        self.report: tuple[Net, float] | None = None
+        self.report: tuple[CompiledNet, float] | None = None
         if step.HasField("report_net"):
             if not step.HasField("report_interval"):
                 raise EngineError(f"step {step.name!r} names a report_net and no report_interval")
@@ -194,7 +196,7 @@ class _Reporters:
             thread.start()
             self.threads.append(thread)
 
-    def _repeat(self, job: Callable[[], Any], every: float) -> None:
+    def _repeat(self, job: Callable[[], object], every: float) -> None:
         try:
             while not self.over.wait(every):
                 job()
@@ -210,7 +212,7 @@ class _Reporters:
             raise self.errors[0]
 
 
-def _goes_on(step: Any) -> ShouldContinue:
+def _goes_on(step: caffe2_pb2.ExecutionStep) -> ShouldContinue:
     """Whether iteration k is to run."""
     if step.HasField("should_stop_blob"):
         if step.HasField("num_iter"):

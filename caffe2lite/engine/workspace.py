@@ -1,55 +1,54 @@
-"""Workspaces: named blobs and nets."""
+"""Workspaces: tables of named blobs, and of the nets that were compiled in them (engine.runner compiles and runs them)."""
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
-from caffe2lite.devices import HOST, Device
-from caffe2lite.engine import feeding, serialize
+from caffe2lite.devices import HOST
+from caffe2lite.engine import feeding
 from caffe2lite.engine.blob import Blob
-from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
-from caffe2lite.engine.instance import Instance
-from caffe2lite.engine.net import Net, make_net, quiet
+from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.observers import Observer
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.proto.names import check_names
 
-_ONCE_CACHE = 256  # operators that run_operator keeps ready
 
-engine_preferences: dict[int, list[str]] = {}  # by device type
-operator_engine_preferences: dict[str, dict[int, list[str]]] = {}
+class CompiledNet(Protocol):
+    """What a compiled net offers to those that hold it (see engine.net)."""
+
+    name: str
+    definition: caffe2_pb2.NetDef
+    why_stopped: str
+    observers: list[Observer]
+
+    def run(self) -> bool:
+        """Run all operators once; False where the net stopped without an error."""
+
+    def cancel(self) -> None:
+        """Ask a run in another thread to stop."""
+
+    def release(self) -> None:
+        """The net will not run again."""
 
 
 class Workspace:
-    """Blobs and nets by name.  With a parent, the parent's blobs are seen too, and written where they exist.
+    """Blobs and nets by name.  With a parent, the parent's blobs are seen too, and written where they exist."""
 
-    forwarded   {name here: (workspace, name there)}: blobs that are really another workspace's
-    """
-
-    def __init__(
-        self,
-        root_folder: str = ".",
-        parent: Workspace | None = None,
-        forwarded: dict[str, tuple[Workspace, str]] | None = None,
-    ) -> None:
+    def __init__(self, root_folder: str = ".", parent: Workspace | None = None) -> None:
         self.root_folder = root_folder
         self.parent = parent
         self.blobs: dict[str, Blob] = {}
-        self.nets: dict[str, Net] = {}
+        self.nets: dict[str, CompiledNet] = {}
+        self.single_operators: dict[
+            bytes, Callable[[], bool]
+        ] = {}  # what runs operators outside of nets, by OperatorDef
         self.last_failed_op = -1
-        self._ready: dict[bytes, Instance] = {}
-        self._seeds: Any = None
-        self._lock = threading.RLock()
-        for name, (other, theirs) in (forwarded or {}).items():
-            blob = other.get_blob(theirs)
-            if blob is None:
-                raise EngineError(f"blob {theirs!r} does not exist in the parent workspace")
-            self.blobs[name] = blob
+
+    def child(self) -> Workspace:
+        """A new workspace under this one."""
+        return Workspace(parent=self)
 
     # ---- blobs -----------------------------------------------------------------------------------------------
 
@@ -83,7 +82,7 @@ class Workspace:
         blob = self.blobs.pop(name, None)
         if blob is not None:
             blob.changed()
-        self._ready.clear()
+        self.single_operators.clear()
         return blob is not None
 
     def local_names(self) -> list[str]:
@@ -97,7 +96,7 @@ class Workspace:
             seen.update(self.parent.names())
         return sorted(seen)
 
-    def feed(self, name: str, value: Any, option: Any = None) -> None:
+    def feed(self, name: str, value: feeding.Value, option: caffe2_pb2.DeviceOption | None = None) -> None:
         """Put a NumPy array (a copy) or a string into a blob, on the device of the DeviceOption."""
         blob = self.blobs.get(name) or self.create_blob(name)
         if (
@@ -126,115 +125,3 @@ class Workspace:
         if not hasattr(value, "zero_point"):
             raise EngineError(f"blob {name!r} holds no Int8 tensor")
         return value
-
-    def chunks(self, blob: Blob, name: str, chunk_size: int = 0, bfloat16: bool = False) -> Iterator[tuple[str, bytes]]:
-        """(key, serialised BlobProto) of a blob, for the operators that save."""
-        return serialize.chunks(name, blob, chunk_size, bfloat16)
-
-    def load(self, blob: Blob, content: bytes, device: Device | None, source: str) -> serialize.Piece:
-        """Put a serialised BlobProto into a blob, for the operators that load; errors name the source."""
-        try:
-            return serialize.read(blob, content, device)
-        except EngineError as e:
-            raise EngineError(f"{source}: {e}") from None
-
-    def handle(self) -> Any:
-        """This workspace as scripts hold it."""
-        from caffe2lite.engine.c_types import Workspace as Handle
-
-        return Handle(engine=self)
-
-    # ---- nets ------------------------------------------------------------------------------------------------
-
-    def create_net(self, net: Any, overwrite: bool = False) -> Net:
-        """Compile a NetDef and keep it under its name."""
-        if net.name in self.nets:
-            if not overwrite:
-                raise EngineError(
-                    f"net {net.name!r} exists in this workspace; pass overwrite=True to replace it, or ResetWorkspace"
-                )
-            self.delete_net(net.name)
-        made = make_net(net, self)
-        self.nets[net.name] = made
-        return made
-
-    def get_net(self, name: str) -> Net:
-        """The net of that name, here or in a parent; EngineError where there is none."""
-        found: Net | None = self.nets.get(name)
-        if found is not None:
-            return found
-        if self.parent is not None:
-            return self.parent.get_net(name)
-        known = ", ".join(sorted(self.nets)[:5]) or "none"
-        raise EngineError(f"Can't find net {name!r} in this workspace (nets here: {known}); CreateNet makes it")
-
-    def delete_net(self, name: str) -> None:
-        """Forget a net; nothing happens where there is none."""
-        net = self.nets.pop(name, None)
-        if net is not None:
-            net.release()
-
-    def run_net(self, name: str, times: int = 1, allow_fail: bool = False) -> bool:
-        """Run a net that was created.  False where it stopped (a closed queue) and `allow_fail`."""
-        net = self.nets.get(name) or self.get_net(name)
-        for _ in range(times):
-            if not net.run():
-                if allow_fail:
-                    return False
-                raise EngineError(f"Error running net {name}: it stopped ({net.why_stopped})")
-        return True
-
-    def run_net_once(self, net: Any) -> bool:
-        """Compile a NetDef, run it and forget it."""
-        made = make_net(net, self, once=True)
-        if not made.run():
-            raise EngineError(f"Error running net {net.name}: it stopped ({made.why_stopped})")
-        return True
-
-    def run_operator(self, op: Any) -> bool:
-        """Run one OperatorDef, which may come serialised; one that stops, as at a closed queue, is an error."""
-        key = op if isinstance(op, bytes) else op.SerializeToString()
-        ready = self._ready.get(key)
-        if ready is None:
-            ready = self._make_ready(key)
-        with quiet():
-            return self._run_alone(ready)
-
-    def _make_ready(self, key: bytes) -> Instance:
-        message = caffe2_pb2.OperatorDef()
-        try:
-            message.ParseFromString(key)
-            check_names(caffe2_pb2.NetDef(op=[message]))
-        except (DecodeError, ValueError) as e:
-            raise EngineError(f"these {len(key)} bytes are no OperatorDef: {e}") from None
-        made = Instance(message, self, self.engines(message))
-        if not made.record.stateful:  # state lives for one run here
-            if len(self._ready) >= _ONCE_CACHE:
-                self._ready.clear()
-            self._ready[key] = made
-        return made
-
-    def _run_alone(self, ready: Instance) -> bool:
-        try:
-            ready.run()
-        except StopNet as e:
-            raise OperatorError(f"operator {ready.op.type} stopped: {e}") from None
-        except Exception as e:
-            raise explain(e, ready) from e.__cause__
-        return True
-
-    def engines(self, op: Any) -> list[str]:
-        """Engines to try for an operator after those it names itself."""
-        kind = op.device_option.device_type
-        return [*operator_engine_preferences.get(op.type, {}).get(kind, ()), *engine_preferences.get(kind, ())]
-
-    def next_seed(self) -> int | None:
-        """A seed for an operator that has none of its own; None: take one from the system."""
-        with self._lock:
-            if self.parent is not None:
-                return self.parent.next_seed()
-            return None if self._seeds is None else next(self._seeds)
-
-    def seed(self, value: int) -> None:
-        """Make the random operators without a seed repeatable."""
-        self._seeds = itertools.count(value)

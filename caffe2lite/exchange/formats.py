@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def beside(path: str) -> Iterator[str]:
 
 
 def write_npz(path: str, arrays: Arrays) -> None:
-    """NumPy's archive; strings become arrays of bytes."""
+    """Write NumPy's archive; strings become arrays of bytes."""
     for name, array in arrays():
         if array.dtype == object:
             _fixed(name, array)
@@ -71,7 +71,7 @@ def _fixed(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def read_npz(path: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The arrays of an archive; Python objects in it are refused."""
+    """Yield the arrays of an archive; Python objects in it are refused."""
     with np.load(path, allow_pickle=False) as archive:
         for name in archive.files:
             try:
@@ -114,7 +114,7 @@ def write_safetensors(path: str, arrays: Arrays) -> None:
 
 
 def read_safetensors(path: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of a file; those in bfloat16 come as float32, which holds them exactly."""
+    """Yield the tensors of a file; those in bfloat16 come as float32, which holds them exactly."""
     with open(path, "rb") as file:
         header, begin = _safe_header(path, file)
         size = os.fstat(file.fileno()).st_size - begin
@@ -143,7 +143,7 @@ def read_safetensors(path: str) -> Iterator[tuple[str, np.ndarray]]:
             yield name, (widened(array) if kind == "BF16" else array).reshape(shape)
 
 
-def _safe_header(path: str, file: Any) -> tuple[dict[str, Any], int]:
+def _safe_header(path: str, file: IO[bytes]) -> tuple[dict[str, Any], int]:
     head = file.read(8)
     length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
     if not 2 <= length <= _LARGEST_HEADER:
@@ -182,7 +182,7 @@ def write_torch(path: str, arrays: Arrays) -> None:
 
 
 def read_torch(path: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of a state dict, or of a checkpoint that has one under "state_dict"; no code in it is run."""
+    """Yield the tensors of a state dict, or of a checkpoint that has one under "state_dict"; no code in it is run."""
     torch = _torch()
     try:
         held = torch.load(path, map_location="cpu", weights_only=True)
@@ -238,12 +238,12 @@ _ENDINGS = {
 
 
 def format_of(path: str) -> str | None:
-    """What a file of this name is meant to be: "npz", "safetensors", "torch-state-dict", "onnx", or None."""
+    """Return what a file of this name is meant to be: "npz", "safetensors", "torch-state-dict", "onnx", or None."""
     return _ENDINGS.get(os.path.splitext(path)[1].lower())
 
 
 def found_in(path: str) -> str:
-    """What a file is, by its content."""
+    """Return what a file is, by its content."""
     if os.path.isdir(path):
         raise CannotHold(f"{path} is a folder")
     with open(path, "rb") as file:

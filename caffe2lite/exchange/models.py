@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from caffe2lite.exchange.formats import CannotHold, beside
 from caffe2lite.exchange.moving import tensors_of
@@ -27,18 +27,19 @@ def export_model(
     params: str | os.PathLike[str] | None = None,
     inputs: Mapping[str, Spec] | None = None,
 ) -> list[str]:
-    """Write a predict net with its parameters as an ONNX model, checked; returns its inputs.
+    """Write a predict net with its parameters as an ONNX model, checked; return its inputs.
 
     `params` is an init net or a checkpoint (a predictor export holds its own), `inputs` the shapes of what is fed.  The net
     is run once, on zeros; nets with operators that ONNX has no form for are refused before.
     """
     onnx = _onnx()
-    from caffe2lite.python.onnx import frontend
-    from caffe2lite.python.onnx._types import onnx_type
+    from caffe2lite.python.onnx import frontend  # not above: it needs an extra
 
     file = read(path)
     predict = _predict_net(file)
-    _check_convertible(predict, onnx)
+    without = frontend.without_form(predict)
+    if without:
+        raise CannotHold(f"ONNX has no form for {', '.join(f'{t} ({n})' for t, n in without.items())}")
     wanted = {blob for op in predict.op for blob in op.input}
     source = read(params) if params is not None else file if file.message is None else None
     made = {} if source is None else {name: np.array(array) for name, array in tensors_of(source, {}) if name in wanted}
@@ -58,7 +59,7 @@ def export_model(
         predict.external_output.extend(b for op in predict.op for b in op.output if b not in taken)
     del predict.external_input[:]
     predict.external_input.extend(dict.fromkeys(b for op in predict.op for b in op.input if b in given or b in made))
-    info = {name: (onnx_type(spec.dtype or "float32"), tuple(spec.shape)) for name, spec in given.items()}
+    info = {name: (frontend.onnx_type(spec.dtype or "float32"), tuple(spec.shape)) for name, spec in given.items()}
     predict.name = predict.name or pathlib.Path(path).stem
     model = frontend.Caffe2Frontend.model_of(predict, {n: a for n, a in made.items() if n not in given}, info)
     fed_by_users = [i for i in model.graph.input if i.name in given]
@@ -72,11 +73,9 @@ def export_model(
 
 
 def import_model(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> tuple[str, str]:
-    """Write an ONNX model as init_net.pb and predict_net.pb into a folder; returns their paths."""
+    """Write an ONNX model as init_net.pb and predict_net.pb into a folder; return their paths."""
     onnx = _onnx()
-    from google.protobuf.message import DecodeError
-
-    from caffe2lite.python.onnx import backend
+    from caffe2lite.python.onnx import backend  # not above: it needs an extra
 
     try:
         model = onnx.load(os.fspath(path))
@@ -95,7 +94,7 @@ def import_model(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -
 
 
 def _predict_net(file: File) -> Any:
-    """A copy of the net that predicts."""
+    """Return a copy of the net that predicts."""
     net = caffe2_pb2.NetDef()
     meta = file.message if file.kind == "predictor net" else None
     if file.kind == "net":
@@ -108,20 +107,6 @@ def _predict_net(file: File) -> Any:
         raise CannotHold(f"{file.path} ({file.kind}) holds no predict net: give the net, and this as --params")
     net.CopyFrom(found[0])
     return net
-
-
-def _check_convertible(net: Any, onnx: Any) -> None:
-    from caffe2lite.python.onnx import _writing
-
-    without = collections.Counter(
-        op.type
-        for op in net.op
-        if op.type not in _writing.RULES
-        and op.type not in _writing.TYPES
-        and (not onnx.defs.has(op.type) or any(arg.HasField("n") or arg.nets for arg in op.arg))
-    )
-    if without:
-        raise CannotHold(f"ONNX has no form for {', '.join(f'{t} ({n})' for t, n in without.items())}")
 
 
 def _drop_unused(graph: Any) -> None:

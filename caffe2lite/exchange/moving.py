@@ -6,20 +6,21 @@ import collections
 import os
 import pathlib
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from caffe2lite import db as databases
-from caffe2lite.engine.serialize import NUMPY_TYPES, Piece, tensor_chunks
+from caffe2lite.engine.serialize import Piece, tensor_chunks
 from caffe2lite.exchange.fills import fill_of, made_by
 from caffe2lite.exchange.formats import FORMATS, CannotHold, beside, format_of, found_in
 from caffe2lite.inspect.checkpoint import each_tensor
 from caffe2lite.inspect.files import File, read
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 
 _CHUNK = 1_000_000  # elements of a record, as Save writes them
-_NUMBERS = {kind.name for kind in NUMPY_TYPES.values()}
+_NUMBERS = set(dtypes.NUMBERS)
 TARGETS = ("minidb", "lmdb", "init-net")
 
 
@@ -32,7 +33,7 @@ class Moved(NamedTuple):
 
 
 def tensors_of(file: File, left: dict[str, str]) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of a checkpoint, an export, an init net or a blob; what else is there is noted in `left`."""
+    """Yield the tensors of a checkpoint, an export, an init net or a blob; what else is there is noted in `left`."""
     if file.kind in ("minidb", "lmdb"):
         for name, array, kind in each_tensor(file.path, file.kind):
             if array is None:
@@ -56,8 +57,7 @@ def _of_message(file: File) -> Iterator[tuple[str, np.ndarray]]:
     for i, tensor in enumerate(protos):
         title = str(tensor.name or (name if len(protos) == 1 else f"{name}_{i}"))
         array = Piece(caffe2_pb2.BlobProto(name=title, type="Tensor", tensor=tensor).SerializeToString()).array
-        assert array is not None
-        yield title, array.reshape(tuple(tensor.dims))
+        yield title, np.asarray(array).reshape(tuple(tensor.dims))
 
 
 def export_tensors(
@@ -71,7 +71,8 @@ def export_tensors(
     to = to or format_of(out)
     if to not in FORMATS:
         raise ValueError(f"tensors go to {', '.join(FORMATS)}, not to {to or os.path.basename(out)}")
-    file, left = read(path), {}
+    file = read(path)
+    left: dict[str, str] = {}
     count: collections.Counter[str] = collections.Counter()
 
     def arrays() -> Iterator[tuple[str, np.ndarray]]:
@@ -125,8 +126,8 @@ def _into_net(arrays: Iterator[tuple[str, np.ndarray]], out: str) -> Moved:
     return Moved(len(net.op), size, {})
 
 
-def _ours(name: str, array: Any) -> np.ndarray:
-    """An array of a type that Caffe2 has."""
+def _ours(name: str, array: np.ndarray) -> np.ndarray:
+    """Return an array of a type that Caffe2 has."""
     if array.dtype.kind in "SU":
         made = np.empty(array.size, object)
         made[:] = [v if isinstance(v, bytes) else v.encode() for v in array.reshape(-1).tolist()]

@@ -12,11 +12,12 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
-from caffe2lite.engine.serialize import NUMPY_TYPES, Piece
+from caffe2lite.engine.serialize import Piece
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2, metanet_pb2
 from caffe2lite.proto.names import check_names
 
-_NUMBERS = {kind.name for kind in NUMPY_TYPES.values()} - {"object"}
+_NUMBERS = set(dtypes.NUMBERS) - {"object"}
 
 
 class Stored(NamedTuple):
@@ -65,7 +66,7 @@ class _Sum:
                 self._add(array[start : start + _BLOCK])
                 forget()
 
-    def _add_other(self, proto: Any) -> None:
+    def _add_other(self, proto: caffe2_pb2.BlobProto) -> None:
         """A blob that is no tensor; one of int8 numbers is told in the numbers that they stand for."""
         self.bytes += len(proto.content) or len(proto.qtensor.data)
         if proto.HasField("qtensor"):
@@ -100,7 +101,7 @@ class _Sum:
 
 
 def stored_in(message: Any) -> list[Stored]:
-    """The tensors of a BlobProto, TensorProto or TensorProtos, as those of a database."""
+    """Return the tensors of a BlobProto, TensorProto or TensorProtos, as those of a database."""
     protos = [message] if isinstance(message, caffe2_pb2.BlobProto) else []
     for tensor in message.protos if isinstance(message, caffe2_pb2.TensorProtos) else [message] if not protos else []:
         protos.append(caffe2_pb2.BlobProto(name=tensor.name, type="Tensor", tensor=tensor))
@@ -121,7 +122,7 @@ _EXPORT = "!!META_NET_DEF"  # the blob of a predictor export that holds its nets
 
 
 def predictor_of(path: str, db_type: str, held: Iterable[Stored]) -> Any:
-    """The MetaNetDef of a predictor export among the blobs `held` of a database; None where it is none."""
+    """Return the MetaNetDef of a predictor export among the blobs `held` of a database; None where it is none."""
     if not any(blob.name.startswith(_EXPORT) for blob in held):
         return None
     meta = metanet_pb2.MetaNetDef()
@@ -138,7 +139,7 @@ def predictor_of(path: str, db_type: str, held: Iterable[Stored]) -> Any:
 
 
 def stored(path: str, db_type: str = "minidb") -> list[Stored]:
-    """The blobs of a database, in the order of their first pieces.
+    """Return the blobs of a database, in the order of their first pieces.
 
     Records of training data (TensorProtos) come as one line for all of the same shapes; what is neither is named as such.
     """
@@ -185,13 +186,13 @@ def _example(content: memoryview) -> str:
 
 
 def records(path: str, db_type: str = "minidb") -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of every record of a database."""
+    """Yield (key, value) of every record of a database."""
     for cursor in _walk(path, db_type):
         yield cursor.key(), cursor.value()
 
 
 def _walk(path: str, db_type: str) -> Iterator[databases.Cursor]:
-    """A cursor at every record, one after the other."""
+    """Yield a cursor at every record, one after the other."""
     db = databases.open_db(db_type, path, Mode.read)
     try:
         cursor = db.new_cursor()
@@ -215,14 +216,14 @@ def digests(path: str, db_type: str = "minidb") -> dict[str, dict[bytes, bytes]]
 
 
 def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = None) -> dict[str, np.ndarray]:
-    """The tensors of a database, put together from their pieces: all, or those named in `only`."""
+    """Return the tensors of a database, put together from their pieces: all, or those named in `only`."""
     found: dict[str, np.ndarray] = {}
     for cursor in _walk(path, db_type):
         name = _blob_of(cursor.key())
         if only is not None and name not in only:
             continue
         try:
-            piece: Any = Piece(cursor.view())
+            piece = Piece(cursor.view())
         except RuntimeError:
             continue
         if piece.array is None:
@@ -235,7 +236,7 @@ def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = No
 
 
 def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.ndarray | None, str]]:
-    """(name, tensor, "") of a database, each as soon as its last piece is read; (name, None, type) of another blob.
+    """Yield (name, tensor, "") of a database, each as soon as its last piece is read; (name, None, type) of another blob.
 
     The tensor may lie in the file: it is to be used before the next one is asked for, and not to be written to.
     """
@@ -243,7 +244,7 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
     done: set[str] = set()
     for cursor in _walk(path, db_type):
         name = _blob_of(cursor.key())
-        piece: Any = Piece(cursor.view())
+        piece = Piece(cursor.view())
         if piece.array is None:
             yield name, None, piece.type
             continue
@@ -253,7 +254,7 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
             done.add(name)
             yield name, piece.array.reshape(piece.dims), ""
         else:
-            array, held = parts.pop(name, None) or (_empty(name, piece), 0)
+            array, held = parts.pop(name) if name in parts else (_empty(name, piece, piece.array.dtype), 0)
             if array.shape != piece.dims or array.dtype != piece.array.dtype:
                 raise RuntimeError(f"the pieces of blob {name!r} of {path} do not fit together")
             array.reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
@@ -267,18 +268,22 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
         cursor.forget()
     if parts:
         name, (array, held) = next(iter(parts.items()))
-        raise RuntimeError(f"of blob {name!r} of {path} only {held:,} of {array.size:,} elements are there: the file is truncated")
+        raise RuntimeError(
+            f"of blob {name!r} of {path} only {held:,} of {array.size:,} elements are there: the file is truncated"
+        )
 
 
-def _empty(name: str, piece: Any) -> np.ndarray:
+def _empty(name: str, piece: Piece, dtype: np.dtype) -> np.ndarray:
     try:
-        return np.empty(piece.dims, piece.array.dtype)
+        return np.empty(piece.dims, dtype)
     except (MemoryError, ValueError):
-        raise RuntimeError(f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold") from None
+        raise RuntimeError(
+            f"blob {name!r} is said to have {piece.count:,} elements, more than memory can hold"
+        ) from None
 
 
 def _blob_of(key: bytes) -> str:
-    """The blob that a record is a piece of: their keys are NAME#%0, NAME#%1, …"""
+    """Return the blob that a record is a piece of: their keys are NAME#%0, NAME#%1, …"""
     return key.decode("utf-8", "backslashreplace").rsplit("#%", 1)[0]
 
 

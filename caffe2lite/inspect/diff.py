@@ -11,9 +11,12 @@ import numpy as np
 from caffe2lite.inspect.checkpoint import digests, tensors
 from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.summary import device_name
+from caffe2lite.proto import caffe2_pb2
+
+_Configured = caffe2_pb2.OperatorDef | caffe2_pb2.NetDef  # what has arguments and a device
 
 
-def diff_nets(a: Any, b: Any) -> list[str]:
+def diff_nets(a: caffe2_pb2.NetDef, b: caffe2_pb2.NetDef) -> list[str]:
     """Lines: `+ 12 Relu(x) -> y` added, `- ` removed, `~ ` changed in its arguments, device or engine, `> ` moved."""
     lines = [
         f"~ {field}: {getattr(a, field)!r} is {getattr(b, field)!r}"
@@ -38,7 +41,7 @@ def diff_nets(a: Any, b: Any) -> list[str]:
         else:
             removed += range(a0, a1)
             added += range(b0, b1)
-    gone = {}
+    gone: dict[str, list[int]] = {}
     for i in removed:
         gone.setdefault(_wiring(a.op[i]), []).append(i)
     for j in added:
@@ -54,7 +57,7 @@ def diff_nets(a: Any, b: Any) -> list[str]:
 
 
 def diff_files(a: File, b: File) -> list[str]:
-    """Lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
+    """Return lines for what differs between two files of one kind, or two databases; RuntimeError for one that cannot be read."""
     if a.kind in ("minidb", "lmdb"):
         return _diff_databases(a, b)
     if a.kind == "net":
@@ -80,7 +83,7 @@ def _diff_databases(a: File, b: File) -> list[str]:
 
 
 def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list[str]:
-    """Lines for blobs that only one has, and for those whose shape, type or values differ."""
+    """Return lines for blobs that only one has, and for those whose shape, type or values differ."""
     lines = [f"- {n}" for n in a if n not in b] + [f"+ {n}" for n in b if n not in a]
     for name in (n for n in a if n in b):
         x, y = a[name], b[name]
@@ -94,12 +97,12 @@ def diff_blobs(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> list
 
 
 def _distance(x: np.ndarray, y: np.ndarray) -> str:
-    """How many values differ in their bits, and by how much."""
+    """Return how many values differ in their bits, and by how much."""
     bits = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, v.itemsize) for v in (x, y))
-    differ = np.not_equal(*bits).any(axis=1)
+    differ = np.asarray(np.not_equal(*bits).any(axis=1))
     x, y = (v.reshape(-1)[differ] for v in (x, y))
     said = [f"{len(x)} of {len(differ)} values differ"]
-    numbers = (x == x) & (y == y)
+    numbers = np.asarray((x == x) & (y == y))
     if numbers.any():
         wide = np.longdouble if x.dtype.kind in "iu" else np.float64  # float64 has not all of int64
         with np.errstate(all="ignore"):
@@ -109,7 +112,7 @@ def _distance(x: np.ndarray, y: np.ndarray) -> str:
     return ", ".join(said)
 
 
-def _wiring(op: Any) -> str:
+def _wiring(op: caffe2_pb2.OperatorDef) -> str:
     return f"{op.type}({_names(op.input)}) -> {_names(op.output)}"
 
 
@@ -117,7 +120,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def _changes(a: Any, b: Any) -> list[str]:
+def _changes(a: caffe2_pb2.OperatorDef, b: caffe2_pb2.OperatorDef) -> list[str]:
     changes = _options(a, b)
     for field in ("engine", "name", "is_gradient_op", "debug_info", "domain", "op_version"):
         if getattr(a, field) != getattr(b, field):
@@ -127,8 +130,8 @@ def _changes(a: Any, b: Any) -> list[str]:
     return changes
 
 
-def _options(a: Any, b: Any) -> list[str]:
-    """Changes of arguments and device, which operators and nets have."""
+def _options(a: _Configured, b: _Configured) -> list[str]:
+    """Return the changes of arguments and device, which operators and nets have."""
     changes = []
     had, has = ({arg.name: arg for arg in both.arg} for both in (a, b))
     for name in sorted({*had, *has}):
@@ -145,13 +148,13 @@ def _options(a: Any, b: Any) -> list[str]:
     return changes
 
 
-def _bytes(arg: Any) -> bytes:
+def _bytes(arg: caffe2_pb2.Argument | None) -> bytes:
     """To compare by: NaN is no reason to differ."""
     return b"" if arg is None else arg.SerializeToString(deterministic=True)
 
 
-def value_of(arg: Any) -> str:
-    """The value of an Argument in few words; "absent" for None."""
+def value_of(arg: caffe2_pb2.Argument | None) -> str:
+    """Return the value of an Argument in few words; "absent" for None."""
     if arg is None:
         return "absent"
     for field, value in arg.ListFields():

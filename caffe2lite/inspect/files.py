@@ -7,7 +7,7 @@ import pathlib
 import struct
 from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite.proto import caffe2_pb2, metanet_pb2
@@ -82,7 +82,9 @@ def read(path: str | os.PathLike[str]) -> File:
             if _fits(kind, made):
                 return File(path, kind, made)
     if content.startswith(b"PK\3\4") or content[8:10] == b'{"':
-        raise Unrecognised(f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it")
+        raise Unrecognised(
+            f"{path} seems to be an .npz, PyTorch's or safetensors': caffe2lite import makes a checkpoint of it"
+        )
     raise Unrecognised(
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
         f"minidb: it may be truncated"
@@ -90,7 +92,7 @@ def read(path: str | os.PathLike[str]) -> File:
 
 
 def nets_of(file: File) -> list[Any] | None:
-    """The NetDefs of a net, a plan or a predictor export; None for what holds no nets."""
+    """Return the NetDefs of a net, a plan or a predictor export; None for what holds no nets."""
     if file.kind == "net":
         return [file.message]
     if file.kind == "plan":
@@ -100,8 +102,8 @@ def nets_of(file: File) -> list[Any] | None:
     return None
 
 
-def outline(step: Any, depth: int = 0) -> list[str]:
-    """An ExecutionStep of a plan as indented lines, its substeps below it."""
+def outline(step: caffe2_pb2.ExecutionStep, depth: int = 0) -> list[str]:
+    """Return an ExecutionStep of a plan as indented lines, its substeps below it."""
     said = [f"step {step.name}".rstrip()]
     if step.network:
         said.append(f"nets {', '.join(map(str, step.network))}")  # bytes, where they are no UTF-8
@@ -119,7 +121,7 @@ def outline(step: Any, depth: int = 0) -> list[str]:
     return ["  " * depth + ", ".join(map(str, said)), *(line for s in step.substep for line in outline(s, depth + 1))]
 
 
-def _parse(message: Any, content: bytes) -> Any:
+def _parse(message: type[Message], content: bytes) -> Any:
     made = message()
     try:
         made.ParseFromString(content)
@@ -137,8 +139,8 @@ def _text(content: bytes) -> str | None:
         return None
 
 
-def _fits(kind: str, made: Any) -> bool:
-    """Whether a message that parsed as one kind also looks like one: protobuf takes nearly any bytes for any message."""
+def _fits(kind: str, made: Message) -> bool:
+    """Return whether a message that parsed as one kind also looks like one: protobuf takes nearly any bytes for any message."""
     if kind == "net":
         return bool(made.op or (made.name and _one_string(made))) and _is_net(made)
     if kind == "plan":
@@ -158,21 +160,26 @@ def _fits(kind: str, made: Any) -> bool:
     return bool(made.protos) and all(_fits("tensor", t) for t in made.protos)
 
 
-def _one_string(net: Any) -> bool:
-    """Whether a net without operators has a name and type that can be read: a tensor's dims and a plan's steps may be such bytes."""
+def _one_string(net: caffe2_pb2.NetDef) -> bool:
+    """Return whether a net without operators has a name and type that can be read.
+
+    A tensor's dims and a plan's steps may be such bytes.
+    """
     return all(isinstance(text, str) and text.isprintable() for text in (net.name, net.type)) and len(net.name) > 1
 
 
-def _is_net(net: Any) -> bool:
+def _is_net(net: caffe2_pb2.NetDef) -> bool:
     try:
         check_names(net)
     except ValueError:
         return False
-    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(len(UnknownFieldSet(op)) for op in net.op)
+    return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(
+        len(UnknownFieldSet(op)) for op in net.op
+    )
 
 
 def _is_minidb(path: str, size: int) -> bool:
-    """Whether the file begins with a record whose key is text, or else is records from end to end, as far as a look goes."""
+    """Return whether the file begins with a record whose key is text, or else is records from end to end, as far as a look goes."""
     at = 0
     with open(path, "rb") as f:
         for number in range(_LOOK):
@@ -193,6 +200,6 @@ _LOOK = 64  # records
 
 
 def _is_lmdb(path: str) -> bool:
-    """Whether the file has the mark of lmdb, in the byte order of this machine or the other."""
+    """Return whether the file has the mark of lmdb, in the byte order of this machine or the other."""
     with open(path, "rb") as f:
         return f.read(20)[16:] in (b"\xde\xc0\xef\xbe", b"\xbe\xef\xc0\xde")

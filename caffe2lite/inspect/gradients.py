@@ -11,6 +11,7 @@ from caffe2lite.engine.gradients import gradient_defs
 from caffe2lite.inspect.summary import weights
 from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.proto import caffe2_pb2
 
 _GRADIENT = re.compile(r"(.+?)(?:_autogen)?_grad(?:_.*)?$")
 
@@ -24,8 +25,8 @@ class Hole(NamedTuple):
     remedy: str
 
 
-def holes(net: Any) -> Iterator[Hole]:
-    """The holes of a net that has gradient operators; nothing for any other."""
+def holes(net: caffe2_pb2.NetDef) -> Iterator[Hole]:
+    """Yield the holes of a net that has gradient operators; nothing for any other."""
     backward = [op for op in net.op if op.is_gradient_op]
     if not backward:
         return
@@ -48,23 +49,34 @@ def holes(net: Any) -> Iterator[Hole]:
         if record is None or not any(outputs):
             continue
         if record.gradient is NO_GRADIENT:
-            if op.type == "StopGradient" or op.type.endswith("Fill"):
+            if record.traits & {"stops_gradient", "fill"}:
                 continue  # that is meant
             lost = sorted(_before(net, forward, position) & heavy.keys() - graded)
             if lost:
                 message = f"{op.type} passes no gradient on: before it, {_some(lost, 'get')} none"
-                yield Hole(position, op.output[0], message, "use an operator that has a gradient, or StopGradient if it is meant")
+                yield Hole(
+                    position,
+                    op.output[0],
+                    message,
+                    "use an operator that has a gradient, or StopGradient if it is meant",
+                )
             continue
         try:
             needed, given = gradient_defs(op, outputs)
         except OperatorError:
             continue  # it could not have been differentiated like this
         reached = {name for name, gradient in zip(op.input, given) if gradient is not None}
-        live.update(name for name, gradient in zip(op.input, given) if gradient is not None and (gradient in outputs or name in graded))
+        live.update(
+            name
+            for name, gradient in zip(op.input, given)
+            if gradient is not None and (gradient in outputs or name in graded)
+        )
         if needed and not _present(needed[0], op, by_input):
             lost = [name for name in op.input if name in reached & heavy.keys()] or sorted(reached)
             message = f"{op.type} is on the way to a loss, and there is no {needed[0].type} of it: {_some(lost, 'get')} no gradient"
-            yield Hole(position, lost[0], message, "add the gradient operators anew, after the forward part is complete")
+            yield Hole(
+                position, lost[0], message, "add the gradient operators anew, after the forward part is complete"
+            )
         else:
             taken |= reached
     for name, position in wanted.items():
@@ -74,8 +86,8 @@ def holes(net: Any) -> Iterator[Hole]:
             yield Hole(position, name, message, "add the gradient operators anew, after the forward part is complete")
 
 
-def _forward(net: Any) -> list[int]:
-    """Positions of the operators that depend on no gradient, and have gradient operators after them."""
+def _forward(net: caffe2_pb2.NetDef) -> list[int]:
+    """Return the positions of the operators that depend on no gradient, and have gradient operators after them."""
     found = []
     tainted: set[str] = set()
     end = max(position for position, op in enumerate(net.op) if op.is_gradient_op)
@@ -87,8 +99,8 @@ def _forward(net: Any) -> list[int]:
     return found
 
 
-def _wanted(net: Any) -> dict[str, int]:
-    """{gradient: the first operator that takes it}."""
+def _wanted(net: caffe2_pb2.NetDef) -> dict[str, int]:
+    """Return {gradient: the first operator that takes it}."""
     found: dict[str, int] = {}
     for position, op in enumerate(net.op):
         for name in op.input:
@@ -98,19 +110,23 @@ def _wanted(net: Any) -> dict[str, int]:
 
 
 def _source(name: str) -> str:
-    """The blob whose gradient a blob is by its name; "" for what is no gradient."""
+    """Return the blob whose gradient a blob is by its name; "" for what is no gradient."""
     found = _GRADIENT.match(name) if "_grad" in name else None
     return found[1] if found else ""
 
 
-def _present(needed: Any, op: Any, by_input: dict[tuple[str, str], list[Any]]) -> bool:
-    """Whether there is a gradient operator that takes from the forward part what this one would."""
+def _present(
+    needed: caffe2_pb2.OperatorDef,
+    op: caffe2_pb2.OperatorDef,
+    by_input: dict[tuple[str, str], list[caffe2_pb2.OperatorDef]],
+) -> bool:
+    """Return whether there is a gradient operator that takes from the forward part what this one would."""
     blobs = [name for name in needed.input if name in op.input or name in op.output]
     return not blobs or any(set(blobs) <= set(other.input) for other in by_input.get((needed.type, blobs[0]), ()))
 
 
-def _before(net: Any, forward: list[int], position: int) -> set[str]:
-    """The blobs that what an operator takes was made from."""
+def _before(net: caffe2_pb2.NetDef, forward: list[int], position: int) -> set[str]:
+    """Return the blobs that what an operator takes was made from."""
     found = set(net.op[position].input)
     for earlier in reversed(forward):
         if earlier < position and not found.isdisjoint(net.op[earlier].output):
@@ -119,6 +135,6 @@ def _before(net: Any, forward: list[int], position: int) -> set[str]:
 
 
 def _some(names: list[str], verb: str) -> str:
-    """The first few names, with a verb."""
+    """Return the first few names, with a verb."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(map(repr, names[:3]))}{more} {verb}{'s' if len(names) == 1 else ''}"

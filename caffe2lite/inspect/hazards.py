@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from caffe2lite.engine.graph import dependencies
-from caffe2lite.engine.net import net_types
+from caffe2lite.engine.dependencies import ancestors
+from caffe2lite.engine.runner import runs_in_order
 from caffe2lite.ops.kit import registry
-
-IN_ORDER = {"", "simple", "simple_refcount", "async_simple", "singlethread_async"}
+from caffe2lite.proto import caffe2_pb2
 
 
 class Hazard(NamedTuple):
@@ -22,14 +21,14 @@ class Hazard(NamedTuple):
     remedy: str
 
 
-def of_net(net: Any) -> Iterator[Hazard]:
+def of_net(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
     """In a net that runs as a graph: operators that reach one storage by two names."""
     if not _is_graph(net):
         return
     storage = _storages(net)
     if not storage:
         return
-    before = _ancestors(net)
+    before = ancestors(net)
     accesses: dict[str, list[tuple[int, str, bool]]] = {}
     for position, op in enumerate(net.op):
         for name in dict.fromkeys([*op.input, *op.output]):
@@ -46,7 +45,7 @@ def of_net(net: Any) -> Iterator[Hazard]:
                 yield Hazard(q, other, message, "use one name, a control input, or the net type simple")
 
 
-def unordered(net: Any) -> Iterator[Hazard]:
+def unordered(net: caffe2_pb2.NetDef) -> Iterator[Hazard]:
     """In a net that runs as a graph: users of one queue or common world that it keeps in no order, as they only read its blob."""
     if not _is_graph(net):
         return
@@ -56,7 +55,7 @@ def unordered(net: Any) -> Iterator[Hazard]:
             users.setdefault(op.input[0], []).append(position)
     if all(len(found) < 2 for found in users.values()):
         return
-    before = _ancestors(net)
+    before = ancestors(net)
     for shared, found in users.items():
         for p, q in itertools.pairwise(found):
             bad, remedy = _OUT_OF_ORDER.get((use_of(net.op[p]), use_of(net.op[q])), ("", ""))
@@ -69,6 +68,11 @@ def unordered(net: Any) -> Iterator[Hazard]:
 
 
 _ONE, _FILL, _TAKE = "collective", "enqueue", "dequeue"
+_USES = {
+    "collective": _ONE,
+    "enqueues": _FILL,
+    "dequeues": _TAKE,
+}  # those that are paired find each other by their tags
 _OUT_OF_ORDER = {
     (_ONE, _ONE): (
         "another shard may start them the other way round, and both wait forever",
@@ -83,24 +87,18 @@ _OUT_OF_ORDER = {
 }
 
 
-def use_of(op: Any) -> str:
-    """How an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
-    record = registry.get(op.type)
-    if record is None or not record.blocking or not record.inputs or not op.input:
-        return ""
-    if record.inputs[0] == "comm_world":
-        return "" if op.type in ("SendTensor", "ReceiveTensor") else _ONE  # these find each other by their tags
-    if record.inputs[0] == "queue":
-        return _FILL if "Enqueue" in op.type else _TAKE
-    return ""
+def use_of(op: caffe2_pb2.OperatorDef) -> str:
+    """Return how an operator uses the object that its first input is: as a common world, as a queue to fill or to take from; or ""."""
+    uses = (use for trait, use in _USES.items() if trait in registry.traits(op.type))
+    return next(uses, "") if op.input else ""
 
 
-def _is_graph(net: Any) -> bool:
-    return net.type not in IN_ORDER and net.type in net_types()
+def _is_graph(net: caffe2_pb2.NetDef) -> bool:
+    return not runs_in_order(net)
 
 
-def _storages(net: Any) -> dict[str, str]:
-    """{blob: one name for the storage that it shares}, of blobs with two names."""
+def _storages(net: caffe2_pb2.NetDef) -> dict[str, str]:
+    """Return {blob: one name for the storage that it shares}, of blobs with two names."""
     same: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -116,14 +114,3 @@ def _storages(net: Any) -> dict[str, str]:
                 same[root(op.output[o])] = root(op.input[i])
                 same.setdefault(op.output[o], root(op.input[i]))
     return {name: root(name) for name in same}
-
-
-def _ancestors(net: Any) -> list[int]:
-    """For each operator the set of those that have ended when it starts, as bits."""
-    found: list[int] = []
-    for parents in dependencies(net):
-        bits = 0
-        for p in parents:
-            bits |= found[p] | 1 << p
-        found.append(bits)
-    return found

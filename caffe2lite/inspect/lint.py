@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from caffe2lite.engine.inference import infer_net, infer_operator
+from caffe2lite.engine.inference import infer_net, learn
 from caffe2lite.engine.instance import check_schema
 from caffe2lite.inspect import hazards, shards, side_by_side
 from caffe2lite.inspect.clashes import clash_of
@@ -15,6 +15,7 @@ from caffe2lite.inspect.summary import places, weights
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.proto import caffe2_pb2
 
 CODES = {
     "C001": "unknown operator",
@@ -37,17 +38,6 @@ _FREE = {  # what Caffe2's own Python gives to operators that have no use for it
     "engine", "order", "is_test", "use_cudnn", "exhaustive_search", "cudnn_exhaustive_search", "ws_nbytes_limit", "init_params",
     "values", "freeze_bias", "use_grad_hack", "only_loss", "dense_gradient",
 }  # fmt: skip
-_ANYWHERE = (
-    "Copy",
-    "EnsureCPUOutput",
-    "NCCL",
-    "Broadcast",
-    "Allreduce",
-    "Allgather",
-    "Reduce",
-    "Sum",
-    "CloneCommonWorld",
-)
 
 
 class Problem(NamedTuple):
@@ -60,8 +50,10 @@ class Problem(NamedTuple):
     remedy: str
 
 
-def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()) -> list[Problem]:
-    """The problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
+def lint(
+    net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None, silence: Collection[str] = ()
+) -> list[Problem]:
+    """Return the problems of a NetDef.  `shapes` of its inputs let clashes of shapes be found."""
     found = [p for check in (_operators, _within, _flow, _placement, _coverage, _training) for p in check(net)]
     found += _clashes(net, dict(shapes or {}))
     found += [Problem("C011", *hazard) for hazard in hazards.of_net(net)]
@@ -73,12 +65,14 @@ def lint(net: Any, shapes: Mapping[str, Spec] | None = None, silence: Collection
     return sorted(kept, key=lambda p: (-1 if p.operator is None else p.operator, p.code))
 
 
-def _operators(net: Any) -> Iterator[Problem]:
+def _operators(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
         record = registry.get(op.type)
-        if op.type.startswith("Python"):
+        if record is not None and "user_code" in record.traits:
             message = f"{op.type} calls a function of the process that built the net, which is in no file"
-            yield Problem("C001", position, "", message, "add the operator where the net is used, by net.Python(function)")
+            yield Problem(
+                "C001", position, "", message, "add the operator where the net is used, by net.Python(function)"
+            )
             continue
         if record is None:
             close = difflib.get_close_matches(op.type, registry.names(), 3)
@@ -106,8 +100,8 @@ def _operators(net: Any) -> Iterator[Problem]:
             yield Problem("C003", position, "", f"{op.type} has no argument {arg.name!r}, and ignores it", hint)
 
 
-def _within(net: Any) -> Iterator[Problem]:
-    """The operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
+def _within(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
+    """Yield the operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
     for position, op in enumerate(net.op):
         for arg in op.arg:
             for inner in (*([arg.n] if arg.HasField("n") else []), *arg.nets):
@@ -116,12 +110,12 @@ def _within(net: Any) -> Iterator[Problem]:
                     yield p._replace(operator=position, message=message)
 
 
-def _inherited(op: Any) -> bool:
-    """Whether it has arguments that are another operator's: gradient operators get all of the forward one's."""
+def _inherited(op: caffe2_pb2.OperatorDef) -> bool:
+    """Return whether it has arguments that are another operator's: gradient operators get all of the forward one's."""
     return op.is_gradient_op or "Gradient" in op.type
 
 
-def _flow(net: Any) -> Iterator[Problem]:
+def _flow(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     declared, wanted = set(net.external_input), set(net.external_output)
     made: dict[str, int] = {}
     useful: set[int] = set()  # operators of which something was used
@@ -152,18 +146,18 @@ def _flow(net: Any) -> Iterator[Problem]:
                 yield Problem("C005", position, name, message, "declare it as external output, or remove the operator")
 
 
-def _provisional(op: Any) -> bool:
-    """Whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
-    return not op.input or op.type.endswith("Fill") or op.type.startswith("Copy")
+def _provisional(op: caffe2_pb2.OperatorDef) -> bool:
+    """Return whether it makes what the nets of Caffe2 themselves overwrite: first values, and copies of them to devices."""
+    return not op.input or not registry.traits(op.type).isdisjoint(("fill", "copy"))
 
 
-def _synchronizes(op: Any) -> bool:
-    """Whether it gives a device the first device's value of the same blob."""
+def _synchronizes(op: caffe2_pb2.OperatorDef) -> bool:
+    """Return whether it gives a device the first device's value of the same blob."""
     plain = [name.partition("/")[2] for name in (*op.input[:1], *op.output[:1])]
     return op.type == "Copy" and len(plain) == 2 and plain[0] == plain[1] != ""
 
 
-def _placement(net: Any) -> Iterator[Problem]:
+def _placement(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     place: dict[str, str] = {}
     here_of = places(net)
     for position, op in enumerate(net.op):
@@ -174,38 +168,34 @@ def _placement(net: Any) -> Iterator[Problem]:
             there = place.get(name)
             operand = names[min(i, len(names) - 1)] if names else ""
             free = record is None or operand in record.host or operand in record.anywhere or bool(record.peer)
-            if there is None or there == here or free or op.type.startswith(_ANYWHERE):
+            if there is None or there == here or free or "common_world" in registry.traits(op.type):
                 continue
             message = f"{op.type} on {here} takes blob {name!r}, which is on {there}"
             yield Problem("C007", position, name, message, "copy it first (Copy, CopyCPUToGPU, CopyGPUToCPU)")
         outputs = record.outputs if record is not None else ()
         for i, name in enumerate(op.output):
             operand = outputs[min(i, len(outputs) - 1)] if outputs else ""
-            if record is None or operand in record.host or op.type in ("CopyGPUToCPU", "EnsureCPUOutput"):
+            if record is None or operand in record.host:
                 place[name] = "cpu"
-            elif not op.type.startswith(("Broadcast", "Allreduce", "NCCL")):
+            elif record.traits.isdisjoint(("collective", "among_gpus")):
                 place[name] = here
 
 
-def _clashes(net: Any, known: dict[str, Spec]) -> Iterator[Problem]:
+def _clashes(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> Iterator[Problem]:
     for position, op in enumerate(net.op):
         clash = clash_of(op, known)
         if clash:
             blob = op.output[0] if op.output else op.input[0]
             yield Problem("C008", position, blob, clash, "check shapes, types and arguments")
-        for name, spec in zip(op.output, infer_operator(op, known)):
-            if spec is None:
-                known.pop(name, None)
-            else:
-                known[name] = spec
+        learn(known, op)
 
 
-def shapes_after(net: Any, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
-    """What is known of the blobs after a net has run, from what was known before."""
+def shapes_after(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
+    """Return what is known of the blobs after a net has run, from what was known before."""
     return infer_net([net], dict(shapes))
 
 
-def _coverage(net: Any) -> Iterator[Problem]:
+def _coverage(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     sync = sync_of(net)
     if sync is None or len(sync.devices) < 2:
         return
@@ -224,8 +214,8 @@ def _coverage(net: Any) -> Iterator[Problem]:
             yield Problem("C009", None, name, message, "copy or broadcast it to every device")
 
 
-def _training(net: Any) -> Iterator[Problem]:
-    """Weights that nothing updates, in a net that updates others by their gradients."""
+def _training(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
+    """Yield the weights that nothing updates, in a net that updates others by their gradients."""
     if not any(op.is_gradient_op for op in net.op):
         return
     made = {name for op in net.op for name in op.output}
@@ -238,12 +228,12 @@ def _training(net: Any) -> Iterator[Problem]:
             yield Problem("C013", position, name, message, "give it to the optimizer, or silence this if it is frozen")
 
 
-def lint_plan(plan: Any) -> list[Problem]:
-    """Where the steps of a plan that run side by side share a blob or a common world; its nets are for `lint`."""
+def lint_plan(plan: caffe2_pb2.PlanDef) -> list[Problem]:
+    """Return where the steps of a plan that run side by side share a blob or a common world; its nets are for `lint`."""
     shared = [Problem("C012", *hazard) for hazard in side_by_side.blobs(plan)]
     return shared + [Problem("C014", *hazard) for hazard in side_by_side.worlds(plan)]
 
 
-def lint_shards(nets: Sequence[Any], shapes: Mapping[str, Spec] | None = None) -> list[Problem]:
-    """Where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
+def lint_shards(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec] | None = None) -> list[Problem]:
+    """Return where the collectives of shards that run these nets together do not match: a deadlock, or wrong values."""
     return [Problem("C010", *hazard) for hazard in shards.mismatches(nets, shapes or {})]

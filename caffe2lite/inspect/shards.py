@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from caffe2lite.engine.inference import infer_operator
-from caffe2lite.inspect.hazards import IN_ORDER, Hazard
+from caffe2lite.engine.inference import learn
+from caffe2lite.engine.runner import runs_in_order
+from caffe2lite.inspect.hazards import Hazard
+from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.proto import caffe2_pb2
 
-_COLLECTIVES = ("Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier")
-_ROOTED = ("Broadcast", "Reduce")
 _SAME = "give all shards the same parameters in the same order"
 
 
@@ -25,13 +26,15 @@ class Call(NamedTuple):
     rank: int | None  # of CreateCommonWorld
 
 
-def mismatches(nets: Sequence[Any], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
-    """Collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
+def mismatches(nets: Sequence[caffe2_pb2.NetDef], shapes: Mapping[str, Spec]) -> Iterator[Hazard]:
+    """Yield the collectives that differ in kind, blob, root or shape, common worlds in another order, ranks that are there twice.
 
     `shapes` are those of inputs, the same for all shards.
     """
     calls = [_calls(net, dict(shapes)) for net in nets]
-    found = [hazard for world in dict.fromkeys(c.world for each in calls for c in each) for hazard in _in_world(world, calls)]
+    found = [
+        hazard for world in dict.fromkeys(c.world for each in calls for c in each) for hazard in _in_world(world, calls)
+    ]
     yield from found or _between_worlds(nets, calls)
 
 
@@ -56,10 +59,10 @@ def _in_world(world: str, calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
             return
 
 
-def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
+def _between_worlds(nets: Sequence[caffe2_pb2.NetDef], calls: Sequence[Sequence[Call]]) -> Iterator[Hazard]:
     """In nets that run in order: shards that meet in several common worlds, but not in one order."""
     for one, other in itertools.combinations(range(len(nets)), 2):
-        if nets[one].type not in IN_ORDER or nets[other].type not in IN_ORDER:
+        if not runs_in_order(nets[one]) or not runs_in_order(nets[other]):
             continue
         shared = {c.world for c in calls[one]} & {c.world for c in calls[other]}
         pairs = zip(*([c for c in calls[shard] if c.world in shared] for shard in (one, other)))
@@ -73,21 +76,18 @@ def _between_worlds(nets: Sequence[Any], calls: Sequence[Sequence[Call]]) -> Ite
                 return
 
 
-def _calls(net: Any, known: dict[str, Spec]) -> list[Call]:
+def _calls(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> list[Call]:
     found = []
     for position, op in enumerate(net.op):
         values = {arg.name: arg.i for arg in op.arg}
+        traits = registry.traits(op.type)
         if op.type == "CreateCommonWorld" and op.output:
             said = f"{op.type} of {values.get('size', 0)} shards"
             found.append(Call(position, op.output[0], said, None, values.get("rank", 0)))
-        elif op.type in _COLLECTIVES and op.input:
+        elif "collective" in traits and op.input:
             blob = op.input[1] if len(op.input) > 1 else ""
-            root = f" root {values.get('root', 0)}" if op.type in _ROOTED else ""
+            root = f" root {values.get('root', 0)}" if "rooted" in traits else ""
             said = f"{op.type} {blob.rpartition('/')[2]}{root}".strip()
             found.append(Call(position, op.input[0], said, known.get(blob), None))
-        for name, spec in zip(op.output, infer_operator(op, known)):
-            if spec is None:
-                known.pop(name, None)
-            else:
-                known[name] = spec
+        learn(known, op)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.engine.inference import infer_net, operator_cost_of
 from caffe2lite.ops.kit import registry
@@ -47,15 +47,15 @@ class Summary(NamedTuple):
     flops: int | None  # of the operators whose cost is known
 
 
-def device_name(option: Any) -> str:
+def device_name(option: caffe2_pb2.DeviceOption) -> str:
     """`cpu`, `gpu_1`, `node/cpu`, …"""
     kind = _KINDS.get(option.device_type, str(option.device_type))
     name = "cpu" if kind == "cpu" else f"{'gpu' if kind in ('cuda', 'hip') else kind}_{option.device_id}"
     return f"{option.node_name}/{name}" if option.node_name else name
 
 
-def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
-    """The Summary of a NetDef; `shapes` of its inputs let the others be inferred."""
+def summarize(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) -> Summary:
+    """Return the Summary of a NetDef; `shapes` of its inputs let the others be inferred."""
     known = infer_net([net], dict(shapes or {}))
     makers: dict[str, list[int]] = collections.defaultdict(list)
     takers: dict[str, list[int]] = collections.defaultdict(list)
@@ -84,8 +84,8 @@ def summarize(net: Any, shapes: Mapping[str, Spec] | None = None) -> Summary:
     )
 
 
-def places(net: Any) -> list[str]:
-    """Where each operator of a net runs, as device_name says it."""
+def places(net: caffe2_pb2.NetDef) -> list[str]:
+    """Return where each operator of a net runs, as device_name says it."""
     if not net.HasField("device_option"):
         return [device_name(op.device_option) for op in net.op]
     found = []
@@ -97,12 +97,14 @@ def places(net: Any) -> list[str]:
     return found
 
 
-_WEIGHTS = frozenset({"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"})  # operands
+_WEIGHTS = frozenset(
+    {"W", "w", "b", "beta", "bias", "filter", "gamma", "scale", "slope", "weight", "weights"}
+)  # operands
 _STORED = _WEIGHTS | {"mean", "var"}
 
 
-def weights(net: Any, operands: Collection[str] = _WEIGHTS) -> dict[str, tuple[int, str]]:
-    """{blob: (position of the first operator that takes it as a weight, operand)}; gradients and updates aside."""
+def weights(net: caffe2_pb2.NetDef, operands: Collection[str] = _WEIGHTS) -> dict[str, tuple[int, str]]:
+    """Return {blob: (position of the first operator that takes it as a weight, operand)}; gradients and updates aside."""
     found: dict[str, tuple[int, str]] = {}
     for position, op in enumerate(net.op):
         record = registry.get(op.type)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from caffe2lite.inspect.summary import BlobUse, device_name
+from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.infer import Spec
-
-_COLLECTIVES = ("Broadcast", "NCCLBroadcast", "Allreduce", "NCCLAllreduce")
-_SETUP = ("CreateCommonWorld", "CloneCommonWorld", "FileStoreHandlerCreate", "RedisStoreHandlerCreate")
+from caffe2lite.proto import caffe2_pb2
 
 
 class Move(NamedTuple):
@@ -34,7 +33,7 @@ class Sync(NamedTuple):
     bytes_each: dict[str, int]  # by parameter, where shapes are known
 
     def explain(self, bandwidth: float | None = None) -> str:
-        """The net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
+        """Return the net in a few sentences; with a bandwidth in GB/s, how long a device takes to receive its bytes."""
         master = self.devices[0] if self.devices else "the first device"
         text = [
             f"This net synchronizes {len(self.parameters)} parameters over {len(self.devices)} devices "
@@ -59,14 +58,18 @@ class Sync(NamedTuple):
             least = "at least " if unknown else ""
             text.append(f"Each device receives {least}{total:,} bytes, {total * others:,} in all within a process.")
             if bandwidth is not None:
-                text.append(f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms.")
+                text.append(
+                    f"At {bandwidth:g} GB/s a device takes {least or 'about '}{total / bandwidth / 1e6:,.2f} ms."
+                )
             if unknown:
-                text.append(f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them.")
+                text.append(
+                    f"The shapes of {unknown} parameters are not known: --input, or the init net before this one, tell them."
+                )
         return " ".join(text)
 
 
-def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
-    """The Sync of a NetDef, None where it does anything else but move parameters."""
+def sync_of(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
+    """Return the Sync of a NetDef, None where it does anything else but move parameters."""
     moves: list[Move] = []
     staged: dict[str, str] = {}  # what a copy on the host is a copy of
 
@@ -74,27 +77,28 @@ def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
         return _plain(staged.get(blob, blob))
 
     for position, op in enumerate(net.op):
-        if op.type in _COLLECTIVES:
-            inside = op.type.startswith("NCCL")
+        traits = registry.traits(op.type)
+        if "to_all" in traits:
+            inside = "among_gpus" in traits
             blobs = list(op.input) if inside else list(op.input[1:])
             if not blobs:
                 return None
             world = "" if inside else op.input[0]
             by = f"{op.type} ({op.engine})" if op.engine else op.type
             moves.append(Move(parameter(blobs[0]), blobs[0], blobs[1:], by, world, position))
-        elif op.type.startswith("Copy") and len(op.input) == len(op.output) == 1:
-            if op.type == "CopyGPUToCPU" and op.output[0].startswith(op.input[0]):
+        elif "copy" in traits and len(op.input) == len(op.output) == 1:
+            if _to_host(op) and op.output[0].startswith(op.input[0]):
                 staged[op.output[0]] = staged.get(op.input[0], op.input[0])
             if parameter(op.input[0]) != parameter(op.output[0]) and _plain(op.input[0]) != _plain(op.output[0]):
                 return None
             at = device_name(op.device_option)
             moves.append(Move(parameter(op.input[0]), op.input[0], [op.output[0]], f"{op.type} on {at}", "", position))
-        elif op.type not in _SETUP:
+        elif traits.isdisjoint(("common_world", "store")):
             return None
     if not moves:
         return None
     devices = dict.fromkeys(scope_of(b) for m in moves for b in (m.source, *m.targets))
-    collectives = [op for op in net.op if op.type in _COLLECTIVES]
+    collectives = [op for op in net.op if "to_all" in registry.traits(op.type)]
     sizes = {}
     for move in moves:
         spec = (shapes or {}).get(move.source)
@@ -111,11 +115,17 @@ def sync_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> Sync | None:
     )
 
 
+def _to_host(op: caffe2_pb2.OperatorDef) -> bool:
+    """Return whether an operator puts its output into host memory, wherever it runs."""
+    record = registry.find(op.type)
+    return not record.host.isdisjoint(record.outputs)
+
+
 def _plain(blob: str) -> str:
     return blob.partition("/")[2] or blob
 
 
 def scope_of(blob: str) -> str:
-    """The device that a blob's name says: gpu_0 of gpu_0/fc_w."""
+    """Return the device that a blob's name says: gpu_0 of gpu_0/fc_w."""
     head, slash, _ = blob.partition("/")
     return head if slash else "(no scope)"

@@ -20,8 +20,8 @@ __all__ = ["Finding", "Report", "examine", "examine_source", "files", "mend", "r
 
 
 def __getattr__(name: str) -> Any:
-    if name == "mend":  # it needs LibCST
-        from caffe2lite.port.mending import mend
+    if name == "mend":
+        from caffe2lite.port.mending import mend  # not above: it needs an extra
 
         return mend
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

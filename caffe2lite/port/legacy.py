@@ -71,8 +71,13 @@ def _standard_names() -> Iterator[tuple[Any, str, Any]]:
     yield inspect, "getargspec", _argspec
     yield time, "clock", time.perf_counter
     yield fractions, "gcd", math.gcd
-    for old, new in {"izip": zip, "imap": map, "ifilter": filter, "izip_longest": itertools.zip_longest,
-                     "ifilterfalse": itertools.filterfalse}.items():  # fmt: skip
+    for old, new in {
+        "izip": zip,
+        "imap": map,
+        "ifilter": filter,
+        "izip_longest": itertools.zip_longest,
+        "ifilterfalse": itertools.filterfalse,
+    }.items():
         yield itertools, old, new
     yield os, "getcwdu", os.getcwd
     yield sys, "maxint", sys.maxsize
@@ -88,8 +93,17 @@ def _standard_names() -> Iterator[tuple[Any, str, Any]]:
             yield string, name, getattr(str, name)
     yield sys, "setdefaultencoding", lambda encoding: None
     yield sys, "exc_clear", lambda: None
-    for name, kind in {"StringType": bytes, "UnicodeType": str, "StringTypes": (str,), "ListType": list, "IntType": int,
-                       "DictType": dict, "TupleType": tuple, "FloatType": float, "NoneType": type(None)}.items():  # fmt: skip
+    for name, kind in {
+        "StringType": bytes,
+        "UnicodeType": str,
+        "StringTypes": (str,),
+        "ListType": list,
+        "IntType": int,
+        "DictType": dict,
+        "TupleType": tuple,
+        "FloatType": float,
+        "NoneType": type(None),
+    }.items():
         yield types, name, kind
     base64 = importlib.import_module("base64")
     yield base64, "encodestring", base64.encodebytes

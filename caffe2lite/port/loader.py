@@ -16,12 +16,12 @@ from caffe2lite.port.notebooks import Notebook
 
 
 def compiled(path: str) -> Any:
-    """The code object of a legacy file, as this Python runs it."""
+    """Return the code object of a legacy file, as this Python runs it."""
     return compile(python2.load(python2.read(path), path).tree, path, "exec", dont_inherit=True)
 
 
 def cells(path: str) -> list[Any]:
-    """The code objects of a notebook's cells; tracebacks name the cell.  What is IPython's is passed over."""
+    """Return the code objects of a notebook's cells; tracebacks name the cell.  What is IPython's is passed over."""
     notebook = Notebook(python2.read(path), path)
     try:
         tree = python2.load(notebook.source, path).tree
@@ -33,11 +33,13 @@ def cells(path: str) -> list[Any]:
         cell, line = notebook.place(statement.lineno)
         ast.increment_lineno(statement, line - statement.lineno)
         found.setdefault(cell, []).append(statement)
-    return [compile(ast.Module(body, []), f"{path}, cell {cell}", "exec", dont_inherit=True) for cell, body in found.items()]
+    return [
+        compile(ast.Module(body, []), f"{path}, cell {cell}", "exec", dont_inherit=True) for cell, body in found.items()
+    ]
 
 
 def globals_of(name: str, path: str) -> dict[str, Any]:
-    """The first names of a legacy module: Python 2's builtins are among its builtins."""
+    """Return the first names of a legacy module: Python 2's builtins are among its builtins."""
     return {
         "__name__": name,
         "__file__": path,

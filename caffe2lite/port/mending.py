@@ -32,7 +32,7 @@ class Mended(NamedTuple):
 
 
 def mend(source: str, path: str) -> Mended:
-    """The text with its safe fixes; python2.Unreadable where it is Python of no version."""
+    """Return the text with its safe fixes; python2.Unreadable where it is Python of no version."""
     text = source
     tree = python2.parse(source, path)
     if tree is None or python2.traits(tree):
@@ -50,7 +50,7 @@ def mend(source: str, path: str) -> Mended:
 
 
 def mend_file(path: str) -> tuple[str, Mended]:
-    """(text, mended) of a script or a notebook."""
+    """Return (text, mended) of a script or a notebook."""
     text = python2.read(path)
     if not path.endswith(".ipynb"):
         return text, mend(text, path)
@@ -89,13 +89,13 @@ class _Names(cst.CSTTransformer):
     METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider,)
 
     def _qualified(self, node: cst.CSTNode) -> str:
-        """The full name of what an import brought, "" for anything else."""
+        """Return the full name of what an import brought, "" for anything else."""
         names = self.get_metadata(metadata.QualifiedNameProvider, node, set())
         imported = [n.name for n in names if n.source is metadata.QualifiedNameSource.IMPORT]
         return imported[0] if len(imported) == 1 else ""
 
     def _imported(self, node: cst.BaseExpression) -> bool:
-        """Whether it is a name in a module, and no method of what a call has returned."""
+        """Return whether it is a name in a module, and no method of what a call has returned."""
         inner = node
         while isinstance(inner, cst.Attribute):
             inner = inner.value
@@ -117,7 +117,11 @@ class _Names(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         function = updated_node.func
-        if isinstance(function, cst.Attribute) and function.attr.value == "tostring" and not self._imported(original_node.func):
+        if (
+            isinstance(function, cst.Attribute)
+            and function.attr.value == "tostring"
+            and not self._imported(original_node.func)
+        ):
             return updated_node.with_changes(func=function.with_changes(attr=cst.Name("tobytes")))
         if self._qualified(original_node.func) == "numpy.asscalar" and len(updated_node.args) == 1:
             value = updated_node.args[0].value
@@ -129,7 +133,11 @@ class _Names(cst.CSTTransformer):
     def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
         """`from collections import Mapping, OrderedDict` in two lines where some have moved to collections.abc."""
         statement = updated_node.body[0]
-        if len(updated_node.body) != 1 or not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+        if (
+            len(updated_node.body) != 1
+            or not isinstance(statement, cst.ImportFrom)
+            or isinstance(statement.names, cst.ImportStar)
+        ):
             return updated_node
         module = statement.module
         if not isinstance(module, cst.Name) or module.value != "collections":
@@ -146,15 +154,17 @@ class _Names(cst.CSTTransformer):
 
 
 def _listed(names: list[cst.ImportAlias]) -> list[cst.ImportAlias]:
-    """The names of an import, the last without a comma."""
+    """Return the names of an import, the last without a comma."""
     return [
-        a.with_changes(comma=cst.MaybeSentinel.DEFAULT if a is names[-1] else cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        a.with_changes(
+            comma=cst.MaybeSentinel.DEFAULT if a is names[-1] else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        )
         for a in names
     ]
 
 
 def _numpy(instead: str, node: cst.Attribute) -> cst.BaseExpression:
-    """What to write for a name of NumPy: a builtin, or another name under the same alias; the node where it is a call."""
+    """Return what to write for a name of NumPy: a builtin, or another name under the same alias; the node where it is a call."""
     if instead.isidentifier():
         return cst.Name(instead)
     bare = instead.removeprefix("-").removeprefix("np.")

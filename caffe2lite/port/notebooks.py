@@ -45,7 +45,7 @@ class Notebook:
         return "".join(f"{_CELL}{number}\n{python}\n" for number, _, _, python, _ in self.cells)
 
     def place(self, line: int) -> tuple[int, int]:
-        """(cell, line in it) of a line of `source`; cells of every kind count, from 1."""
+        """Return (cell, line in it) of a line of `source`; cells of every kind count, from 1."""
         at = 1  # of a cell's first line
         found = (1, 1)
         for number, _, _, python, _ in self.cells:
@@ -67,7 +67,7 @@ class Notebook:
         return kernel if isinstance(kernel, dict) else {}
 
     def mended(self, source: str) -> str:
-        """The file with the cells of a mended `source`, on a kernel of Python 3.  Call it once; all else stays as it is."""
+        """Return the file with the cells of a mended `source`, on a kernel of Python 3.  Call it once; all else stays as it is."""
         parts = re.split(rf"^{re.escape(_CELL)}(\d+)\n", source, flags=re.M)
         if [int(number) for number in parts[1::2]] != [number for number, *_ in self.cells]:
             raise python2.Unreadable(self.path, "its cells could not be told apart after mending")
@@ -84,7 +84,7 @@ class Notebook:
 
 
 def _code(content: Any) -> Iterator[tuple[int, dict[str, Any], str]]:
-    """(number, cell, key of its source) of the code cells, of formats 3 and 4."""
+    """Yield (number, cell, key of its source) of the code cells, of formats 3 and 4."""
     sheets = content.get("worksheets", [content])
     cells = [cell for sheet in sheets for cell in sheet["cells"]]
     for number, cell in enumerate(cells, 1):
@@ -97,7 +97,7 @@ def _joined(source: str | list[str]) -> str:
 
 
 def _without_magics(source: str) -> tuple[str, list[str]]:
-    """(source with `pass` in the place of what is IPython's, these lines)."""
+    """Return (source with `pass` in the place of what is IPython's, these lines)."""
     if python2.parse(source, "") is not None:
         return source, []
     if source.lstrip().startswith("%%") and not source.lstrip().startswith(_STILL_PYTHON):
@@ -122,7 +122,7 @@ def _with_magics(source: str, magics: list[str]) -> str:
 
 
 def _style(text: str, content: Any) -> tuple[int | None, bool, str]:
-    """(indent, whether ASCII only, end) with which the file was written; as nbformat writes where it is none of these."""
+    """Return (indent, whether ASCII only, end) with which the file was written; as nbformat writes where it is none of these."""
     for style in itertools.product((1, 2, 4, None), (False, True), ("\n", "")):
         if _dumped(content, *style) == text:
             return style

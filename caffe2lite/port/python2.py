@@ -46,7 +46,7 @@ class Code(NamedTuple):
 
 
 def read(path: str) -> str:
-    """The text of a source file, by its coding line, else UTF-8, else Latin-1."""
+    """Return the text of a source file, by its coding line, else UTF-8, else Latin-1."""
     with open(path, "rb") as f:
         content = f.read()
     try:
@@ -64,7 +64,7 @@ _METHODS_2 = {"iteritems", "iterkeys", "itervalues", "has_key"}
 
 
 def traits(tree: ast.Module) -> list[tuple[int, str]]:
-    """(line, name) of what only Python 2 has, where the module does not define it or guard against its absence."""
+    """Return (line, name) of what only Python 2 has, where the module does not define it or guard against its absence."""
     guarded = _guarded(tree)
     found = [(line, name) for line, name in stray_builtins(tree) if name in _ONLY_2]
     for node in ast.walk(tree):
@@ -84,7 +84,7 @@ def traits(tree: ast.Module) -> list[tuple[int, str]]:
 
 
 def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
-    """(line, name) of Python 2's builtins that the module takes for granted."""
+    """Return (line, name) of Python 2's builtins that the module takes for granted."""
     made = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     made |= {a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
     made |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
@@ -100,7 +100,7 @@ def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
 
 
 def _guarded(tree: ast.Module) -> set[int]:
-    """Ids of the nodes in `try`: a module that tries a name can do without it."""
+    """Return the ids of the nodes in `try`: a module that tries a name can do without it."""
     return {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
 
 
@@ -109,12 +109,12 @@ def _is_print(node: ast.expr) -> bool:
 
 
 def _bridge(node: ast.expr) -> bool:
-    """Whether it is `six` or `utils`, whose functions have the names of the methods of Python 2."""
+    """Return whether it is `six` or `utils`, whose functions have the names of the methods of Python 2."""
     return isinstance(node, ast.Name) and node.id in ("six", "utils", "future")
 
 
 def has_true_division(source: str) -> bool:
-    """Whether `/` of integers means a fraction: the module says so for Python 2."""
+    """Return whether `/` of integers means a fraction: the module says so for Python 2."""
     return re.search(r"^\s*from\s+__future__\s+import\b[^\n]*\bdivision\b", source, re.M) is not None or (
         re.search(r"from\s+__future__\s+import\s*\([^)]*\bdivision\b", source) is not None
     )
@@ -182,7 +182,7 @@ class Converted(NamedTuple):
     origins: list[int]  # for each line of the text, that of the source
 
     def origin(self, line: int) -> int:
-        """The line of the source that a line of the text comes from."""
+        """Return the line of the source that a line of the text comes from."""
         return self.origins[min(line, len(self.origins)) - 1]
 
 
@@ -200,8 +200,13 @@ class _Converter:
 
     def _noting(self, fixer: Any, transform: Any) -> Any:
         name = type(fixer).__name__.removeprefix("Fix").lower()
-        name = {"tupleparams": "tuple_params", "haskey": "has_key", "rawinput": "raw_input", "sysexc": "sys_exc",
-                "itertoolsimports": "itertools_imports"}.get(name, name)  # fmt: skip
+        name = {
+            "tupleparams": "tuple_params",
+            "haskey": "has_key",
+            "rawinput": "raw_input",
+            "sysexc": "sys_exc",
+            "itertoolsimports": "itertools_imports",
+        }.get(name, name)
 
         def noting(node: Any, results: Any) -> Any:
             before, line = str(node), node.get_lineno()
@@ -270,11 +275,13 @@ def _syntax_error(source: str) -> Exception | None:
 
 
 def _reason(error: Exception | None) -> tuple[int, str]:
-    """(line, what is wrong) of an error of one of the parsers."""
+    """Return (line, what is wrong) of an error of one of the parsers."""
     if isinstance(error, SyntaxError):
         return error.lineno or 1, error.msg
     if hasattr(error, "context"):  # fissix's
-        return error.context[1][0], f"unexpected {error.value!r}" if error.value.strip() else "unexpected indentation or end"
+        return error.context[1][
+            0
+        ], f"unexpected {error.value!r}" if error.value.strip() else "unexpected indentation or end"
     args = error.args if error is not None else ()
     if len(args) == 2 and isinstance(args[1], tuple):  # its tokenizer's
         return args[1][0], args[0]
@@ -282,7 +289,7 @@ def _reason(error: Exception | None) -> tuple[int, str]:
 
 
 def parse(source: str, filename: str) -> ast.Module | None:
-    """The tree of Python 3 source, None for what is none."""
+    """Return the tree of Python 3 source, None for what is none."""
     import warnings
 
     with warnings.catch_warnings():
@@ -407,7 +414,7 @@ def _recode(text: str, method: str, encoding: str = "utf-8", errors: str = "stri
 
 
 def compared(cls: Any) -> Any:
-    """The class, with comparisons that ask its `__cmp__`, as Python 2 did."""
+    """Return the class, with comparisons that ask its `__cmp__`, as Python 2 did."""
     for by in (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge):
         if f"__{by.__name__}__" not in vars(cls):
             setattr(cls, f"__{by.__name__}__", lambda self, other, by=by: by(self.__cmp__(other), 0))
@@ -431,7 +438,10 @@ class _Meaning(ast.NodeTransformer):
                 return node
             name = ast.Constant(target.attr)
             return ast.copy_location(
-                ast.Call(_name(CALL, target), [target.value, ast.copy_location(name, target), *node.args], node.keywords), node
+                ast.Call(
+                    _name(CALL, target), [target.value, ast.copy_location(name, target), *node.args], node.keywords
+                ),
+                node,
             )
         return node
 
@@ -443,7 +453,7 @@ class _Meaning(ast.NodeTransformer):
         return node
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
-        """The caught exception keeps its name after the handler, as in Python 2."""
+        """Let the caught exception keep its name after the handler, as in Python 2."""
         self.generic_visit(node)
         if self.python2 and node.name:
             kept = ast.Assign([ast.Name(node.name, ast.Store())], ast.Name(CAUGHT, ast.Load()))
@@ -454,7 +464,7 @@ class _Meaning(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """A generator that raises StopIteration ends, as it did before Python 3.7."""
+        """Return a generator that raises StopIteration ends, as it did before Python 3.7."""
         self.ends.update(map(id, stops(node)))
         self.generic_visit(node)
         return node
@@ -493,7 +503,9 @@ class _Meaning(ast.NodeTransformer):
         if isinstance(target, (ast.Attribute, ast.Subscript)):
             made.append(ast.Assign([ast.Name(OWNER, ast.Store())], target.value))
             target.value = ast.Name(OWNER, ast.Load())
-        if isinstance(target, ast.Subscript) and not any(isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
+        if isinstance(target, ast.Subscript) and not any(
+            isinstance(part, ast.Slice) for part in ast.walk(target.slice)
+        ):
             made.append(ast.Assign([ast.Name(KEY, ast.Store())], target.slice))
             target.slice = ast.Name(KEY, ast.Load())
         read = ast.parse(ast.unparse(target), mode="eval").body
@@ -504,23 +516,27 @@ class _Meaning(ast.NodeTransformer):
 
 
 def _of_text(method: ast.Attribute) -> bool:
-    """Whether it is a method for which Python 2 told no text from bytes."""
+    """Return whether it is a method for which Python 2 told no text from bytes."""
     if isinstance(method.value, ast.Name) and method.value.id == "pickle":
         return method.attr in ("dump", "load", "loads")
     return method.attr in ("decode", "encode")
 
 
 def stops(function: ast.FunctionDef) -> list[ast.Raise]:
-    """Where a generator raises StopIteration, which is an error since Python 3.7."""
+    """Return where a generator raises StopIteration, which is an error since Python 3.7."""
     own = list(_own(function))
     if not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
         return []
-    raised = [(node, node.exc.func if isinstance(node.exc, ast.Call) else node.exc) for node in own if isinstance(node, ast.Raise)]
+    raised = [
+        (node, node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+        for node in own
+        if isinstance(node, ast.Raise)
+    ]
     return [node for node, kind in raised if isinstance(kind, ast.Name) and kind.id == "StopIteration"]
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of functions and classes in it."""
+    """Yield the nodes of a function without those of functions and classes in it."""
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             yield node

@@ -30,7 +30,7 @@ def run_script(path: str, args: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def of_script(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The part of a traceback that begins in the script that run_script runs, as `python script` would show it."""
+    """Return the part of a traceback that begins in the script that run_script runs, as `python script` would show it."""
     found = traceback
     while found is not None:
         if found.tb_frame.f_code is run_script.__code__:
@@ -53,13 +53,13 @@ def _as_main(main: types.ModuleType, arguments: list[str], folder: str) -> Itera
 
 
 def launcher() -> str:
-    """Path of mpiexec: beside this Python, where the wheel of MPICH puts it, else on the PATH; "" where there is none."""
+    """Return the path of mpiexec: beside this Python, where the wheel of MPICH puts it, else on the PATH; "" where there is none."""
     beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
     return beside if os.path.exists(beside) else shutil.which("mpiexec") or ""
 
 
 def shards_command(shards: int, arguments: Sequence[str]) -> list[str]:
-    """The command that runs `caffe2lite run arguments…` on every shard; RuntimeError where MPI is not there."""
+    """Return the command that runs `caffe2lite run arguments…` on every shard; RuntimeError where MPI is not there."""
     mpiexec = launcher()
     if not mpiexec:
         raise RuntimeError(f"several shards need MPI: {install('mpi')}")
@@ -67,7 +67,7 @@ def shards_command(shards: int, arguments: Sequence[str]) -> list[str]:
 
 
 def rank() -> int:
-    """The rank of this process under a launcher, 0 without one."""
+    """Return the rank of this process under a launcher, 0 without one."""
     for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
         if os.environ.get(name, "").isdecimal():
             return int(os.environ[name])

@@ -8,9 +8,10 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.port import gone, python2
+from caffe2lite.port import gone, names, python2
+from caffe2lite.port.names import dotted, imports
 from caffe2lite.port.notebooks import Notebook
-from caffe2lite.port.uses import DIFFERS, MISSING, Use, dotted, uses
+from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
 
 CODES = {
     "P001": "syntax of Python 2",
@@ -80,13 +81,13 @@ def examine(path: str) -> Report:
 
 
 def in_cell(finding: Finding, notebook: Notebook) -> Finding:
-    """A finding in the source of a notebook, by cell."""
+    """Return a finding in the source of a notebook, by cell."""
     cell, line = notebook.place(finding.line)
     return finding._replace(cell=cell, line=line)
 
 
 def files(path: str) -> list[str]:
-    """The Python files and notebooks of a folder, or the file itself."""
+    """Return the Python files and notebooks of a folder, or the file itself."""
     if not os.path.isdir(path):
         return [path]
     found = [p for p in pathlib.Path(path).rglob("*") if p.suffix in (".py", ".ipynb") and p.is_file()]
@@ -118,7 +119,6 @@ def examine_source(source: str, path: str) -> Report:
         tree, line_of = converted, made.origin
         if not python2.has_true_division(source):
             findings += [f._replace(line=line_of(f.line)) for f in divisions(tree, path)]
-    assert tree is not None
     seen = {(f.line, f.code) for f in findings}
     findings += [f for f in _names(tree, path, line_of) if (f.line, f.code) not in seen]
     used = [use._replace(line=line_of(use.line)) for use in uses(tree)]
@@ -140,7 +140,7 @@ def _short(node: ast.AST) -> str:
 
 
 def divisions(tree: ast.Module, path: str) -> list[Finding]:
-    """The divisions of Python 2 source that may have been of integers, for a person to decide."""
+    """Return the divisions of Python 2 source that may have been of integers, for a person to decide."""
     remedy = "write // where integers are meant; `caffe2lite run` does what Python 2 did"
     return [
         Finding(path, node.lineno, "P006", f"`{_short(node)}` was rounded down for integers in Python 2", remedy, ASK)
@@ -149,7 +149,7 @@ def divisions(tree: ast.Module, path: str) -> list[Finding]:
 
 
 def _divisions(tree: ast.Module) -> Iterator[Any]:
-    """Divisions whose operands may both be integers."""
+    """Yield the divisions whose operands may both be integers."""
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             if not _fraction(node.left) and not _fraction(node.right):
@@ -159,7 +159,7 @@ def _divisions(tree: ast.Module) -> Iterator[Any]:
 
 
 def _fraction(node: ast.expr) -> bool:
-    """Whether it is surely no integer."""
+    """Return whether it is surely no integer."""
     if isinstance(node, ast.Constant):
         return not isinstance(node.value, int)
     if isinstance(node, ast.Call):
@@ -174,22 +174,14 @@ def _fraction(node: ast.expr) -> bool:
 
 
 def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
-    aliases: dict[str, str] = {}
+    imported = list(imports(tree))
+    aliases = names.aliases(imported)
     guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            continue
-        line, at = line_of(node.lineno), NOTE if id(node) in guarded else None
-        if isinstance(node, ast.Import):
-            for a in node.names:
-                aliases[a.asname or a.name.split(".")[0]] = a.name if a.asname else a.name.split(".")[0]
-                yield from _module(path, line, a.name, at)
-        elif node.module and not node.level:
-            yield from _module(path, line, node.module, at)
-            for a in node.names:
-                whole = f"{node.module}.{a.name}"
-                aliases[a.asname or a.name] = whole
-                yield from _name(path, line, whole, at)
+    for i in imported:
+        line, at = line_of(i.node.lineno), NOTE if id(i.node) in guarded else None
+        yield from _module(path, line, i.module, at)
+        if i.name:
+            yield from _name(path, line, i.meaning, at)
     for line, name in python2.stray_builtins(tree):
         yield Finding(path, line_of(line), "P002", f"{name} is gone", gone.BUILTINS[name], ASK)
     yield from _methods(tree, path, line_of)
@@ -202,16 +194,20 @@ def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterat
             yield from _name(path, line, whole, at)
         elif node.attr in gone.ARRAY_METHODS:
             fix = SAFE if node.attr == "tostring" else ASK
-            yield Finding(path, line, "N002", f".{node.attr} of arrays is gone", gone.ARRAY_METHODS[node.attr], at or fix)
+            yield Finding(
+                path, line, "N002", f".{node.attr} of arrays is gone", gone.ARRAY_METHODS[node.attr], at or fix
+            )
         elif node.attr in gone.UNITTEST and isinstance(node.value, ast.Name) and node.value.id == "self":
             instead = gone.UNITTEST[node.attr]
-            yield Finding(path, line, "P005", f"self.{node.attr} is gone", instead, at or (SAFE if " " not in instead else ASK))
+            yield Finding(
+                path, line, "P005", f"self.{node.attr} is gone", instead, at or (SAFE if " " not in instead else ASK)
+            )
         elif node.attr in ("isAlive", "getchildren"):
             yield Finding(path, line, "P005", f".{node.attr} is gone", gone.METHODS[node.attr], at or ASK)
 
 
 def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
-    """What only Python 2 does with classes, generators and codecs."""
+    """Yield what only Python 2 does with classes, generators and codecs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             defined = {part.name: part.lineno for part in node.body if isinstance(part, ast.FunctionDef)}
@@ -222,8 +218,14 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                     yield Finding(path, line, "P002", f"nothing calls {old} of {node.name}", gone.SPECIAL[old], ASK)
         elif isinstance(node, ast.FunctionDef):
             for end in python2.stops(node):
-                yield Finding(path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("decode", "encode"):
+                yield Finding(
+                    path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK
+                )
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("decode", "encode")
+        ):
             codec = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
             if codec in gone.CODECS[:4] and not dotted(node.func, {"codecs": "codecs"}):
                 message = f"text has no codec {codec!r}: .{node.func.attr}({codec!r})"
@@ -235,7 +237,14 @@ def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding
     if name in gone.RENAMED:
         yield Finding(path, line, "P003", f"module {name} was renamed", gone.RENAMED[name], at or SAFE)
     elif name in gone.REMOVED or top in gone.REMOVED:
-        yield Finding(path, line, "P004", f"module {name} was removed", gone.REMOVED.get(name, gone.REMOVED.get(top, "")), at or ASK)
+        yield Finding(
+            path,
+            line,
+            "P004",
+            f"module {name} was removed",
+            gone.REMOVED.get(name, gone.REMOVED.get(top, "")),
+            at or ASK,
+        )
     elif top in gone.BRIDGES and top != "builtins":
         note = f"pip install {'future' if top == 'past' else top}, or caffe2lite run, which has what is used of it"
         yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, NOTE)

@@ -54,7 +54,7 @@ def _methods(*names: str) -> dict[str, Callable[..., Any]]:
 
 
 def _with_metaclass(meta: Any, *bases: Any) -> Any:
-    """A base class whose subclasses have the metaclass."""
+    """Return a base class whose subclasses have the metaclass."""
 
     class Made(type):
         def __new__(cls, name: str, _: Any, body: Any) -> Any:
@@ -277,7 +277,7 @@ def _hash(name: str) -> Callable[[], dict[str, Any]]:
 
 
 def _onnx_mapping() -> dict[str, Any]:
-    """Tables between ONNX's types, NumPy's and the fields of a TensorProto."""
+    """Return tables between ONNX's types, NumPy's and the fields of a TensorProto."""
     import onnx
     from onnx import helper
 
@@ -318,7 +318,9 @@ _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "onnx.mapping": _onnx_mapping,
     "pipes": lambda: {"quote": shlex.quote},
     "cgi": _cgi,
-    "exceptions": lambda: {n: v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)},
+    "exceptions": lambda: {
+        n: v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)
+    },
     "UserDict": lambda: {n: getattr(importlib.import_module("collections"), n) for n in ("UserDict", "UserList")},
 }
 _PACKAGES = {"six", "six.moves", "six.moves.urllib", "future", "future.standard_library", "future.moves", "past"}

@@ -6,11 +6,13 @@ import ast
 import functools
 import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite import absent
 from caffe2lite.ops.kit import registry
+from caffe2lite.port import names
+from caffe2lite.port.names import Import, dotted, imports
 from caffe2lite.proto import caffe2_pb2
 
 SUPPORTED, DIFFERS, MISSING = "supported", "differs", "missing"
@@ -38,42 +40,15 @@ class Use(NamedTuple):
 
 
 def uses(tree: ast.Module) -> list[Use]:
-    """What a module uses of Caffe2, in the order of its lines."""
-    aliases = _aliases(tree)
-    found = [*_modules(tree), *_names(tree, aliases), *_operators(tree, aliases)]
+    """Return what a module uses of Caffe2, in the order of its lines."""
+    imported = [i for i in imports(tree) if i.module.split(".")[0] == "caffe2"]
+    aliases = names.aliases(imported)
+    modules = list(_modules(imported))
+    found = [*modules, *_names(tree, aliases, modules), *_operators(tree, aliases)]
     return sorted(dict.fromkeys(found), key=lambda use: use.line)
 
 
-# ---- what names mean ---------------------------------------------------------------------------------------------
-
-
-def _aliases(tree: ast.Module) -> dict[str, str]:
-    """{name in the script: what it is of Caffe2}."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for a in node.names:
-                if a.name.split(".")[0] == "caffe2":
-                    found[a.asname or "caffe2"] = a.name if a.asname else "caffe2"
-        elif isinstance(node, ast.ImportFrom) and _of_caffe2(node):
-            for a in node.names:
-                found[a.asname or a.name] = f"{node.module}.{a.name}"
-    return found
-
-
-def _of_caffe2(node: ast.ImportFrom) -> bool:
-    return not node.level and (node.module or "").split(".")[0] == "caffe2"
-
-
-def dotted(node: ast.expr, aliases: dict[str, str]) -> str:
-    """The dotted name of an expression that is rooted in one of the aliases, "" for any other."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name) or node.id not in aliases:
-        return ""
-    return ".".join([aliases[node.id], *reversed(parts)])
+# ---- what is here ------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -86,7 +61,7 @@ def _module(name: str) -> Any:
 
 
 def _exists(name: str) -> bool:
-    """Whether there is such a module, also where it cannot be imported here."""
+    """Return whether there is such a module, also where it cannot be imported here."""
     try:
         return importlib.util.find_spec(name.replace("caffe2", "caffe2lite", 1)) is not None
     except ImportError:
@@ -95,7 +70,7 @@ def _exists(name: str) -> bool:
 
 @functools.cache
 def _resolve(name: str) -> tuple[str, str, str]:
-    """(module, name in it, state) of a dotted name; what is behind a class or an object is not looked into."""
+    """Return (module, name in it, state) of a dotted name; what is behind a class or an object is not looked into."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         place = ".".join(parts[:cut])
@@ -128,21 +103,16 @@ def _holds(module: Any, name: str) -> bool:
 # ---- modules and names -------------------------------------------------------------------------------------------
 
 
-def _modules(tree: ast.Module) -> Iterator[Use]:
-    for node in ast.walk(tree):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [a.name for a in node.names if a.name.split(".")[0] == "caffe2"]
-        elif isinstance(node, ast.ImportFrom) and _of_caffe2(node):
-            for a in node.names:
-                whole = f"{node.module}.{a.name}"
-                names.append(whole if _exists(whole) or node.module == "caffe2.python" else str(node.module))
-        for name in names:
-            place, rest, state = _resolve(name)
-            if rest and name == f"{place}.{rest}" and state == SUPPORTED:
-                name = place
-            note = "" if state == SUPPORTED else absent.why(name) or "there is no such module here"
-            yield Use("module", name, node.lineno, state, note)
+def _modules(imported: Iterable[Import]) -> Iterator[Use]:
+    for i in imported:
+        name = i.module
+        if i.name and (_exists(i.meaning) or i.module == "caffe2.python"):
+            name = i.meaning
+        place, rest, state = _resolve(name)
+        if rest and name == f"{place}.{rest}" and state == SUPPORTED:
+            name = place
+        note = "" if state == SUPPORTED else absent.why(name) or "there is no such module here"
+        yield Use("module", name, i.node.lineno, state, note)
 
 
 def _root(node: ast.AST) -> str:
@@ -151,11 +121,11 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
+def _names(tree: ast.Module, aliases: dict[str, str], modules: Iterable[Use]) -> Iterator[Use]:
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     shadowed = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     shadowed |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    missing = [use.name for use in _modules(tree) if use.state == MISSING]
+    missing = [use.name for use in modules if use.state == MISSING]
     for node in ast.walk(tree):
         name = ""
         if isinstance(node, ast.Attribute) and id(node) not in inner:
@@ -179,11 +149,17 @@ def _names(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
 
 @functools.cache
 def _methods_of_nets() -> frozenset[str]:
-    """What a net or a model has by itself: no operators."""
+    """Return what a net or a model has by itself: no operators."""
     found: set[str] = set()
-    for module, kind in (("core", "Net"), ("core", "Plan"), ("model_helper", "ModelHelper"), ("cnn", "CNNModelHelper"),
-                         ("layer_model_helper", "LayerModelHelper"), ("net_builder", "NetBuilder"),
-                         ("models.seq2seq.seq2seq_model_helper", "Seq2SeqModelHelper")):  # fmt: skip
+    for module, kind in (
+        ("core", "Net"),
+        ("core", "Plan"),
+        ("model_helper", "ModelHelper"),
+        ("cnn", "CNNModelHelper"),
+        ("layer_model_helper", "LayerModelHelper"),
+        ("net_builder", "NetBuilder"),
+        ("models.seq2seq.seq2seq_model_helper", "Seq2SeqModelHelper"),
+    ):
         owner = getattr(_module(f"caffe2.python.{module}"), kind, None)
         found.update(dir(owner))
     found.update(dir(caffe2_pb2.NetDef))
@@ -231,7 +207,7 @@ _TOLERATED = {"order", "use_cudnn", "cudnn_exhaustive_search", "exhaustive_searc
 
 
 def _nets(tree: ast.Module, aliases: dict[str, str]) -> set[str]:
-    """Variables of the script that hold nets or models."""
+    """Return the variables of the script that hold nets or models."""
     made = (".Net", ".ModelHelper", ".CNNModelHelper", ".LayerModelHelper", ".Clone", ".AddNet", "ModelHelperBase")
     found = set()
     for node in ast.walk(tree):
@@ -248,6 +224,5 @@ def _is_net(name: str, nets: set[str]) -> bool:
 
 
 def _last(node: ast.expr) -> str:
-    """The last part of a dotted expression: `net` of `self.model.net`."""
+    """Return the last part of a dotted expression: `net` of `self.model.net`."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-

@@ -37,7 +37,7 @@ class Profile:
         self._running = threading.local()  # seconds of inner operators, for each that runs on this thread
 
     def watch(self, instance: Any, run: Callable[[], None]) -> Callable[[], None]:
-        """A function that runs the operator and notes how long it took."""
+        """Return a function that runs the operator and notes how long it took."""
         op, sums, events, clock = instance.op, self._sums, self._events, time.perf_counter
         mine = sums.setdefault(op.type, [0, 0.0, 0.0, 0.0])
 
@@ -63,7 +63,7 @@ class Profile:
         return timed
 
     def rows(self) -> list[Row]:
-        """Types of operators, those first that took longest by themselves."""
+        """Return the types of operators, those first that took longest by themselves."""
         return sorted(
             (Row(kind, int(n), total, own, most) for kind, (n, total, own, most) in self._sums.items() if n),
             key=lambda row: -row.own,
@@ -96,7 +96,7 @@ class Blobs:
         self._out = out
 
     def watch(self, instance: Any, run: Callable[[], None]) -> Callable[[], None]:
-        """A function that runs the operator and prints its outputs."""
+        """Return a function that runs the operator and prints its outputs."""
 
         def told() -> None:
             run()

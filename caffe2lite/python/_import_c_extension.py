@@ -33,9 +33,9 @@ _GRAPHS = (
 )
 _c_api.above.update(
     {
-        **dict.fromkeys(_ONNX, "caffe2lite.python.onnx._c"),
-        **dict.fromkeys(_GRAPHS, "caffe2lite.python._nomnigraph"),
-        "fakeFp16FuseOps": "caffe2lite.python._fakefp16",
+        **dict.fromkeys(_ONNX, "caffe2lite.python.onnx._extension"),
+        **dict.fromkeys(_GRAPHS, "caffe2lite.python._extension.graphs"),
+        "fakeFp16FuseOps": "caffe2lite.python._extension.fake_fp16",
     }
 )
 _sys.modules[__name__] = _c_api

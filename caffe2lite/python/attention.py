@@ -18,18 +18,18 @@ class AttentionType:
 
 
 def s(scope, name):
-    """A name in a scope."""
+    """Return a name in a scope."""
     return f"{scope}/{name}"
 
 
 def _apply_fc_weight_for_sum_match(model, input, dim_in, dim_out, scope, name):
-    """Projects one step, and drops its axis of steps."""
+    """Project one step, and drop its axis of steps."""
     projected = brew.fc(model, input, s(scope, name), dim_in=dim_in, dim_out=dim_out, axis=2)
     return model.net.Squeeze(projected, projected, dims=[0])
 
 
 def _calc_attention_logits_from_sum_match(model, decoder_hidden_encoder_outputs_sum, encoder_output_dim, scope):
-    """Scores of shape (batch, steps, 1) from a sum of projections."""
+    """Add the scores, of shape (batch, steps, 1), of a sum of projections."""
     activated = model.net.Tanh(decoder_hidden_encoder_outputs_sum, decoder_hidden_encoder_outputs_sum)
     # A bias would move every score alike, and the softmax would not see it.
     logits = brew.fc(
@@ -45,7 +45,7 @@ def _calc_attention_logits_from_sum_match(model, decoder_hidden_encoder_outputs_
 
 
 def _calc_attention_weights(model, attention_logits_transposed, scope, encoder_lengths=None):
-    """Weights of the encoder's steps, none for steps past a sequence's length."""
+    """Return the weights of the encoder's steps, none for steps past a sequence's length."""
     if encoder_lengths is not None:
         attention_logits_transposed = model.net.SequenceMask(
             [attention_logits_transposed, encoder_lengths], ["masked_attention_logits"], mode="sequence"
@@ -54,7 +54,7 @@ def _calc_attention_weights(model, attention_logits_transposed, scope, encoder_l
 
 
 def _calc_weighted_context(model, encoder_outputs_transposed, encoder_output_dim, attention_weights_3d, scope):
-    """The encoder's outputs averaged with the weights, as one step."""
+    """Return the encoder's outputs averaged with the weights, as one step."""
     context = brew.batch_mat_mul(
         model,
         [encoder_outputs_transposed, attention_weights_3d],

@@ -1,6 +1,6 @@
 """Writes nets that measure one operator, for benchmark programs that take an init net and a predict net.
 
-    python -m caffe2.python.benchmark_generator -b data=1,3,8,8 relu --iters 100
+python -m caffe2.python.benchmark_generator -b data=1,3,8,8 relu --iters 100
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from caffe2lite.python.predictor import mobile_exporter
 
 
 def parse_kwarg(kwarg_str):
-    """(key, value) of "key=value"; the value is a Python number, list or word."""
+    """Return (key, value) of "key=value"; the value is a Python number, list or word."""
     key, _, value = (part.strip() for part in kwarg_str.partition("="))
     try:
         return key, ast.literal_eval(value)
@@ -60,16 +60,18 @@ def main(args):
 
 
 def parse_blob(text):
-    """(name, shape) of "name=dim1,dim2,dim3"."""
+    """Return (name, shape) of "name=dim1,dim2,dim3"."""
     name, _, dims = text.partition("=")
     return name, tuple(int(d) for d in dims.split(","))
 
 
 def parser():
-    """The command line."""
+    """Return the command line."""
     p = argparse.ArgumentParser(description="Writes the nets that time one operator.")
     p.add_argument("operator", help="a helper of brew or an operator's type")
-    p.add_argument("-b", "--blob", help="an operand and its shape, as in --blob X=64,128; may be repeated", action="append")
+    p.add_argument(
+        "-b", "--blob", help="an operand and its shape, as in --blob X=64,128; may be repeated", action="append"
+    )
     p.add_argument("--context", help="CPU or CUDA", default="CPU")
     p.add_argument("--kwargs", help="the operator's arguments, as in kernel=3", nargs="*", type=parse_kwarg, default=[])
     p.add_argument("--init_net", help="where the net that fills the operands goes", default="init_net.pb")

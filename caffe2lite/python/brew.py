@@ -45,13 +45,13 @@ _registry = {"arg_scope": arg_scope}
 
 
 def has_helper(helper_or_helper_name):
-    """Whether a helper of this name (or of this function's name) is registered."""
+    """Return whether a helper of this name (or of this function's name) is registered."""
     name = helper_or_helper_name if isinstance(helper_or_helper_name, str) else helper_or_helper_name.__name__
     return name in _registry
 
 
 def Register(helper):
-    """Makes the function `helper(model, …)` callable as `brew.NAME`."""
+    """Make the function `helper(model, …)` callable as `brew.NAME`."""
     name = helper.__name__
     if has_helper(name):
         raise AttributeError(f"Helper {name} already exists. Please change your helper name.")
@@ -85,17 +85,49 @@ def __getattr__(name):
 
 
 for _helper in (
-    algebra.arg_min, algebra.batch_mat_mul, algebra.mat_mul, algebra.reduce_sum,
-    algebra.sparse_lengths_sum_4bit_rowwise_sparse, algebra.sub, algebra.sum, algebra.transpose,
-    array_helpers.concat, array_helpers.depth_concat, control_ops.cond, control_ops.loop,
-    _conv.conv, _conv.conv_nd, _conv.conv_transpose, _conv.group_conv, _conv.group_conv_deprecated,
-    _db_input.db_input, _dropout.dropout, _elementwise_linear.elementwise_linear,
-    _fc.fc, _fc.fc_decomp, _fc.fc_prune, _fc.fc_sparse, _fc.packed_fc,
-    nonlinearity.prelu, nonlinearity.relu, nonlinearity.tanh,
-    normalization.instance_norm, normalization.layer_norm, normalization.lrn,
-    normalization.moments_with_running_stats, normalization.softmax, normalization.spatial_bn, normalization.spatial_gn,
-    pooling.average_pool, pooling.max_pool, pooling.max_pool_with_index,
-    quantization.fused_8bit_rowwise_quantized_to_float, tools.image_input, tools.video_input,
-    train.accuracy, train.add_weight_decay, train.iter,
-):  # fmt: skip
+    algebra.arg_min,
+    algebra.batch_mat_mul,
+    algebra.mat_mul,
+    algebra.reduce_sum,
+    algebra.sparse_lengths_sum_4bit_rowwise_sparse,
+    algebra.sub,
+    algebra.sum,
+    algebra.transpose,
+    array_helpers.concat,
+    array_helpers.depth_concat,
+    control_ops.cond,
+    control_ops.loop,
+    _conv.conv,
+    _conv.conv_nd,
+    _conv.conv_transpose,
+    _conv.group_conv,
+    _conv.group_conv_deprecated,
+    _db_input.db_input,
+    _dropout.dropout,
+    _elementwise_linear.elementwise_linear,
+    _fc.fc,
+    _fc.fc_decomp,
+    _fc.fc_prune,
+    _fc.fc_sparse,
+    _fc.packed_fc,
+    nonlinearity.prelu,
+    nonlinearity.relu,
+    nonlinearity.tanh,
+    normalization.instance_norm,
+    normalization.layer_norm,
+    normalization.lrn,
+    normalization.moments_with_running_stats,
+    normalization.softmax,
+    normalization.spatial_bn,
+    normalization.spatial_gn,
+    pooling.average_pool,
+    pooling.max_pool,
+    pooling.max_pool_with_index,
+    quantization.fused_8bit_rowwise_quantized_to_float,
+    tools.image_input,
+    tools.video_input,
+    train.accuracy,
+    train.add_weight_decay,
+    train.iter,
+):
     Register(_helper)

@@ -25,7 +25,7 @@ class CachedReader(DBFileReader):
         return self.original_reader._schema
 
     def build_cache_step(self, overwrite=False):
-        """The step that writes the file; an empty one where the file exists and is not to be overwritten."""
+        """Return the step that writes the file; an empty one where the file exists and is not to be overwritten."""
         if os.path.exists(self.db_path) and not overwrite:
             return core.execution_step("build_step", [])
         init_net = core.Net("init")

@@ -14,13 +14,13 @@ import logging
 
 import numpy as np
 
+from caffe2lite.ops.kit import windows
 from caffe2lite.proto import caffe2_pb2, caffe_pb2
 from caffe2lite.proto.text import ParseError, parse
 from caffe2lite.python import core, utils, workspace
 
 log = logging.getLogger("caffe_translator")
 
-CAFFE_LEGACY_POOLING = 3
 _DATA_LAYERS = {
     "Data", "ImageData", "HDF5Data", "HDF5Output", "MemoryData", "WindowData", "DummyData", "Input", "Silence", "Python",
     "AnnotatedData",
@@ -37,7 +37,7 @@ _V1_TYPES = {
 
 
 def upgraded(net):
-    """A NetParameter whose layers, if they are of the form before 2014, are of today's."""
+    """Return a NetParameter whose layers, if they are of the form before 2014, are of today's."""
     if not net.layers:
         return net
     new = caffe_pb2.NetParameter()
@@ -55,7 +55,7 @@ def upgraded(net):
 
 
 def _array(blob):
-    """The values of a Caffe BlobProto."""
+    """Return the values of a Caffe BlobProto."""
     data = np.array(blob.double_data or blob.data, np.float32)
     if blob.HasField("shape"):
         shape = tuple(blob.shape.dim)
@@ -67,7 +67,7 @@ def _array(blob):
 
 
 def _included(layer, state):
-    """Whether the layer is part of the net in this state (Caffe's include and exclude rules)."""
+    """Return whether the layer is part of the net in this state (Caffe's include and exclude rules)."""
 
     def meets(rule):
         stages = set(state.stage)
@@ -101,7 +101,7 @@ class TranslatorRegistry:
 
     @classmethod
     def TranslateLayer(cls, layer, pretrained_blobs, is_test, **kwargs):
-        """([OperatorDef], [TensorProto]) of one layer."""
+        """Return ([OperatorDef], [TensorProto]) of one layer."""
         translate = cls.registry_.get(layer.type)
         if translate is None:
             raise KeyError(
@@ -112,9 +112,10 @@ class TranslatorRegistry:
         return (list(operators) if isinstance(operators, (list, tuple)) else [operators]), parameters
 
     @classmethod
-    def TranslateModel(cls, caffe_net, pretrained_net, is_test=False, net_state=None, remove_legacy_pad=False,
-                       input_dims=None):  # fmt: skip
-        """(NetDef, TensorProtos of the parameters) of a Caffe net and its trained weights.
+    def TranslateModel(
+        cls, caffe_net, pretrained_net, is_test=False, net_state=None, remove_legacy_pad=False, input_dims=None
+    ):
+        """Return (NetDef, TensorProtos of the parameters) of a Caffe net and its trained weights.
 
         net_state    NetState that decides which layers there are; default: phase TEST or TRAIN by `is_test`
         remove_legacy_pad, input_dims    state the padding that Caffe's pools have with an input of these dimensions
@@ -135,7 +136,7 @@ class TranslatorRegistry:
             parameters.protos.extend(made)
         if remove_legacy_pad:
             if not input_dims:
-                raise ValueError("remove_legacy_pad needs input_dims, the dimensions of the input")
+                raise ValueError(f"remove_legacy_pad needs input_dims, the dimensions of the input; got {input_dims!r}")
             net = _without_legacy_pads(net, parameters, input_dims, _input_names(caffe_net))
         return net, parameters
 
@@ -146,7 +147,7 @@ def TranslateModel(*args, **kwargs):
 
 
 def ConvertTensorProtosToInitNet(net_params, input_name):
-    """A NetDef of fill operators that make the parameters, and a first value of the input."""
+    """Return a NetDef of fill operators that make the parameters, and a first value of the input."""
     net = caffe2_pb2.NetDef()
     for tensor in net_params.protos:
         array = utils.Caffe2TensorToNumpyArray(tensor)
@@ -162,7 +163,7 @@ def _input_names(caffe_net):
 
 
 def _without_legacy_pads(net, parameters, input_dims, input_names):
-    """Pools with the padding that Caffe's rounding up amounts to, in the place of legacy_pad."""
+    """Return the net with the padding of its pools stated that Caffe's rounding up amounts to, in the place of legacy_pad."""
     known = {tensor.name: list(tensor.dims) for tensor in parameters.protos}
     made = {output for op in net.op for output in op.output}
     name = next(iter(input_names), None) or next(
@@ -173,33 +174,30 @@ def _without_legacy_pads(net, parameters, input_dims, input_names):
     for op in net.op:  # one by one: a blob may be written again in another shape
         shapes, _ = workspace.InferShapesAndTypes([caffe2_pb2.NetDef(op=[op])], known, nets_proto=True)
         if any(a.name == "legacy_pad" for a in op.arg) and op.output[0] in shapes:
-            op = _explicit(op, known[op.input[0]], shapes[op.output[0]])
+            op = _explicit(op, known[op.input[0]][2:])
         known.update({output: shapes[output] for output in op.output if output in shapes})
         fixed.op.append(op)
     return fixed
 
 
-def _explicit(op, size, result):
-    args = {a.name: a.i for a in op.arg if a.HasField("i")}
-    new = caffe2_pb2.OperatorDef()
-    new.CopyFrom(op)
-    del new.arg[:]
-    gone = ("legacy_pad", "pad", "pad_h", "pad_w", "pad_t", "pad_l", "pad_b", "pad_r")
-    new.arg.extend(a for a in op.arg if a.name not in gone)
-    for axis, (side, before, after) in enumerate((("h", "pad_t", "pad_b"), ("w", "pad_l", "pad_r")), 2):
-        kernel = args.get("kernel", args.get(f"kernel_{side}"))
-        stride = args.get("stride", args.get(f"stride_{side}", 1))
-        first = args.get("pad", args.get(before, 0))
-        last = max(0, (result[axis] - 1) * stride + kernel - size[axis] - first)
-        new.arg.extend([utils.MakeArgument(before, first), utils.MakeArgument(after, last)])
-    return new
+def _explicit(op, size):
+    """Return the operator with its padding stated, for images of this size (height and width)."""
+    args = {a.name: a.i for a in op.arg if a.HasField("i") and a.name in windows.WINDOW_ARGS}
+    place = windows.place(windows.parse(args), tuple(size))
+    explicit = caffe2_pb2.OperatorDef()
+    explicit.CopyFrom(op)
+    del explicit.arg[:]
+    explicit.arg.extend(a for a in op.arg if a.name != "legacy_pad" and not a.name.startswith("pad"))
+    sides = dict(zip(("pad_t", "pad_l", "pad_b", "pad_r"), (*place.heads, *place.tails)))
+    explicit.arg.extend(utils.MakeArgument(side, pixels) for side, pixels in sides.items())
+    return explicit
 
 
 # Translators
 
 
 def _one(layer, kind, inputs=None, outputs=None, **arguments):
-    """An operator that reads and writes what the layer does."""
+    """Return an operator that reads and writes what the layer does."""
     return core.CreateOperator(
         kind,
         list(layer.bottom) if inputs is None else inputs,
@@ -213,7 +211,7 @@ def _tensor(array, name):
 
 
 def _weights(layer, blobs, *suffixes):
-    """(names, tensors) of as many blobs as there are suffixes."""
+    """Return (names, tensors) of as many blobs as there are suffixes."""
     if len(blobs) < len(suffixes):
         raise ValueError(
             f"layer {layer.name!r} ({layer.type}) needs {len(suffixes)} blobs of weights, and the caffemodel has "
@@ -285,7 +283,7 @@ def TranslatePool(layer, pretrained_blobs, is_test, **kwargs):
     padded = any(v for k, v in arguments.items() if k.startswith("pad"))
     if kind == "AveragePool" and padded:  # Caffe's average counts the padding
         arguments["count_include_pad"] = 1
-    return _one(layer, kind, outputs=layer.top[:1], legacy_pad=CAFFE_LEGACY_POOLING, **arguments), []
+    return _one(layer, kind, outputs=layer.top[:1], legacy_pad=windows.CAFFE_LEGACY_POOLING, **arguments), []
 
 
 @TranslatorRegistry.Register("InnerProduct")
@@ -326,7 +324,13 @@ def _plain(kind):
     return lambda layer, blobs, is_test, **kwargs: (_one(layer, kind), [])
 
 
-for _caffe, _caffe2 in {"Sigmoid": "Sigmoid", "TanH": "Tanh", "AbsVal": "Abs", "Exp": "Exp", "BNLL": "Softplus"}.items():
+for _caffe, _caffe2 in {
+    "Sigmoid": "Sigmoid",
+    "TanH": "Tanh",
+    "AbsVal": "Abs",
+    "Exp": "Exp",
+    "BNLL": "Softplus",
+}.items():
     TranslatorRegistry.registry_[_caffe] = _plain(_caffe2)
 
 
@@ -340,8 +344,9 @@ def TranslateSplit(layer, pretrained_blobs, is_test, **kwargs):
 def TranslateDropout(layer, pretrained_blobs, is_test, **kwargs):
     """Dropout; its mask is _TOP_mask."""
     top = layer.top[0]
-    op = _one(layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio,
-              is_test=int(is_test))  # fmt: skip
+    op = _one(
+        layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio, is_test=int(is_test)
+    )
     return op, []
 
 
@@ -353,10 +358,18 @@ def TranslateLRN(layer, pretrained_blobs, is_test, **kwargs):
         raise ValueError(f"layer {layer.name!r}: LRN within channels has no form in Caffe2")
     outputs = [layer.top[0], f"_{layer.top[0]}_scale"]
     return (
-        _one(layer, "LRN", outputs=outputs, size=int(param.local_size), alpha=float(param.alpha),
-             beta=float(param.beta), bias=float(param.k), order="NCHW"),
+        _one(
+            layer,
+            "LRN",
+            outputs=outputs,
+            size=int(param.local_size),
+            alpha=float(param.alpha),
+            beta=float(param.beta),
+            bias=float(param.k),
+            order="NCHW",
+        ),
         [],
-    )  # fmt: skip
+    )
 
 
 @TranslatorRegistry.Register("Softmax")
@@ -433,8 +446,10 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
     """SpatialBN without scale and bias (a Scale layer follows in Caffe)."""
     param = layer.batch_norm_param
     if len(pretrained_blobs) < 3:
-        raise ValueError(f"layer {layer.name!r}: BatchNorm needs mean, variance and their weight; the caffemodel has "
-                         f"{len(pretrained_blobs)} blobs for it")  # fmt: skip
+        raise ValueError(
+            f"layer {layer.name!r}: BatchNorm needs mean, variance and their weight; the caffemodel has "
+            f"{len(pretrained_blobs)} blobs for it"
+        )
     mean, variance, weight = (b.ravel() for b in pretrained_blobs[:3])
     scale = 0.0 if weight[0] == 0 else 1.0 / weight[0]
     names = [layer.name + suffix for suffix in ("_scale", "_bias", "_mean", "_var")]
@@ -443,8 +458,16 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
     outputs = [layer.top[0]]
     if not test:
         outputs += [names[2], names[3], f"{layer.name}_mean_now", f"{layer.name}_var_now"]
-    op = _one(layer, "SpatialBN", [layer.bottom[0], *names], outputs, is_test=int(test), epsilon=float(param.eps),
-              momentum=float(param.moving_average_fraction), order="NCHW")  # fmt: skip
+    op = _one(
+        layer,
+        "SpatialBN",
+        [layer.bottom[0], *names],
+        outputs,
+        is_test=int(test),
+        epsilon=float(param.eps),
+        momentum=float(param.moving_average_fraction),
+        order="NCHW",
+    )
     return op, [_tensor(a, n) for a, n in zip(arrays, names)]
 
 
@@ -497,8 +520,9 @@ def TranslateFlatten(layer, pretrained_blobs, is_test, **kwargs):
 def TranslateRoiPooling(layer, pretrained_blobs, is_test, **kwargs):
     """RoIPool."""
     param = layer.roi_pooling_param
-    op = _one(layer, "RoIPool", is_test=1, pooled_h=param.pooled_h, pooled_w=param.pooled_w,
-              spatial_scale=param.spatial_scale)  # fmt: skip
+    op = _one(
+        layer, "RoIPool", is_test=1, pooled_h=param.pooled_h, pooled_w=param.pooled_w, spatial_scale=param.spatial_scale
+    )
     return op, []
 
 

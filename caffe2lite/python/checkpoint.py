@@ -36,7 +36,7 @@ class Job(context.Managed):
         self._nodes_to_checkpoint = nodes_to_checkpoint
 
     def nodes_to_checkpoint(self):
-        """Names of the nodes whose workspaces are saved."""
+        """Return the names of the nodes whose workspaces are saved."""
         return self._nodes_to_checkpoint or self.init_group.used_nodes()
 
     def compile(self, session_class):
@@ -69,7 +69,7 @@ def get_ckpt_filename(node_name, epoch):
 
 
 def db_name(epoch, node_name, db_prefix, path_prefix=None):
-    """Path of a node's checkpoint: in folder `db_prefix`, or `path_prefix` followed by the file name."""
+    """Return the path of a node's checkpoint: in folder `db_prefix`, or `path_prefix` followed by the file name."""
     filename = get_ckpt_filename(node_name, epoch)
     return path_prefix + filename if path_prefix else os.path.join(db_prefix, filename)
 
@@ -97,7 +97,7 @@ class _ManagerBase:
             self._metadata_handler.write(epoch=epoch)
 
     def get_resume_from_epoch_id(self, user_epoch=None):
-        """The epoch to resume from: `user_epoch`, unless the metadata handler knows better."""
+        """Return the epoch to resume from: `user_epoch`, unless the metadata handler knows better."""
         if self._metadata_handler is None:
             return user_epoch
         return self._metadata_handler.last_epoch(user_epoch=user_epoch)
@@ -115,7 +115,7 @@ class _ManagerBase:
             )
 
     def cp_accessible(self, epoch=None):
-        """Whether the checkpoint of an epoch (None: the folder) can be reached, as far as the handler knows."""
+        """Return whether the checkpoint of an epoch (None: the folder) can be reached, as far as the handler knows."""
         if self._metadata_handler is None:
             return True
         return self._metadata_handler.cp_accessible(epoch=epoch)
@@ -136,7 +136,7 @@ class CheckpointManager(_ManagerBase):
         self._current_checkpoint_duration = None
 
     def init(self, nodes=None, retrieve_from_epoch=None, path_prefix=None, path_type=None):
-        """The task that finds out which blobs to save: those there are, or those of an earlier checkpoint."""
+        """Return the task that finds out which blobs to save: those there are, or those of an earlier checkpoint."""
         if nodes is not None and len(nodes) != 1:
             raise AssertionError(f"CheckpointManager saves one node, got {nodes}: use MultiNodeCheckpointManager")
         with Task(outputs=[self._blob_names]) as task:
@@ -157,7 +157,7 @@ class CheckpointManager(_ManagerBase):
         return task
 
     def blob_list(self):
-        """Names of the blobs to save, once the init task ran."""
+        """Return the names of the blobs to save, once the init task ran."""
         if not self._names_output:
             raise AssertionError("init must be called, and its task run, first")
         return self._names_output.fetch().tolist()
@@ -180,7 +180,7 @@ class CheckpointManager(_ManagerBase):
             logger.info("Failed to collect checkpoint stats: %s", self._current_db_name)
 
     def load(self, epoch, path_prefix=None, path_type=None):
-        """The task that loads the blobs as they were after an epoch."""
+        """Return the task that loads the blobs as they were after an epoch."""
         self._current_db_name = db_name(epoch, self._node_name, self._db_prefix, path_prefix)
         logger.info("Loading checkpoint %s", self._current_db_name)
 
@@ -196,7 +196,7 @@ class CheckpointManager(_ManagerBase):
         return self._timed_task("checkpoint_load", add_op)
 
     def load_blobs_from_checkpoint(self, blob_names, epoch):
-        """The task that loads those of the named blobs that the checkpoint has."""
+        """Return the task that loads those of the named blobs that the checkpoint has."""
         self._current_db_name = db_name(epoch, self._node_name, self._db_prefix)
         logger.info("Load from %s", self._current_db_name)
 
@@ -213,7 +213,7 @@ class CheckpointManager(_ManagerBase):
         return self._timed_task("checkpoint_partial_load", add_op)
 
     def check_db_exists(self, epoch):
-        """The task whose output says whether there is a checkpoint of an epoch."""
+        """Return the task whose output says whether there is a checkpoint of an epoch."""
         with Task() as task:
             existence = ops.Const(False)
             ops.DBExists(
@@ -227,7 +227,7 @@ class CheckpointManager(_ManagerBase):
         return task
 
     def save(self, epoch):
-        """The task that saves the blobs."""
+        """Return the task that saves the blobs."""
         self._current_db_name = db_name(epoch, self._node_name, self._db_prefix)
         logger.info("Saving to %s", self._current_db_name)
 
@@ -270,7 +270,7 @@ class MultiNodeCheckpointManager(_ManagerBase):
                 self._node_managers.append((node, manager))
 
     def init(self, nodes, retrieve_from_epoch=None, path_prefix=None, path_type=None):
-        """The tasks that find out which blobs to save."""
+        """Return the tasks that find out which blobs to save."""
         self._set_nodes(nodes)
         return self._task_group(
             CheckpointManager.init,
@@ -281,7 +281,7 @@ class MultiNodeCheckpointManager(_ManagerBase):
         )
 
     def load(self, epoch, path_prefix=None, path_type=None):
-        """The tasks that load the blobs as they were after an epoch."""
+        """Return the tasks that load the blobs as they were after an epoch."""
         return self._task_group(CheckpointManager.load, epoch, path_prefix=path_prefix, path_type=path_type)
 
     def load_blobs_locally(self, nodes, blob_names, epoch, session):
@@ -298,7 +298,7 @@ class MultiNodeCheckpointManager(_ManagerBase):
         return True
 
     def get_ckpt_db_name(self, node_name, epoch):
-        """Path of a node's checkpoint; None for an unknown node."""
+        """Return the path of a node's checkpoint; None for an unknown node."""
         for node, manager in self._node_managers:
             if str(node) == node_name:
                 return db_name(epoch, manager._node_name, manager._db_prefix)
@@ -310,7 +310,7 @@ class MultiNodeCheckpointManager(_ManagerBase):
             manager.collect_checkpoint_stats(stats)
 
     def save(self, epoch):
-        """The tasks that save the blobs."""
+        """Return the tasks that save the blobs."""
         return self._task_group(CheckpointManager.save, epoch)
 
     def set_params(self, nodes, path_prefix=None, path_type=None):
@@ -337,7 +337,7 @@ class JobRunner:
         self.upload_task_group_builder = upload_task_group_builder
 
     def train(self, session):
-        """Run to the end; returns the number of the last epoch."""
+        """Run to the end; return the number of the last epoch."""
         manager = self.checkpoint_manager
         if manager:
             manager.set_params(nodes=self.job.nodes_to_checkpoint())

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def _layer(helper, *options):
-    """A method that calls a brew helper, passing on the named options of the model."""
+    """Return a method that calls a brew helper, passing on the named options of the model."""
 
     def method(self, *args, **kwargs):
         return helper(self, *args, **{o: getattr(self, o) for o in options}, **kwargs)
@@ -26,9 +26,16 @@ class CNNModelHelper(ModelHelper):
     """A model whose layers share `order`, `use_cudnn` and how cuDNN searches; new code uses ModelHelper with brew."""
 
     def __init__(
-        self, order="NCHW", name=None, use_cudnn=True, cudnn_exhaustive_search=False, ws_nbytes_limit=None,
-        init_params=True, skip_sparse_optim=False, param_model=None,
-    ):  # fmt: skip
+        self,
+        order="NCHW",
+        name=None,
+        use_cudnn=True,
+        cudnn_exhaustive_search=False,
+        ws_nbytes_limit=None,
+        init_params=True,
+        skip_sparse_optim=False,
+        param_model=None,
+    ):
         log.warning("CNNModelHelper is deprecated: use ModelHelper with the functions of brew instead.")
         scope = {"order": order, "use_cudnn": use_cudnn, "cudnn_exhaustive_search": cudnn_exhaustive_search}
         if ws_nbytes_limit:
@@ -78,39 +85,39 @@ class CNNModelHelper(ModelHelper):
     AveragePool = _layer(brew.average_pool, "use_cudnn", "order")
 
     def ImageInput(self, blob_in, blob_out, use_gpu_transform=False, **kwargs):
-        """Images from a database."""
+        """Add images from a database."""
         kwargs.update(order=self.order, use_gpu_transform=use_gpu_transform)
         return brew.image_input(self, blob_in, blob_out, **kwargs)
 
     def VideoInput(self, blob_in, blob_out, **kwargs):
-        """Clips from a database."""
+        """Add clips from a database."""
         return brew.video_input(self, blob_in, blob_out, **kwargs)
 
     def PadImage(self, blob_in, blob_out, **kwargs):
-        """Adds a border."""
+        """Add a border."""
         self.net.PadImage(blob_in, blob_out, **kwargs)
 
     def AddWeightDecay(self, weight_decay):
-        """Adds weight_decay * w to the gradient of every weight w."""
+        """Add weight_decay * w to the gradient of every weight w."""
         return brew.add_weight_decay(self, weight_decay)
 
     @property
     def XavierInit(self):
-        """The initialisation of weights: XavierFill, or none where parameters are not initialised."""
+        """The initialization of weights: XavierFill, or none where parameters are not initialized."""
         return ("XavierFill", {})
 
     @property
     def MSRAInit(self):
-        """The initialisation MSRAFill."""
+        """The initialization MSRAFill."""
         return ("MSRAFill", {})
 
     @property
     def ZeroInit(self):
-        """The initialisation of biases: zeros."""
+        """The initialization of biases: zeros."""
         return ("ConstantFill", {})
 
     def ConstantInit(self, value):
-        """The (operator, arguments) that fill with one value."""
+        """Return the (operator, arguments) that fill with one value."""
         return ("ConstantFill", {"value": value})
 
     @property

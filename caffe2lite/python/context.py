@@ -9,14 +9,14 @@ _local = threading.local()
 
 
 def _stack_of(cls):
-    """The stack of objects of this class that the thread is inside of."""
+    """Return the stack of objects of this class that the thread is inside of."""
     if not hasattr(_local, "stacks"):
         _local.stacks = {}
     return _local.stacks.setdefault(cls, [])
 
 
 def _get_managed_classes(obj):
-    """The classes under which `obj` becomes current: its own and those it derives from."""
+    """Return the classes under which `obj` becomes current: its own and those it derives from."""
     return [cls for cls in type(obj).__mro__ if issubclass(cls, Managed) and cls not in (Managed, DefaultManaged)]
 
 

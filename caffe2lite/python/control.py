@@ -23,7 +23,7 @@ def _get_next_step_name(control_name, base_name):
 
 
 def _MakeList(input):
-    """A list for the arguments of a call: of several, of one, or of one that is a list."""
+    """Return a list for the arguments of a call: of several, of one, or of one that is a list."""
     if not input:
         raise ValueError("expected nets or steps, got none")
     if len(input) > 1:
@@ -56,7 +56,7 @@ def _step(control_name, name, parts, **kwargs):
 
 
 def GetConditionBlobFromNet(condition_net):
-    """The last external output of a condition net."""
+    """Return the last external output of a condition net."""
     outputs = condition_net.Proto().external_output
     if not outputs:
         raise AssertionError(f"Condition net {condition_net.Name()} must have at least one external output")
@@ -70,7 +70,7 @@ def _condition_blob(condition_blob_or_net):
 
 
 def BoolNet(*blobs_with_bool_value):
-    """A net that sets blobs to bools: `BoolNet((blob, True), …)` or a list of such pairs."""
+    """Return a net that sets blobs to bools: `BoolNet((blob, True), …)` or a list of such pairs."""
     net = core.Net("bool_net")
     for blob, value in _MakeList(blobs_with_bool_value):
         net.AddExternalOutput(net.ConstantFill([], [blob], shape=[], value=value, dtype=core.DataType.BOOL))
@@ -78,7 +78,7 @@ def BoolNet(*blobs_with_bool_value):
 
 
 def NotNet(condition_blob_or_net):
-    """(net, blob): a net that negates a condition, and its output."""
+    """Return (net, blob): a net that negates a condition, and its output."""
     net = core.Net("not_net")
     output = net.Not([_condition_blob(condition_blob_or_net)])
     net.AddExternalOutput(output)
@@ -101,7 +101,7 @@ def _relate(net, conditions, relation):
 
 
 def MergeConditionNets(name, condition_nets, relation):
-    """One net that runs several condition nets and combines their results by `relation` ('And', 'Or')."""
+    """Return one net that runs several condition nets and combines their results by `relation` ('And', 'Or')."""
     if not isinstance(condition_nets, list):
         return condition_nets
     if len(condition_nets) <= 1:
@@ -117,7 +117,7 @@ def MergeConditionNets(name, condition_nets, relation):
 
 
 def CombineConditions(name, condition_nets, relation):
-    """A net that combines the results of condition nets (which ran before) by `relation` ('And', 'Or')."""
+    """Return a net that combines the results of condition nets (which ran before) by `relation` ('And', 'Or')."""
     if not condition_nets:
         return None
     if not isinstance(condition_nets, list):
@@ -132,7 +132,7 @@ def CombineConditions(name, condition_nets, relation):
 
 
 def Do(name, *nets_or_steps):
-    """Nets and steps one after the other."""
+    """Return the nets and steps one after the other."""
     parts = _MakeList(nets_or_steps)
     if len(parts) == 1 and isinstance(parts[0], core.ExecutionStep):
         return parts[0]
@@ -140,7 +140,7 @@ def Do(name, *nets_or_steps):
 
 
 def DoParallel(name, *nets_or_steps):
-    """Nets and steps side by side."""
+    """Return the nets and steps side by side."""
     parts = _MakeList(nets_or_steps)
     if len(parts) == 1 and isinstance(parts[0], core.ExecutionStep):
         return parts[0]
@@ -158,20 +158,20 @@ def For(name, nets_or_steps, iter_num):
 
 
 def _after_condition(condition_blob_or_net, nets_or_steps, join):
-    """(parts with the negated condition joined to them, its blob)."""
+    """Return (parts with the negated condition joined to them, its blob)."""
     not_net, stop_blob = NotNet(condition_blob_or_net)
     conditions = [condition_blob_or_net] if isinstance(condition_blob_or_net, core.Net) else []
     return join(nets_or_steps, *conditions, not_net), stop_blob
 
 
 def _reset_before(name, stop_blob, make_step):
-    """A step after a net that unsets its stop blob, which may be true from a run before."""
+    """Return a step after a net that unsets its stop blob, which may be true from a run before."""
     unset = BoolNet((stop_blob, False))
     return Do(name, unset, make_step())
 
 
 def While(name, condition_blob_or_net, nets_or_steps):
-    """Rounds while the condition, which runs first, is true."""
+    """Return a step of rounds while the condition, which runs first, is true."""
     parts, stop_blob = _after_condition(condition_blob_or_net, nets_or_steps, _PrependNets)
 
     def rounds(control_name):
@@ -183,7 +183,7 @@ def While(name, condition_blob_or_net, nets_or_steps):
 
 
 def Until(name, condition_blob_or_net, nets_or_steps):
-    """Rounds until the condition, which runs first, is true."""
+    """Return a step of rounds until the condition, which runs first, is true."""
     parts = nets_or_steps
     if isinstance(condition_blob_or_net, core.Net):
         stop_blob = GetConditionBlobFromNet(condition_blob_or_net)
@@ -194,7 +194,7 @@ def Until(name, condition_blob_or_net, nets_or_steps):
 
 
 def DoWhile(name, condition_blob_or_net, nets_or_steps):
-    """Rounds while the condition, which runs last, is true."""
+    """Return a step of rounds while the condition, which runs last, is true."""
     parts, stop_blob = _after_condition(condition_blob_or_net, nets_or_steps, _AppendNets)
     return _reset_before(
         name + "/DoWhile", stop_blob, lambda: _step("DoWhile-inner", name, parts, should_stop_blob=stop_blob)
@@ -202,7 +202,7 @@ def DoWhile(name, condition_blob_or_net, nets_or_steps):
 
 
 def DoUntil(name, condition_blob_or_net, nets_or_steps):
-    """Rounds until the condition, which runs last, is true."""
+    """Return a step of rounds until the condition, which runs last, is true."""
     if not isinstance(condition_blob_or_net, core.Net):
         stop_blob = core.BlobReference(str(condition_blob_or_net))
         return _step("DoUntil", name, nets_or_steps, should_stop_blob=stop_blob)
@@ -217,7 +217,7 @@ def DoUntil(name, condition_blob_or_net, nets_or_steps):
 
 
 def _RunOnceIf(name, condition_blob_or_net, nets_or_steps):
-    """One round if the condition, which runs first, is true."""
+    """Return a step of one round if the condition, which runs first, is true."""
     parts, stop_blob = _after_condition(condition_blob_or_net, nets_or_steps, _PrependNets)
 
     def once(control_name):
@@ -229,7 +229,7 @@ def _RunOnceIf(name, condition_blob_or_net, nets_or_steps):
 
 
 def _RunOnceIfNot(name, condition_blob_or_net, nets_or_steps):
-    """One round if the condition, which runs first, is false."""
+    """Return a step of one round if the condition, which runs first, is false."""
     if isinstance(condition_blob_or_net, core.Net):
         first, stop_blob = condition_blob_or_net, GetConditionBlobFromNet(condition_blob_or_net)
     else:
@@ -253,7 +253,7 @@ def SwitchNot(name, *conditions):
 
 
 def If(name, condition_blob_or_net, true_nets_or_steps, false_nets_or_steps=None):
-    """The first nets or steps if the condition is true, else the second ones."""
+    """Return a step that runs the first nets or steps if the condition is true, else the second ones."""
     if not false_nets_or_steps:
         return _RunOnceIf(name + "/If", condition_blob_or_net, true_nets_or_steps)
     blob = _condition_blob(condition_blob_or_net)
@@ -265,7 +265,7 @@ def If(name, condition_blob_or_net, true_nets_or_steps, false_nets_or_steps=None
 
 
 def IfNot(name, condition_blob_or_net, true_nets_or_steps, false_nets_or_steps=None):
-    """The first nets or steps if the condition is false, else the second ones."""
+    """Return a step that runs the first nets or steps if the condition is false, else the second ones."""
     if not false_nets_or_steps:
         return _RunOnceIfNot(name + "/IfNot", condition_blob_or_net, true_nets_or_steps)
     blob = _condition_blob(condition_blob_or_net)

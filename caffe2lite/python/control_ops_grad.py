@@ -8,29 +8,26 @@ operator's inputs and outputs (without the workspace blob).
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python._core.arguments import MakeArgument
+from caffe2lite.python._core.gradients import IR, GradientRegistry
+from caffe2lite.python._core.net import Net
+from caffe2lite.python._core.operators import BlobReference, CreateOperator
+from caffe2lite.python._core.subnets import (  # noqa: F401 - two of them are this module's
+    argument_of,
+    disambiguate_grad_if_op_output,
+    getNetArgument,
+)
 
 _INNER_GRAD = "/_DO_OPERATOR_INNER_GRAD_"
 _INNER_GRAD_COPY = "/_DO_OPERATOR_INNER_GRAD_COPY_"
 
 
 def _operator(op_type, inputs, outputs, **kwargs):
-    from caffe2lite.python.core import BlobReference, CreateOperator
-
     return CreateOperator(op_type, [BlobReference(b) for b in inputs], [BlobReference(b) for b in outputs], **kwargs)
 
 
-def _argument(op, name):
-    return next((argument for argument in op.arg if argument.name == name), None)
-
-
-def getNetArgument(op, net_name):
-    """The net in the argument `net_name` of an operator, or None."""
-    argument = _argument(op, net_name)
-    return argument.n if argument is not None and argument.HasField("n") else None
-
-
 def dedupe_g_output(op, g_output):
-    """Copies for a gradient that serves several outputs: (Copy operators, the gradients with the copies' names)."""
+    """Return copies for a gradient that serves several outputs: (Copy operators, the gradients with the copies' names)."""
     copies, gradients, seen = [], [], set()
     for output, gradient in zip(op.output, g_output):
         if gradient is not None and gradient in seen:
@@ -44,16 +41,14 @@ def dedupe_g_output(op, g_output):
 
 
 def _known(op, g_output):
-    """{output: gradient}, without outputs that have none."""
+    """Return {output: gradient}, without outputs that have none."""
     if len(op.output) != len(g_output):
         raise AssertionError(f"{op.type} has {len(op.output)} outputs, got {len(g_output)} gradients")
     return {str(output): str(gradient) for output, gradient in zip(op.output, g_output) if gradient is not None}
 
 
 def _backward(subnet, gradients):
-    """(gradient operators, {blob: gradient}) of a subnet; {} for a subnet that makes none of the blobs."""
-    from caffe2lite.python.core import IR
-
+    """Return (gradient operators, {blob: gradient}) of a subnet; {} for a subnet that makes none of the blobs."""
     made = {output for op in subnet.op for output in op.output}
     here = {blob: gradient for blob, gradient in gradients.items() if blob in made}
     if not here:
@@ -63,7 +58,7 @@ def _backward(subnet, gradients):
 
 
 def _gradient_net(subnet, ops):
-    """(net of gradient operators, what it reads from outside, what it writes), in order of appearance."""
+    """Return (net of gradient operators, what it reads from outside, what it writes), in order of appearance."""
     net = caffe2_pb2.NetDef(name=subnet.name + "_grad")
     net.op.extend(ops)
     read, written = {}, {}
@@ -74,7 +69,7 @@ def _gradient_net(subnet, ops):
 
 
 def _like(op, inputs, outputs, arguments):
-    """The gradient's operator of the same type."""
+    """Return the gradient's operator of the same type."""
     grad_op = caffe2_pb2.OperatorDef(type=op.type, name=op.name + "_grad" if op.name else "", is_gradient_op=True)
     grad_op.input.extend(inputs)
     grad_op.output.extend(outputs)
@@ -85,8 +80,6 @@ def _like(op, inputs, outputs, arguments):
 
 
 def _arguments(**values):
-    from caffe2lite.python.utils import MakeArgument
-
     return [MakeArgument(name, value) for name, value in values.items()]
 
 
@@ -94,15 +87,17 @@ def _arguments(**values):
 
 
 def _do_bindings(op):
-    """(subnet, {outer blob: inner blob}) of a Do operator, after checks."""
+    """Return (subnet, {outer blob: inner blob}) of a Do operator, after checks."""
     if op.type != "Do":
         raise AssertionError(f"Expected Do op, got {op.type}")
     subnet = getNetArgument(op, "net")
     if subnet is None:
-        raise AssertionError("No valid net argument found in Do op")
+        raise AssertionError(f"No valid net argument found in Do op, which has {[a.name for a in op.arg]}")
     if not op.input or not op.output or op.input[-1] != op.output[-1]:
-        raise AssertionError("The last input and the last output of a Do op are its workspace blob")
-    inner, places = _argument(op, "inner_blobs"), _argument(op, "outer_blobs_idx")
+        raise AssertionError(
+            f"The last input and the last output of a Do op are its workspace blob, got {list(op.input)} and {list(op.output)}"
+        )
+    inner, places = argument_of(op, "inner_blobs"), argument_of(op, "outer_blobs_idx")
     if inner is None or places is None or len(inner.strings) != len(places.ints):
         raise AssertionError("inner_blobs and outer_blobs_idx of a Do op must have the same length")
     outer = [*op.input[:-1], *op.output[:-1]]
@@ -114,8 +109,9 @@ def _do_bindings(op):
     return subnet, bindings
 
 
+@GradientRegistry.RegisterGradient("Do")
 def gen_do_gradient(op, g_output):
-    """(operators, input gradients) of a Do operator."""
+    """Return (operators, input gradients) of a Do operator."""
     subnet, to_inner = _do_bindings(op)
     to_outer = {inner: outer for outer, inner in to_inner.items()}
     grad_ops, g_output = dedupe_g_output(op, g_output)
@@ -181,7 +177,7 @@ def gen_do_gradient(op, g_output):
 
 
 def _zeros(missing, gradients_before):
-    """Operators that give the gradients {blob: name} of a branch that has none: zero, or what came from outside."""
+    """Return the operators that give the gradients {blob: name} of a branch that has none: zero, or what came from outside."""
     ops = []
     for blob, name in missing.items():
         before = gradients_before.get(blob)
@@ -192,17 +188,18 @@ def _zeros(missing, gradients_before):
     return ops
 
 
+@GradientRegistry.RegisterGradient("If")
 def gen_if_gradient(op, g_output):
-    """(operators, input gradients) of an If operator."""
+    """Return (operators, input gradients) of an If operator."""
     if op.type != "If" or not op.input:
-        raise AssertionError("Expected an If op with a condition")
+        raise AssertionError(f"Expected an If op with a condition, got {op.type}({', '.join(op.input)})")
     grad_ops, g_output = dedupe_g_output(op, g_output)
     given = _known(op, g_output)
     if not given:
         raise AssertionError(f"no output of this If has a gradient: {list(op.output)}")
     branches = {name: getNetArgument(op, name) for name in ("then_net", "else_net")}
     if branches["then_net"] is None:
-        raise AssertionError("this If has no argument then_net")
+        raise AssertionError(f"this If has no argument then_net, only {[a.name for a in op.arg]}")
     parts = {name: _backward(subnet, given) for name, subnet in branches.items() if subnet is not None}
     inputs = op.input[1:]
     merged = {blob: grad_map[blob] for _, grad_map in parts.values() for blob in inputs if blob in grad_map}
@@ -228,25 +225,14 @@ def gen_if_gradient(op, g_output):
     return grad_ops, [None, *(merged.get(blob) for blob in inputs)]
 
 
-def disambiguate_grad_if_op_output(grad_op, idx, new_grad_output):
-    """Rename output number `idx` of an If operator, in its subnets too."""
-    old = grad_op.output[idx]
-    for name in ("then_net", "else_net"):
-        subnet = getNetArgument(grad_op, name)
-        for op in subnet.op if subnet is not None else ():
-            op.output[:] = [new_grad_output if blob == old else blob for blob in op.output]
-    grad_op.output[idx] = new_grad_output
-
-
 # --- While -----------------------------------------------------------------------------------------------------------
 
 
+@GradientRegistry.RegisterGradient("While")
 def gen_while_gradient(op, g_output):
-    """(operators, input gradients) of a While operator, whose loop net is one Do operator."""
-    from caffe2lite.python.core import BlobReference, Net
-
+    """Return (operators, input gradients) of a While operator, whose loop net is one Do operator."""
     if op.type != "While" or not op.input:
-        raise AssertionError("Expected a While op with a condition")
+        raise AssertionError(f"Expected a While op with a condition, got {op.type}({', '.join(op.input)})")
     grad_ops, g_output = dedupe_g_output(op, g_output)
     given = _known(op, g_output)
     if not given:
@@ -255,13 +241,13 @@ def gen_while_gradient(op, g_output):
     if loop_net is None or len(loop_net.op) != 1 or loop_net.op[0].type != "Do":
         raise AssertionError("a While has a gradient only where its loop_net is one Do (as NetBuilder makes it)")
     body = loop_net.op[0]
-    reuse = _argument(body, "reuse_workspace")
+    reuse = argument_of(body, "reuse_workspace")
     if reuse is not None and reuse.i:
         raise AssertionError("Gradient While op requires Do loop body op without reuse_workspace")
     workspace_blob = body.output[-1]
     loop_ops, loop_map = _backward(loop_net, given)
     if not loop_ops:
-        raise AssertionError("nothing in the body of this While has a gradient")
+        raise AssertionError(f"nothing in the body of this While has a gradient, of which {sorted(given)} need one")
     loop_grad_net, read, written = _gradient_net(loop_net, loop_ops)
 
     # Go back through the workspaces that the loop left, round by round; a round's gradients start the one before.

@@ -6,7 +6,7 @@ from caffe2lite.python import core
 
 
 def _external_names(net, lexical_scope):
-    """(inputs, outputs) of a subnet that are blobs of the scope around it, each in order of appearance."""
+    """Return (inputs, outputs) of a subnet that are blobs of the scope around it, each in order of appearance."""
     ssa, _ = core.get_ssa(net.Proto())
     undefined = core.get_undefined_blobs(ssa)
     inputs = list(dict.fromkeys(blob for read, _ in ssa for blob, _ in read if blob in undefined))
@@ -18,7 +18,7 @@ def _external_names(net, lexical_scope):
 
 
 def get_external_blob_names(net, lexical_scope):
-    """(inputs, outputs) of a subnet that are blobs of the scope around it, as sets of names.
+    """Return (inputs, outputs) of a subnet that are blobs of the scope around it, as sets of names.
 
     AssertionError for an input that is not in `lexical_scope`.
     """
@@ -27,7 +27,7 @@ def get_external_blob_names(net, lexical_scope):
 
 
 def _do_net(name, subnet, inputs, outputs, workspace_blob, **arguments):
-    """A net of one Do operator, which runs `subnet` in a workspace of its own."""
+    """Return a net of one Do operator, which runs `subnet` in a workspace of its own."""
     net = core.Net(name)
     blobs = [core.BlobReference(blob) for blob in inputs]
     written = [core.BlobReference(blob) for blob in outputs]

@@ -1,6 +1,6 @@
 """Times of the convnets of Soumith Chintala's convnet-benchmarks, and of a wide MLP.
 
-    python -m caffe2.python.convnet_benchmarks --batch_size 8 --model AlexNet --cpu
+python -m caffe2.python.convnet_benchmarks --batch_size 8 --model AlexNet --cpu
 """
 
 from __future__ import annotations
@@ -57,30 +57,28 @@ def _classifier(model, blob, layers):
 
 
 def AlexNet(order, cudnn_ws):
-    """(model, size of its images)."""
+    """Return (model, size of its images)."""
     model = _helper("alexnet", order, cudnn_ws)
     _classifier(model, _layers(model, _ALEXNET), [("fc6", 9216, 4096), ("fc7", 4096, 4096), ("fc8", 4096, 1000)])
     return model, 224
 
 
 def OverFeat(order, cudnn_ws):
-    """(model, size of its images)."""
+    """Return (model, size of its images)."""
     model = _helper("overfeat", order, cudnn_ws)
     _classifier(model, _layers(model, _OVERFEAT), [("fc6", 36864, 3072), ("fc7", 3072, 4096), ("fc8", 4096, 1000)])
     return model, 231
 
 
 def VGGA(order, cudnn_ws):
-    """(model, size of its images)."""
+    """Return (model, size of its images)."""
     model = _helper("vgga", order, cudnn_ws)
     _classifier(model, _layers(model, _VGGA), [("fcix", 25088, 4096), ("fcx", 4096, 4096), ("fcxi", 4096, 1000)])
     return model, 231
 
 
-def _InceptionModule(
-    model, input_blob, input_depth, output_name, conv1_depth, conv3_depths, conv5_depths, pool_depth
-):  # fmt: skip
-    """Convolutions of 1, 3 and 5 pixels and a pool, side by side."""
+def _InceptionModule(model, input_blob, input_depth, output_name, conv1_depth, conv3_depths, conv5_depths, pool_depth):
+    """Add convolutions of 1, 3 and 5 pixels and a pool, side by side."""
 
     def conv(blob, name, dim_in, dim_out, kernel):
         more = {"pad": kernel // 2} if kernel > 1 else {}
@@ -94,19 +92,31 @@ def _InceptionModule(
 
 
 def Inception(order, cudnn_ws):
-    """(model, size of its images)."""
+    """Return (model, size of its images)."""
     model = _helper("inception", order, cudnn_ws)
-    blob = _layers(model, [
-        ("conv1", 3, 64, 7, {"stride": 2, "pad": 3}), ("pool1", 3, 2, 1), ("conv2a", 64, 64, 1, {}),
-        ("conv2", 64, 192, 3, {"pad": 1}), ("pool2", 3, 2, 1),
-    ])  # fmt: skip
+    blob = _layers(
+        model,
+        [
+            ("conv1", 3, 64, 7, {"stride": 2, "pad": 3}),
+            ("pool1", 3, 2, 1),
+            ("conv2a", 64, 64, 1, {}),
+            ("conv2", 64, 192, 3, {"pad": 1}),
+            ("pool2", 3, 2, 1),
+        ],
+    )
     for name, *depths in (
-        ("inc3", 192, 64, [96, 128], [16, 32], 32), ("inc4", 256, 128, [128, 192], [32, 96], 64), ("pool5",),
-        ("inc5", 480, 192, [96, 208], [16, 48], 64), ("inc6", 512, 160, [112, 224], [24, 64], 64),
-        ("inc7", 512, 128, [128, 256], [24, 64], 64), ("inc8", 512, 112, [144, 288], [32, 64], 64),
-        ("inc9", 528, 256, [160, 320], [32, 128], 128), ("pool9",),
-        ("inc10", 832, 256, [160, 320], [32, 128], 128), ("inc11", 832, 384, [192, 384], [48, 128], 128),
-    ):  # fmt: skip
+        ("inc3", 192, 64, [96, 128], [16, 32], 32),
+        ("inc4", 256, 128, [128, 192], [32, 96], 64),
+        ("pool5",),
+        ("inc5", 480, 192, [96, 208], [16, 48], 64),
+        ("inc6", 512, 160, [112, 224], [24, 64], 64),
+        ("inc7", 512, 128, [128, 256], [24, 64], 64),
+        ("inc8", 512, 112, [144, 288], [32, 64], 64),
+        ("inc9", 528, 256, [160, 320], [32, 128], 128),
+        ("pool9",),
+        ("inc10", 832, 256, [160, 320], [32, 128], 128),
+        ("inc11", 832, 384, [192, 384], [48, 128], 128),
+    ):
         if depths:
             blob = _InceptionModule(model, blob, depths[0], name, *depths[1:])
         else:
@@ -117,7 +127,7 @@ def Inception(order, cudnn_ws):
 
 
 def MLP(order, cudnn_ws):
-    """(model, size of its input): three stacks of twenty layers, side by side."""
+    """Return (model, size of its input): three stacks of twenty layers, side by side."""
     model = CNNModelHelper(order, name="MLP")
     size, depth, width = 256, 20, 3
     fill = ("XavierFill", {})
@@ -143,7 +153,7 @@ def AddParameterUpdate(model):
 
 
 def Benchmark(model_gen, arg):
-    """Milliseconds of a run of a model that `model_gen(order, cudnn_ws)` builds; prints them too."""
+    """Return the milliseconds of a run of a model that `model_gen(order, cudnn_ws)` builds; prints them too."""
     model, size = model_gen(arg.order, arg.cudnn_ws)
     model.Proto().type, model.Proto().num_workers = arg.net_type, arg.num_workers
     channels = [3, size, size] if arg.order == "NCHW" else [size, size, 3]
@@ -176,7 +186,7 @@ def Benchmark(model_gen, arg):
 
 
 def GetArgumentParser():
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(description="Times the nets that ImageNet was won with.")
     add = parser.add_argument
     add("--batch_size", type=int, default=128, help="images a batch")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import caffe2lite.python._import_c_extension as C
-from caffe2lite.python import scope, utils, workspace
+from caffe2lite.python import control_ops_grad, scope, utils, workspace
 from caffe2lite.python._core.cloning import (
-    DEFAULT_REMAP_FUNCS,
     clone_and_bind_net,
     control_op_remap,
-    get_op_ids_in_path,
-    get_output_producers,
-    get_ssa,
-    get_undefined_blobs,
     recurrent_network_op_remap,
     remap_proto,
 )
@@ -43,8 +38,8 @@ from caffe2lite.python._core.gradients import (
     SparseGradGenMeta,
 )
 from caffe2lite.python._core.net import Net, get_net_name, output_to_list, remap_input
+from caffe2lite.python._core.operators import REGISTERED_OPERATORS as _REGISTERED_OPERATORS
 from caffe2lite.python._core.operators import (
-    _REGISTERED_OPERATORS,
     BlobReference,
     CreateOperator,
     CreatePythonOperator,
@@ -56,21 +51,23 @@ from caffe2lite.python._core.operators import (
     RefreshRegisteredOperators,
     ScopedBlobReference,
     ScopedName,
-    _extract_stacktrace,
-    _get_blob_ref,
-    _RectifyInputOutput,
-    _RegisterPythonImpl,
 )
+from caffe2lite.python._core.operators import blob_reference as _get_blob_ref
+from caffe2lite.python._core.operators import rectified as _RectifyInputOutput
+from caffe2lite.python._core.operators import register_python_functions as _RegisterPythonImpl
+from caffe2lite.python._core.operators import script_frames as _extract_stacktrace
 from caffe2lite.python._core.plan import (
     ExecutionStep,
     Plan,
-    _add_net_to_dict,
     add_nets_in_order,
     execution_step,
     scoped_execution_step,
     to_execution_step,
 )
-from caffe2lite.python._core.records import _recover_record_by_prefix
+from caffe2lite.python._core.plan import add_net_to_dict as _add_net_to_dict
+from caffe2lite.python._core.records import recover_record_by_prefix as _recover_record_by_prefix
+from caffe2lite.python._core.renaming import DEFAULT_REMAP_FUNCS
+from caffe2lite.python._core.ssa import get_op_ids_in_path, get_output_producers, get_ssa, get_undefined_blobs
 from caffe2lite.python.lazy import TriggerLazyImport
 from caffe2lite.python.scope import DeviceScope, EmptyDeviceScope, EmptyNameScope, NameScope
 

@@ -56,14 +56,14 @@ class CRFWithLoss:
 
     @staticmethod
     def pad_labels(labels, init_net, net, num_classes):
-        """The labels between begin and end."""
+        """Return the labels between begin and end."""
         begin = init_net.ConstantFill([], shape=[1], value=num_classes)
         end = init_net.ConstantFill([], shape=[1], value=num_classes + 1)
         return net.Concat([begin, net.Cast(labels, to="int64"), end], 2, axis=0)[0]
 
     @staticmethod
     def pad_predictions(predictions, init_net, net, num_classes):
-        """The scores with columns for begin and end, and a first and last row in which these are certain."""
+        """Return the scores with columns for begin and end, and a first and last row in which these are certain."""
         low = [_LOW] * num_classes
         ends = [
             init_net.GivenTensorFill([], core.ScopedBlobReference(name), shape=[1, num_classes + 2], values=low + last)
@@ -77,7 +77,7 @@ class CRFWithLoss:
         return net.Concat([ends[0], wide, ends[1]], 2, axis=0)[0]
 
     def _path_binary_scores(self, labels, transitions, seq_lengths=None):
-        """The sum of the scores of going along the labels."""
+        """Return the sum of the scores of going along the labels."""
         net = self.model.net
         after = net.RemovePadding([labels], 2, padding_width=1, end_padding_width=0)[0]
         before = net.RemovePadding([labels], 2, padding_width=0, end_padding_width=1)[0]
@@ -101,7 +101,7 @@ class CRFWithLoss:
         return net.Reshape(total, 2, shape=[])[0]
 
     def build_crf_net(self, input_blob, initial_state, transitions):
-        """The scores of all paths up to the last step by their last label, of shape (1, num_classes + 2).
+        """Return the scores of all paths up to the last step by their last label, of shape (1, num_classes + 2).
 
         One step adds the step's scores and the transitions to the scores so far, and brings together what leads to
         the same label.
@@ -144,7 +144,7 @@ class CRFWithLoss:
         return last
 
     def update_predictions(self, classes):
-        """The scores `classes`, in each row the best exchanged with that of the label on the best path."""
+        """Return the scores `classes`, in each row the best exchanged with that of the label on the best path."""
 
         def crf_update_predictions_op(inputs, outputs):
             scores, transitions = inputs[0].data.copy(), inputs[1].data
@@ -163,7 +163,7 @@ class CRFWithLoss:
 
 
 def _best_path(scores, transitions):
-    """The label of each row on the path with the highest sum of scores and transitions (Viterbi)."""
+    """Return the label of each row on the path with the highest sum of scores and transitions (Viterbi)."""
     total, came_from = scores[0], []
     for row in scores[1:]:
         ways = total[:, None] + transitions

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 
 from caffe2lite.python import core
-from caffe2lite.python._dpm_blobs import prefix_of, stripBlobName
+from caffe2lite.python._data_parallel.blobs import prefix_of, stripBlobName
 
 log = logging.getLogger("data_parallel_model_utils")
 
 
 def GetActivationBlobs(model):
-    """Names, without the device's scope, of the blobs that the first device makes and computes the gradient of."""
+    """Return names, without the device's scope, of the blobs that the first device makes and computes the gradient of."""
     prefix = prefix_of(model, model._devices[0])
     read = {blob for op in model.net.Proto().op for blob in op.input}
     params = {str(p) for p in model.GetParams("")}
@@ -28,12 +28,13 @@ def GetActivationBlobs(model):
 
 
 def ShiftActivationDevices(model, activations, shifts):
-    """Moves operators that handle `activations` (as of GetActivationBlobs) from device to device, with copies between.
+    """Move operators that handle `activations` (as of GetActivationBlobs) from device to device, with copies between.
 
     shifts: {from: to}, numbers of GPUs; the parameters and gradients of the operators move with them.
     """
     both = set(shifts) & set(shifts.values())
-    assert not both, f"devices {sorted(both)} are to be moved from and to at once"
+    if both:
+        raise AssertionError(f"devices {sorted(both)} are to be moved from and to at once")
     for from_device, to_device in shifts.items():
         log.info("Shifting %d activations from %s to %s", len(activations), from_device, to_device)
         _shift(model, activations, from_device, to_device)
@@ -42,7 +43,7 @@ def ShiftActivationDevices(model, activations, shifts):
 
 
 def _shift(model, activations, from_device, to_device):
-    """Spreads the devices of the activations over the operators that use them and over their other blobs."""
+    """Spread the devices of the activations over the operators that use them and over their other blobs."""
     prefix = prefix_of(model, from_device)
     all_activations = {prefix + a for a in GetActivationBlobs(model)}
     device_of = dict.fromkeys(all_activations, from_device)

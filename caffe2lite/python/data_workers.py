@@ -36,29 +36,47 @@ _SLOW_SECS = 10.0
 
 
 def get_worker_ids(num_workers):
-    """The numbers of so many workers."""
+    """Return the numbers of so many workers."""
     return list(range(num_workers))
 
 
 def init_data_input_workers(
-    net, input_blob_names, fetch_fun, batch_size, num_worker_threads=2, input_source_name="train",
-    max_buffered_batches=800, init_fun=None, external_loggers=None, dont_rebatch=False, batch_columns=None, timeout=600,
-):  # fmt: skip
-    """Adds to `net` the operators that take a batch, and prepares the threads that feed them.
+    net,
+    input_blob_names,
+    fetch_fun,
+    batch_size,
+    num_worker_threads=2,
+    input_source_name="train",
+    max_buffered_batches=800,
+    init_fun=None,
+    external_loggers=None,
+    dont_rebatch=False,
+    batch_columns=None,
+    timeout=600,
+):
+    """Add to `net` the operators that take a batch, and prepare the threads that feed them.
 
     fetch_fun(worker_id, batch_size) returns one array an input.  dont_rebatch: each return is a batch as it is.
     batch_columns: the axis of the examples, one an input (default 0).  timeout: seconds a run waits for a batch.
-    Returns the global coordinator, to be started.
+    Return the global coordinator, to be started.
     """
     device_option = scope.CurrentDeviceScope()
     if device_option is None:
         device_option = caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CPU)
     metrics = Metrics(external_loggers)
     feeder = BatchFeeder(
-        net, input_blob_names, batch_size, device_option, scope.CurrentNameScope(), input_source_name,
-        global_coordinator.get_queue(input_source_name, max_buffered_batches), metrics, dont_rebatch, batch_columns,
+        net,
+        input_blob_names,
+        batch_size,
+        device_option,
+        scope.CurrentNameScope(),
+        input_source_name,
+        global_coordinator.get_queue(input_source_name, max_buffered_batches),
+        metrics,
+        dont_rebatch,
+        batch_columns,
         timeout=timeout,
-    )  # fmt: skip
+    )
     worker_ids = [global_coordinator.get_new_worker_id() for _ in range(num_worker_threads)]
     coordinator = WorkerCoordinator(input_source_name, worker_ids, init_fun, feeder)
     coordinator._workers = [
@@ -84,9 +102,19 @@ class BatchFeeder(State):
     """Puts chunks of examples together to batches, and batches into Caffe2 queues that the net takes them from."""
 
     def __init__(
-        self, net, input_blob_names, batch_size, device_option, namescope, input_source_name, queue, metrics,
-        dont_rebatch, batch_columns, timeout=600,
-    ):  # fmt: skip
+        self,
+        net,
+        input_blob_names,
+        batch_size,
+        device_option,
+        namescope,
+        input_source_name,
+        queue,
+        metrics,
+        dont_rebatch,
+        batch_columns,
+        timeout=600,
+    ):
         self._counter = 0
         self._input_blob_names = input_blob_names
         self._batch_size = batch_size
@@ -113,7 +141,7 @@ class BatchFeeder(State):
         self._prev_seconds = time.time()
 
     def stop(self):
-        """Closes the queues: a net that waits for a batch fails."""
+        """Close the queues: a net that waits for a batch fails."""
         try:
             for queue in self._queues:
                 workspace.RunOperatorOnce(core.CreateOperator("CloseBlobsQueue", [queue], []))
@@ -125,7 +153,7 @@ class BatchFeeder(State):
         utils.ResetBlobs(self._scratch_status.values())
 
     def _get(self, data_input_coordinator):
-        """The next chunk, or None when all is to stop."""
+        """Return the next chunk, or None when all is to stop."""
         started = warned = time.time()
         while data_input_coordinator.is_active():
             try:
@@ -140,20 +168,19 @@ class BatchFeeder(State):
         if chunk is None:
             log.warning("A fetcher returned None instead of a list of arrays")
             return False
-        assert len(chunk) == len(self._input_blob_names), (
-            f"Expecting data blob for each input: {self._input_blob_names}, got {len(chunk)}"
-        )
+        if len(chunk) != len(self._input_blob_names):
+            raise AssertionError(f"Expecting data blob for each input: {self._input_blob_names}, got {len(chunk)}")
         for array in chunk:
-            assert isinstance(array, np.ndarray), (
-                f"Fetcher function must return a numpy array, not {type(array).__name__}"
-            )
+            if not isinstance(array, np.ndarray):
+                raise AssertionError(f"Fetcher function must return a numpy array, not {type(array).__name__}")
         if not self._dont_rebatch:
             lengths = [array.shape[axis] for array, axis in zip(chunk, self._batch_columns)]
-            assert len(set(lengths)) == 1, f"Each returned input must have equal number of samples, not {lengths}"
+            if len(set(lengths)) != 1:
+                raise AssertionError(f"Each returned input must have equal number of samples, not {lengths}")
         return True
 
     def put(self, chunk, data_input_coordinator):
-        """Buffers what a worker has read; waits while the buffer is full."""
+        """Buffer what a worker has read; wait while the buffer is full."""
         if not self._validate_chunk(chunk):
             return
         while data_input_coordinator.is_active():
@@ -176,7 +203,7 @@ class BatchFeeder(State):
             self._enqueue_all(data, data_input_coordinator)
 
     def _enqueue_batch(self, data_input_coordinator):
-        """Collects chunks until they make a batch, and keeps what is over for the next."""
+        """Collect chunks until they make a batch, and keep what is over for the next."""
         if self._dont_rebatch:
             self._enqueue_batch_direct(data_input_coordinator)
             return
@@ -206,7 +233,7 @@ class BatchFeeder(State):
                 self._enqueue(name, queue, array)
 
     def _init_scratch(self):
-        """Makes the blobs that batches go through: here rather than on the threads, which would race for it."""
+        """Make the blobs that batches go through: here rather than on the threads, which would race for it."""
         self._scratch_blob = {}
         self._scratch_status = {}
         for name in self._input_blob_names:
@@ -237,7 +264,7 @@ class BatchFeeder(State):
             net.DequeueBlobs(queue, name, timeout_secs=float(self._timeout))
 
     def _log_inputs_per_interval(self, inputs, force=False):
-        """Counts what has been read, and logs it once in a while."""
+        """Count what has been read, and logs it once in a while."""
         self._inputs += inputs
         seconds = time.time() - self._prev_seconds
         if not force and seconds < LOG_INT_SECS:
@@ -261,12 +288,13 @@ class GlobalCoordinator(GlobalWorkerCoordinator):
         self._queues = {}
 
     def get_queue(self, queue_name, max_buffered_batches):
-        """The buffer of that name."""
-        assert isinstance(max_buffered_batches, int)
+        """Return the buffer of that name."""
+        if not isinstance(max_buffered_batches, int):
+            raise AssertionError(f"max_buffered_batches is a number, got {max_buffered_batches!r}")
         return self._queues.setdefault(queue_name, Queue.Queue(maxsize=max_buffered_batches))
 
     def reset_data_input(self, namescope, name, net, batch_size):
-        """Has a new net take batches, of a new size, from a running data input."""
+        """Let a new net take batches, of a new size, from a running data input."""
         log.info("Reset data input %s, batch size %s", name, batch_size)
         for coordinator in self._coordinators:
             feeder = coordinator._state

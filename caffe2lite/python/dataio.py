@@ -23,7 +23,7 @@ class Reader:
         self._schema = schema
 
     def schema(self):
-        """The schema of the records."""
+        """Return the schema of the records."""
         if self._schema is None:
             raise AssertionError(f"{type(self).__name__} was made without a schema")
         return self._schema
@@ -35,7 +35,7 @@ class Reader:
         """Add what runs once before and after all reading."""
 
     def read_ex(self, local_init_net, local_finish_net):
-        """(nets, stop blob, blobs) for one thread, whose own init and finish nets are given."""
+        """Return (nets, stop blob, blobs) for one thread, whose own init and finish nets are given."""
         read_net = core.Net("reader_body")
         return ([read_net], *self.read(read_net))
 
@@ -48,7 +48,7 @@ class Reader:
         return from_blob_list(self._schema, fields) if self._schema else fields
 
     def read(self, read_net):
-        """Add the operators that read to `read_net`; returns (stop blob, blobs)."""
+        """Add the operators that read to `read_net`; return (stop blob, blobs)."""
         raise NotImplementedError(f"{type(self).__name__} has no read")
 
     def reset(self, net):
@@ -61,7 +61,7 @@ class Reader:
         return should_stop, self._as_record(fields)
 
     def execution_step(self, reader_net_name=None, external_should_stop=None):
-        """(step that reads until the end, record)."""
+        """Return (step that reads until the end, record)."""
         reader_net = core.Net(reader_net_name or "reader")
         should_stop, fields = self.read_record(reader_net)
         if external_should_stop is not None:
@@ -76,7 +76,7 @@ class Writer:
     _schema = None
 
     def schema(self):
-        """The schema of the records written so far, or None."""
+        """Return the schema of the records written so far, or None."""
         return self._schema
 
     def write(self, writer_net, fields):
@@ -98,13 +98,13 @@ class Writer:
         self.commit(finish_net)
 
     def write_ex(self, fields, local_init_net, local_finish_net, stop_blob):
-        """Nets that write, for one thread; they set `stop_blob` when nothing more can be written."""
+        """Return the nets that write, for one thread; they set `stop_blob` when nothing more can be written."""
         write_net = core.Net("write_net")
         self.write(write_net, fields)
         return [write_net]
 
     def write_record_ex(self, fields, local_init_net, local_finish_net, stop_blob=None):
-        """(nets, stop blob): write_ex for a record or blobs."""
+        """Return (nets, stop blob): write_ex for a record or blobs."""
         fields = self._blobs(fields)
         if stop_blob is None:
             stop_blob = local_init_net.NextName("dequeue_status")
@@ -122,7 +122,7 @@ class ReaderBuilder:
         raise NotImplementedError
 
     def setup(self, **kwargs):
-        """Called once before the first reader is made; returns arguments for new_reader."""
+        """Called once before the first reader is made; return arguments for new_reader."""
         raise NotImplementedError
 
     def new_reader(self, **kwargs):
@@ -160,7 +160,7 @@ class Pipe:
         self._num_writers = self._num_readers = 0
 
     def schema(self):
-        """The schema of the records, or None."""
+        """Return the schema of the records, or None."""
         return self._schema
 
     def setup(self, global_init_net):
@@ -175,11 +175,11 @@ class Pipe:
         raise NotImplementedError
 
     def num_readers(self):
-        """How many readers it has."""
+        """Return how many readers it has."""
         return self._num_readers
 
     def num_writers(self):
-        """How many writers it has."""
+        """Return how many writers it has."""
         return self._num_writers
 
     def _new_writer(self, writer_schema, writer_init_net):
@@ -249,11 +249,11 @@ class ReaderWithLimitBase(Reader):
         raise NotImplementedError(f"{type(self).__name__} has no setup_limiter")
 
     def check_limiter_condition(self, stop_condition_net):
-        """Add the check to a net; returns the blob that says whether the limit is reached."""
+        """Add the check to a net; return the blob that says whether the limit is reached."""
         raise NotImplementedError("Subclass must implement `check_limiter_condition`")
 
     def data_finished(self):
-        """The blob that says whether the reader inside came to its end."""
+        """Return the blob that says whether the reader inside came to its end."""
         return self._data_finished
 
 
@@ -278,7 +278,7 @@ class ReaderWithLimit(ReaderWithLimitBase):
 
 
 def CountUntil(num_iter):
-    """A reader that counts from 0 to num_iter - 1."""
+    """Return a reader that counts from 0 to num_iter - 1."""
     return ReaderWithLimit(CounterReader(), num_iter)
 
 

@@ -25,7 +25,7 @@ class _DatasetReader(Reader):
 
     def _columns(self):
         if not self.cursor:
-            raise AssertionError("setup not called.")
+            raise AssertionError(f"setup not called: {self.name} has no cursor yet")
         content = self.dataset.content()
         return content.field_blobs(), content.field_names()
 
@@ -99,7 +99,7 @@ class _DatasetWriter(Writer):
 
     def write(self, writer_net, fields):
         if self.mutex is None:
-            raise AssertionError("setup not called.")
+            raise AssertionError("setup not called: this writer has no mutex yet")
         columns = self._content.field_blobs()
         if len(fields) != len(columns):
             raise AssertionError(f"Expected {len(columns)} fields, got {len(fields)}.")
@@ -111,7 +111,7 @@ class _DatasetWriter(Writer):
 
 
 def Const(net, value, dtype=None, name=None):
-    """An external input of `net` with a new name, fed with `value` in the current workspace."""
+    """Return an external input of `net` with a new name, fed with `value` in the current workspace."""
     if not isinstance(net, core.Net):
         raise AssertionError(f"net must be a core.Net, got {net!r}")
     blob = net.AddExternalInput(net.NextName(prefix=name))
@@ -120,7 +120,7 @@ def Const(net, value, dtype=None, name=None):
 
 
 def execution_step_with_progress(name, init_net, substeps, rows_read):
-    """Steps side by side, while the blob `rows_read` is printed every 5 seconds."""
+    """Return the steps side by side, while the blob `rows_read` is printed every 5 seconds."""
     report_net = core.Net("report_net")
     report_net.Print([rows_read], [])
     return core.execution_step(name, substeps, report_net=report_net, concurrent_substeps=True, report_interval=5)
@@ -160,21 +160,21 @@ class Dataset:
         ]
 
     def get_blobs(self):
-        """The blobs of the columns."""
+        """Return the blobs of the columns."""
         if self.field_blobs is None:
             raise AssertionError("Dataset not initialized: it has no blobs.")
         return self.field_blobs
 
     def content(self):
-        """The columns as a record."""
+        """Return the columns as a record."""
         return schema.from_blob_list(self.schema, self.get_blobs())
 
     def field_names(self):
-        """Names of the columns."""
+        """Return the names of the columns."""
         return self.fields
 
     def field_types(self):
-        """Types of the columns (an instance has them as a list of this name)."""
+        """Return the types of the columns (an instance has them as a list of this name)."""
         return self.schema.field_types()
 
     def _ready(self, part, init_net):
@@ -183,7 +183,7 @@ class Dataset:
         return part
 
     def reader(self, init_net=None, cursor_name=None, batch_size=1, enforce_batch_size=False):
-        """A reader in order; `init_net` sets it up."""
+        """Return a reader in order; `init_net` sets it up."""
         self.get_blobs()
         return self._ready(_DatasetReader(self, cursor_name, batch_size, enforce_batch_size), init_net)
 
@@ -196,11 +196,11 @@ class Dataset:
         loop_over=False,
         enforce_batch_size=False,
     ):
-        """A reader in the order of `indices`; `init_net` sets it up."""
+        """Return a reader in the order of `indices`; `init_net` sets it up."""
         self.get_blobs()
         reader = _DatasetRandomReader(self, cursor_name, indices, batch_size, loop_over, enforce_batch_size)
         return self._ready(reader, init_net)
 
     def writer(self, init_net=None):
-        """A writer that appends; `init_net` sets it up."""
+        """Return a writer that appends; `init_net` sets it up."""
         return self._ready(_DatasetWriter(self.content()), init_net)

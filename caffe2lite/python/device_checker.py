@@ -18,7 +18,7 @@ class DeviceChecker:
         self._device_options = device_options
 
     def CheckSimple(self, op, inputs, outputs_to_check, input_device_options=None):
-        """Whether outputs number `outputs_to_check` of an operator agree on all devices."""
+        """Return whether outputs number `outputs_to_check` of an operator agree on all devices."""
         op = copy.deepcopy(op)
         results = []
         with workspace.WorkspaceGuard("_device_check_"):
@@ -33,7 +33,7 @@ class DeviceChecker:
         return self._agree(results, [op.output[i] for i in outputs_to_check])
 
     def CheckNet(self, net, inputs=None, blobs_to_check=None, ignore=None):
-        """Whether the blobs that a NetDef computes (or only `blobs_to_check`) agree on all devices."""
+        """Return whether the blobs that a NetDef computes (or only `blobs_to_check`) agree on all devices."""
         if blobs_to_check is None:
             blobs_to_check = list(dict.fromkeys(name for op in net.op for name in op.output))
         blobs_to_check = [name for name in blobs_to_check if name not in (ignore or ())]

@@ -24,7 +24,7 @@ def InitOpsLibrary(name, trigger_lazy=True):
 
 
 def GetImportedOpsLibraries():
-    """Names of the libraries loaded so far."""
+    """Return the names of the libraries loaded so far."""
     return _IMPORTED_DYNDEPS
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import _fakefp16
+from caffe2lite.python._extension import fake_fp16
 
 
 def fakeFp16FuseOps(net):
-    """A copy of a NetDef in which chains that end in Int8QuantizeNNPI are one operator each."""
-    return caffe2_pb2.NetDef.FromString(_fakefp16.fakeFp16FuseOps(net.SerializeToString()))
+    """Return a copy of a NetDef in which chains that end in Int8QuantizeNNPI are one operator each."""
+    return caffe2_pb2.NetDef.FromString(fake_fp16.fakeFp16FuseOps(net.SerializeToString()))

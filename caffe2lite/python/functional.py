@@ -11,7 +11,7 @@ string_types = (str,)
 
 
 def namedtupledict(typename, field_names, *args, **kwargs):
-    """A namedtuple whose items can be taken by name as well, `t["field"]`, also by names that Python has no syntax for."""
+    """Return a namedtuple whose items can be taken by name as well, `t["field"]`, also by names that Python has no syntax for."""
     names = field_names.replace(",", " ").split() if isinstance(field_names, str) else list(field_names)
     places = {name: i for i, name in enumerate(names)}
     base = namedtuple(typename, names, *args, **{"rename": True, **kwargs})
@@ -25,7 +25,7 @@ def namedtupledict(typename, field_names, *args, **kwargs):
 class _Functional:
     def __getattr__(self, op_type):
         def call(*arrays, **kwargs):
-            """Run the operator; returns its outputs, by number or by name (output_0, … where it names none).
+            """Run the operator; return its outputs, by number or by name (output_0, … where it names none).
 
             `num_output` says how many, where the operator can have several; other keywords are its arguments.
             """

@@ -8,12 +8,12 @@ from caffe2lite.python import core, net_drawer, workspace
 
 
 def getGradientForOp(op):
-    """(gradient operators, input gradients) of an operator whose output gradients are called `output_grad`."""
+    """Return (gradient operators, input gradients) of an operator whose output gradients are called `output_grad`."""
     return core.GradientRegistry.GetGradientForOp(op, [output + "_grad" for output in op.output])
 
 
 def _get_grad_blob(grad_map, input_to_check):
-    """The value of a gradient; a sparse one is made dense in the shape of its input."""
+    """Return the value of a gradient; a sparse one is made dense in the shape of its input."""
     gradient = grad_map[input_to_check]
     if isinstance(gradient, core.BlobReference):
         return workspace.blobs[gradient]
@@ -43,7 +43,7 @@ def _get_grad(net, outputs, outputs_with_grad, input_values, inputs_with_grads):
 
 
 def _assert_close(value1, value2, threshold, err_msg=""):
-    """Raise unless close; returns (mean, maximum) of the differences."""
+    """Raise unless close; return (mean, maximum) of the differences."""
     np.testing.assert_allclose(value1, value2, atol=threshold, rtol=threshold, err_msg=err_msg)
     difference = np.abs(value1 - value2).ravel()
     return np.mean(difference), max(difference)
@@ -84,7 +84,7 @@ class NetGradientChecker:
 
     @staticmethod
     def Check(net, outputs_with_grad, input_values, input_to_check, step_size=0.0001, threshold=0.05, print_net=True):
-        """Compare the gradient of `input_to_check` with central differences; returns (mean, maximum) differences."""
+        """Compare the gradient of `input_to_check` with central differences; return (mean, maximum) differences."""
         if input_to_check not in input_values:
             raise AssertionError(f"input_values has no {input_to_check}")
         net_copy = net.Clone(net.Name() + "_copy")
@@ -138,7 +138,7 @@ class GradientChecker:
         self._input_device_options = {} if input_device_options is None else input_device_options
 
     def GetLossAndGrad(self, op, grad_ops, inputs, input_names, input_to_check, grad_name, outputs_with_grads):
-        """(loss, gradient of the input to check) at what the inputs hold now."""
+        """Return (loss, gradient of the input to check) at what the inputs hold now."""
         for name, value in zip(input_names, inputs):
             workspace.FeedBlob(name, value, self._input_device_options.get(name, self._device_option))
         loss = 0.0
@@ -167,7 +167,7 @@ class GradientChecker:
     ):
         """Check the gradient of input number `input_to_check`; the losses are outputs number `outputs_with_grads`.
 
-        Returns (whether they agree, gradient, estimate).
+        Return (whether they agree, gradient, estimate).
         """
         if self._device_option is not None:
             op.device_option.CopyFrom(self._device_option)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 
 from caffe2lite.python import brew, rnn_cell
-from caffe2lite.python._rnn_lstm import _unit_inputs
+from caffe2lite.python._rnn.layers import recurrent_layers
+from caffe2lite.python._rnn.lstm import unit_inputs as _unit_inputs
 
 
 class GRUCell(rnn_cell.RNNCell):
@@ -94,4 +95,4 @@ class GRUCell(rnn_cell.RNNCell):
         return self.hidden_size
 
 
-GRU = functools.partial(rnn_cell._LSTM, GRUCell)
+GRU = functools.partial(recurrent_layers, GRUCell)

@@ -6,17 +6,17 @@ from caffe2lite.proto import hsm_pb2
 
 
 def create_node_with_words(words, name="node"):
-    """A node with these words."""
+    """Return a node with these words."""
     return hsm_pb2.NodeProto(name=name, word_ids=list(words))
 
 
 def create_node_with_nodes(nodes, name="node"):
-    """A node with these nodes below."""
+    """Return a node with these nodes below."""
     return hsm_pb2.NodeProto(name=name, children=nodes)
 
 
 def create_hierarchy(tree_proto):
-    """A HierarchyProto with the path to each word; the nodes of the tree get their offsets.
+    """Return a HierarchyProto with the path to each word; the nodes of the tree get their offsets.
 
     A node's children have consecutive outputs: first its nodes, then its words; nodes count in the order of a walk
     that goes down before it goes on.

@@ -14,19 +14,20 @@ import hypothesis.extra.numpy
 import hypothesis.strategies as st
 import numpy as np
 
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import core, device_checker, gradient_checker, test_util, utils, workspace
+from caffe2lite.python import core, device_checker, gradient_checker, test_util, workspace
 
 logger = logging.getLogger(__name__)
 
 
 def is_sandcastle():
-    """Whether the tests run in Facebook's CI."""
+    """Return whether the tests run in Facebook's CI."""
     return os.getenv("SANDCASTLE") == "1" or os.getenv("TW_JOB_USER") == "sandcastle"
 
 
 def is_travis():
-    """Whether the tests run on Travis."""
+    """Return whether the tests run on Travis."""
     return "TRAVIS" in os.environ
 
 
@@ -66,12 +67,12 @@ def floats(*args, **kwargs):
 
 
 def dims(min_value=1, max_value=5):
-    """The size of one axis."""
+    """Return the size of one axis."""
     return st.integers(min_value=min_value, max_value=max_value)
 
 
 def elements_of_type(dtype=np.float32, filter_=None):
-    """Elements of a tensor: floats in [-1, 1], non-negative ints, bools."""
+    """Return the elements of a tensor: floats in [-1, 1], non-negative ints, bools."""
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
         elements = floats(min_value=-1.0, max_value=1.0)
@@ -85,7 +86,7 @@ def elements_of_type(dtype=np.float32, filter_=None):
 
 
 def arrays(dims, dtype=np.float32, elements=None, unique=False):
-    """Arrays of the shape `dims`."""
+    """Return the arrays of the shape `dims`."""
     if elements is None:
         elements = elements_of_type(dtype)
     return hypothesis.extra.numpy.arrays(dtype, dims, elements=elements, unique=unique)
@@ -96,7 +97,7 @@ def _shapes(min_dim, max_dim, kwargs):
 
 
 def tensor(min_dim=1, max_dim=4, dtype=np.float32, elements=None, unique=False, **kwargs):
-    """Arrays of `min_dim` to `max_dim` axes."""
+    """Return the arrays of `min_dim` to `max_dim` axes."""
     return _shapes(min_dim, max_dim, kwargs).flatmap(lambda shape: arrays(shape, dtype, elements, unique))
 
 
@@ -106,14 +107,14 @@ def tensor1d(min_len=1, max_len=64, dtype=np.float32, elements=None):
 
 
 def tensors(n, min_dim=1, max_dim=4, dtype=np.float32, elements=None, **kwargs):
-    """Lists of `n` arrays of one shape."""
+    """Return the lists of `n` arrays of one shape."""
     return _shapes(min_dim, max_dim, kwargs).flatmap(
         lambda shape: st.lists(arrays(shape, dtype, elements), min_size=n, max_size=n)
     )
 
 
 def tensors1d(n, min_len=1, max_len=64, dtype=np.float32, elements=None):
-    """Lists of `n` vectors of one length."""
+    """Return the lists of `n` vectors of one length."""
     return tensors(n, 1, 1, dtype, elements, min_value=min_len, max_value=max_len)
 
 
@@ -129,7 +130,7 @@ def segment_ids(size, is_sorted):
 
 
 def lengths(size, min_segments=None, max_segments=None, **kwargs):
-    """Lengths of segments that add up to `size`."""
+    """Return the lengths of segments that add up to `size`."""
     min_segments = 0 if min_segments is None else min_segments
     max_segments = size if max_segments is None else max_segments
     if min_segments > max_segments:
@@ -154,7 +155,7 @@ def segmented_tensor(
     allow_empty=False,
     **kwargs,
 ):
-    """Pairs (data, segments of its first axis)."""
+    """Return pairs (data, segments of its first axis)."""
     empty = st.booleans() if allow_empty else st.just(False)
     shapes = st.tuples(empty, _shapes(min_dim, max_dim, kwargs)).map(lambda pair: [0] * pair[0] + pair[1])
     return shapes.flatmap(
@@ -163,7 +164,7 @@ def segmented_tensor(
 
 
 def lengths_tensor(min_segments=None, max_segments=None, *args, **kwargs):
-    """Pairs (data, lengths of segments of its first axis)."""
+    """Return pairs (data, lengths of segments of its first axis)."""
     generator = functools.partial(lengths, min_segments=min_segments, max_segments=max_segments)
     return segmented_tensor(*args, segment_generator=generator, **kwargs)
 
@@ -179,7 +180,7 @@ def sparse_segmented_tensor(
     itype=np.int64,
     **kwargs,
 ):
-    """Triples (data, indices into its first axis, segments of the indices)."""
+    """Return triples (data, indices into its first axis, segments of the indices)."""
 
     def with_indices(shape):
         counts = st.just(0) if shape[0] == 0 else st.integers(min_value=1, max_value=shape[0])
@@ -197,7 +198,7 @@ def sparse_segmented_tensor(
 
 
 def sparse_lengths_tensor(**kwargs):
-    """Triples (data, indices into its first axis, lengths of segments of the indices)."""
+    """Return triples (data, indices into its first axis, lengths of segments of the indices)."""
     return sparse_segmented_tensor(segment_generator=lengths, **kwargs)
 
 
@@ -218,7 +219,7 @@ expanded_device_options = device_options + [
 
 
 def one_and_all(options):
-    """Strategies of a test's `gc`, one of the devices, and `dc`, all of them."""
+    """Return the strategies of a test's `gc`, one of the devices, and `dc`, all of them."""
     return {"gc": st.sampled_from(options), "dc": st.just(options)}
 
 
@@ -226,12 +227,12 @@ gcs = one_and_all(device_options)
 
 
 def device_checker_device_options():
-    """All devices, as a list."""
+    """Return all devices, as a list."""
     return gcs["dc"]
 
 
 def gradient_checker_device_option():
-    """One of the devices."""
+    """Return one of the devices."""
     return gcs["gc"]
 
 
@@ -273,7 +274,7 @@ def _feed(device_option, op, inputs, input_device_options):
 
 
 def runOpBenchmark(device_option, op, inputs, input_device_options=None, iterations=10):
-    """Seconds of one run of an operator, averaged."""
+    """Return the seconds of one run of an operator, averaged."""
     op = _placed(device_option, op)
     with temp_workspace():
         _feed(device_option, op, inputs, input_device_options)
@@ -287,7 +288,7 @@ def runOpBenchmark(device_option, op, inputs, input_device_options=None, iterati
 
 
 def runOpOnInput(device_option, op, inputs, input_device_options=None):
-    """The outputs of an operator."""
+    """Return the outputs of an operator."""
     op = _placed(device_option, op)
     with temp_workspace():
         _feed(device_option, op, inputs, input_device_options)
@@ -295,13 +296,7 @@ def runOpOnInput(device_option, op, inputs, input_device_options=None):
         return [workspace.FetchBlob(name) for name in op.output]
 
 
-_PROTO_TYPES = {np.dtype(reader): kind for kind, (reader, _) in utils._TENSOR_READERS.items()} | {
-    np.dtype(np.int32): caffe2_pb2.TensorProto.INT32,
-    np.dtype(np.int64): caffe2_pb2.TensorProto.INT64,
-    np.dtype(bool): caffe2_pb2.TensorProto.BOOL,
-    np.dtype(np.float16): caffe2_pb2.TensorProto.FLOAT16,
-    np.dtype(object): caffe2_pb2.TensorProto.STRING,
-}
+_PROTO_TYPES = {np.dtype(name): number for name, number in dtypes.NUMBERS.items()}
 
 
 class HypothesisTestCase(test_util.TestCase):
@@ -310,7 +305,7 @@ class HypothesisTestCase(test_util.TestCase):
     def assertDeviceChecks(
         self, device_options, op, inputs, outputs_to_check, input_device_options=None, threshold=0.01
     ):
-        """Outputs number `outputs_to_check` agree on all devices."""
+        """Check that outputs number `outputs_to_check` agree on all devices."""
         checker = device_checker.DeviceChecker(threshold, device_options=device_options)
         self.assertTrue(checker.CheckSimple(op, inputs, outputs_to_check, input_device_options))
 
@@ -348,7 +343,7 @@ class HypothesisTestCase(test_util.TestCase):
         self.assertTrue(agrees, f"the gradient of {op.input[outputs_to_check]} differs from its estimate")
 
     def _assertGradReferenceChecks(self, op, inputs, ref_outputs, output_to_grad, grad_reference, threshold=1e-4):
-        """Gradients agree with `grad_reference(output gradient, outputs, inputs)`; the workspace holds the outputs."""
+        """Check that gradients agree with `grad_reference(output gradient, outputs, inputs)`; the workspace holds the outputs."""
         grad_name = output_to_grad + "_grad"
         grad_ops, grad_map = core.GradientRegistry.GetBackwardPass([op], {output_to_grad: grad_name})
         output_grad = workspace.FetchBlob(output_to_grad)
@@ -402,7 +397,7 @@ class HypothesisTestCase(test_util.TestCase):
         outputs_to_check=None,
         ensure_outputs_are_inferred=False,
     ):
-        """The outputs agree with `reference(*inputs)`, a tuple or list of arrays; returns the outputs."""
+        """Check that the outputs agree with `reference(*inputs)`, a tuple or list of arrays; return the outputs."""
         op = _placed(device_option, op)
         with temp_workspace():
             _feed(device_option, op, inputs, input_device_options)

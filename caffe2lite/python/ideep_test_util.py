@@ -9,12 +9,12 @@ device_options = [cpu_do, ideep_do]
 
 
 def device_checker_device_options():
-    """All devices, as a list."""
+    """Return all devices, as a list."""
     return gcs["dc"]
 
 
 def gradient_checker_device_option():
-    """One of the devices."""
+    """Return one of the devices."""
     return gcs["gc"]
 
 

@@ -86,7 +86,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         return core.CreateOperator(_fill_of(array), [], blob_name, shape=array.shape, values=array.ravel().tolist())
 
     def add_global_constant(self, name, array=None, dtype=None, initializer=None):
-        """The blob of a constant that init nets make from `array`, or by the operator `initializer(blob)`."""
+        """Return the blob of a constant that init nets make from `array`, or by the operator `initializer(blob)`."""
         if name in self.global_constants:
             raise AssertionError(f"{name} already added in global_constants")
         blob = self.net.NextBlob(name)
@@ -112,7 +112,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         init_net.Proto().op.extend(self.global_constant_initializers.values())
 
     def create_init_net(self, name):
-        """A net that makes the global constants."""
+        """Return a net that makes the global constants."""
         init_net = core.Net(name)
         self._add_global_constants(init_net)
         return init_net
@@ -139,7 +139,7 @@ class LayerModelHelper(model_helper.ModelHelper):
             )
 
     def create_param(self, param_name, shape, initializer, optimizer=None, ps_param=None, regularizer=None):
-        """A LayerParameter.
+        """Return a LayerParameter.
 
         `initializer` is (operator type, arguments); a parameter of the same name (see ParameterSharing) must have the
         same shape and optimizer.
@@ -169,7 +169,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         self._initialize_params = initialize_params
 
     def get_parameter_blobs(self):
-        """The blobs of all parameters of all layers."""
+        """Return the blobs of all parameters of all layers."""
         return [param.parameter for layer in self._layers for param in layer.get_parameters()]
 
     # --- layers ------------------------------------------------------------------------------------------------------
@@ -180,13 +180,13 @@ class LayerModelHelper(model_helper.ModelHelper):
         return self._layers
 
     def next_layer_name(self, prefix):
-        """A name for a layer that no other has, in the current scope."""
+        """Return a name for a layer that no other has, in the current scope."""
         name = core.ScopedName(prefix)
         unique, number = name, 0
         while unique in self._layer_names:
             unique, number = f"{name}_auto_{number}", number + 1
         self._layer_names.add(unique)
-        return str(unique).rpartition(scope._NAMESCOPE_SEPARATOR)[2]
+        return str(unique).rpartition(scope.NAMESCOPE_SEPARATOR)[2]
 
     def add_layer(self, layer):
         """Take in a layer; its output."""
@@ -321,7 +321,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         self._loss = loss
 
     def has_loss(self):
-        """Whether there is a loss."""
+        """Return whether there is a loss."""
         return self._loss is not None
 
     def add_loss(self, loss, name="unnamed"):
@@ -402,7 +402,7 @@ class LayerModelHelper(model_helper.ModelHelper):
         self._default_optimizer = optimizer
 
     def NoOptim(self, *args, **kwargs):
-        """As an optimizer: leave the parameter alone."""
+        """Leave the parameter alone, as an optimizer."""
 
     def add_post_grad_net_modifiers(self, modifier):
         """Apply a NetModifier after the gradients, before the optimizers."""
@@ -422,7 +422,7 @@ class LayerModelHelper(model_helper.ModelHelper):
             raise AssertionError(f"{modifier} has to be a NetModifier instance")
 
     def _on_devices(self, grad_map, blob_to_device, what):
-        """(parameter, gradient, action) for each item of `what`, inside the parameter's device scope."""
+        """Yield (parameter, gradient, action) for each item of `what`, inside the parameter's device scope."""
         default = core.DeviceOption(caffe2_pb2.CPU)
         for name, action in what.items():
             param = core.BlobReference(name)
@@ -455,15 +455,22 @@ class LayerModelHelper(model_helper.ModelHelper):
     ):
         """Apply the modifiers of add_post_grad_net_modifiers to the gradients of parameters."""
         of_params = {name: grad_map[name] for name in self.param_to_optim if name in grad_map}
-        self._modify(self._post_grad_net_modifiers, trainer_net, trainer_init_net, of_params, blob_to_device,
-                     modify_output_record)  # fmt: skip
+        self._modify(
+            self._post_grad_net_modifiers,
+            trainer_net,
+            trainer_init_net,
+            of_params,
+            blob_to_device,
+            modify_output_record,
+        )
 
     def apply_final_net_modifiers(
         self, trainer_net, trainer_init_net, grad_map, blob_to_device=None, modify_output_record=False
     ):
         """Apply the modifiers of add_final_net_modifiers."""
-        self._modify(self._final_net_modifiers, trainer_net, trainer_init_net, grad_map, blob_to_device,
-                     modify_output_record)  # fmt: skip
+        self._modify(
+            self._final_net_modifiers, trainer_net, trainer_init_net, grad_map, blob_to_device, modify_output_record
+        )
 
     @staticmethod
     def _modify(modifiers, net, init_net, grad_map, blob_to_device, modify_output_record):

@@ -16,9 +16,10 @@ def _layers(model, excluded_by, include_tags):
 
 
 def shrink_output_schema(net, out_schema):
-    """What of a schema the net makes."""
-    columns = zip(out_schema.field_names(), out_schema.field_types(), out_schema.field_blobs(),
-                  out_schema.field_metadata())  # fmt: skip
+    """Return what of a schema the net makes."""
+    columns = zip(
+        out_schema.field_names(), out_schema.field_types(), out_schema.field_blobs(), out_schema.field_metadata()
+    )
     made = [column for column in columns if net.BlobIsDefined(column[2])]
     if len(made) == len(out_schema.field_names()):
         return out_schema
@@ -26,7 +27,7 @@ def shrink_output_schema(net, out_schema):
 
 
 def generate_predict_net(model, include_tags=None):
-    """The net that predicts; with `include_tags` only layers that have one of these tags."""
+    """Return the net that predicts; with `include_tags` only layers that have one of these tags."""
     net = core.Net("predict_net")
     for layer in _layers(model, Tags.EXCLUDE_FROM_PREDICTION, include_tags):
         layer.add_operators(net, context=InstantiationContext.PREDICTION)
@@ -36,7 +37,7 @@ def generate_predict_net(model, include_tags=None):
 
 
 def generate_eval_net(model, include_tags=None):
-    """The net that evaluates: outputs and metrics, no update."""
+    """Return the net that evaluates: outputs and metrics, no update."""
     net = core.Net("eval_net")
     for layer in _layers(model, Tags.EXCLUDE_FROM_EVAL, include_tags):
         layer.add_operators(net, context=InstantiationContext.EVAL)
@@ -46,7 +47,7 @@ def generate_eval_net(model, include_tags=None):
 
 
 def generate_training_nets_forward_only(model, include_tags=None):
-    """(init net, net) of a training without gradients."""
+    """Return (init net, net) of a training without gradients."""
     net = core.Net("train_net")
     init_net = model.create_init_net("train_init_net")
     for layer in _layers(model, Tags.EXCLUDE_FROM_TRAIN, include_tags):
@@ -57,7 +58,7 @@ def generate_training_nets_forward_only(model, include_tags=None):
 
 
 def generate_training_nets(model, include_tags=None):
-    """(init net, net) of a training: with regularizers, gradients, and updates if there is a loss."""
+    """Return (init net, net) of a training: with regularizers, gradients, and updates if there is a loss."""
     init_net, net = generate_training_nets_forward_only(model, include_tags)
     model.apply_regularizers_on_loss(net, init_net)
     if model.has_loss():

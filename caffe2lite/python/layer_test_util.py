@@ -35,11 +35,11 @@ class LayersTestCase(test_util.TestCase):
         )
 
     def new_record(self, schema_obj):
-        """A record with new blobs."""
+        """Return a record with new blobs."""
         return schema.NewRecord(self.model.net, schema_obj)
 
     def get_training_nets(self, add_constants=False):
-        """(init net, net) with all layers' operators; without `add_constants` the constants are left out."""
+        """Return (init net, net) with all layers' operators; without `add_constants` the constants are left out."""
         net = core.Net("train_net")
         init_net = self.model.create_init_net("train_init_net") if add_constants else core.Net("train_init_net")
         for layer in self.model.layers:
@@ -53,11 +53,11 @@ class LayersTestCase(test_util.TestCase):
         return net
 
     def get_eval_net(self):
-        """All layers as in an evaluation."""
+        """Return all layers as in an evaluation."""
         return self._get_net("eval_net", InstantiationContext.EVAL)
 
     def get_predict_net(self):
-        """All layers as in a prediction."""
+        """Return all layers as in a prediction."""
         return self._get_net("predict_net", InstantiationContext.PREDICTION)
 
     def run_train_net(self):
@@ -95,7 +95,7 @@ class LayersTestCase(test_util.TestCase):
                 self.assertEqual(wanted, arg.i)
 
     def assertNetContainOps(self, net, op_specs):
-        """Find operators in this order, others between them; returns those found."""
+        """Find operators in this order, others between them; return those found."""
         specs = iter(op_specs)
         wanted = next(specs, None)
         found = []

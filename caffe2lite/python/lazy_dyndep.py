@@ -20,7 +20,7 @@ def SetErrorHandler(handler):
 
 
 def GetImportedOpsLibraries():
-    """Names of the libraries loaded by now."""
+    """Return the names of the libraries loaded by now."""
     _import_lazy()
     return dyndep.GetImportedOpsLibraries()
 

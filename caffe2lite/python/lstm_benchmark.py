@@ -21,7 +21,7 @@ log = logging.getLogger("lstm_bench")
 
 
 def generate_data(T, shape, num_labels, fixed_shape):
-    """(queue, label queue, entries a batch): `T` random batches of shape (steps, batch, size), steps drawn if not fixed."""
+    """Return (queue, label queue, entries a batch): `T` random batches of shape (steps, batch, size), steps drawn if not fixed."""
     log.info(f"Generating T={T} sequence batches")
     net = core.Net("queue")
     queue, label_queue = (net.CreateBlobsQueue([], name, capacity=T, num_blobs=1) for name in ("sequences", "labels"))
@@ -33,14 +33,16 @@ def generate_data(T, shape, num_labels, fixed_shape):
         workspace.FeedBlob("scratch", np.random.rand(drawn, batch, size).astype(np.float32))
         workspace.RunOperatorOnce(core.CreateOperator("EnqueueBlobs", [queue, "scratch"], ["scratch"]))
         workspace.FeedBlob("label_scratch", np.random.randint(num_labels, size=drawn * batch).astype(np.int32))
-        workspace.RunOperatorOnce(core.CreateOperator("EnqueueBlobs", [label_queue, "label_scratch"], ["label_scratch"]))
+        workspace.RunOperatorOnce(
+            core.CreateOperator("EnqueueBlobs", [label_queue, "label_scratch"], ["label_scratch"])
+        )
         entries.append(drawn * batch)
     log.info("Finished data generation")
     return queue, label_queue, entries
 
 
 def create_model(args, queue, label_queue, input_shape):
-    """(model, output) of an LSTM of the implementation that `args` name, with a loss and gradients unless forward only."""
+    """Return (model, output) of an LSTM of the implementation that `args` name, with a loss and gradients unless forward only."""
     steps, _, size = input_shape
     model = ModelHelper(name="LSTM_bench")
     sequence_lengths, labels = model.net.AddExternalInputs("seq_lengths", "label")
@@ -62,10 +64,19 @@ def create_model(args, queue, label_queue, input_shape):
         if unrolled and not args.fixed_shape:
             raise ValueError("a static RNN is written out for one length of sequences: give --fixed_shape")
         output, *_ = rnn_cell.LSTM(
-            model, sequences, sequence_lengths, states, size, [args.hidden_dim] * args.num_layers, "lstm1",
-            memory_optimization=args.memory_optimization, forward_only=args.forward_only, drop_states=True,
-            return_last_layer_only=True, static_rnn_unroll_size=steps if unrolled else None,
-        )  # fmt: skip
+            model,
+            sequences,
+            sequence_lengths,
+            states,
+            size,
+            [args.hidden_dim] * args.num_layers,
+            "lstm1",
+            memory_optimization=args.memory_optimization,
+            forward_only=args.forward_only,
+            drop_states=True,
+            return_last_layer_only=True,
+            static_rnn_unroll_size=steps if unrolled else None,
+        )
         if args.implementation == "static_dag":
             model.net.Proto().type, model.net.Proto().num_workers = "dag", 4
     else:
@@ -86,7 +97,9 @@ def Caffe2LSTM(args):
     """Run the benchmark: the entries a second, without the first iteration."""
     batches = args.data_size // args.seq_length // args.batch_size
     if batches < 2:
-        raise ValueError(f"--data_size {args.data_size} is less than two batches of {args.seq_length} × {args.batch_size}")
+        raise ValueError(
+            f"--data_size {args.data_size} is less than two batches of {args.seq_length} × {args.batch_size}"
+        )
     shape = [args.seq_length, args.batch_size, args.input_dim]
     queue, label_queue, entries = generate_data(batches, shape, 10, args.fixed_shape)
     workspace.FeedBlob("seq_lengths", np.full(args.batch_size, args.seq_length, np.int32))
@@ -112,13 +125,13 @@ def Caffe2LSTM(args):
 
 
 def Benchmark(args):
-    """The entries a second, of a workspace of its own, on GPU 0 if `args` say so."""
+    """Return the entries a second, of a workspace of its own, on GPU 0 if `args` say so."""
     with core.DeviceScope(core.DeviceOption(workspace.GpuDeviceType if args.gpu else caffe2_pb2.CPU, 0)):
         return Caffe2LSTM(args)
 
 
 def GetArgumentParser():
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(description="LSTM benchmark.")
     for name, default, what in (
         ("hidden_dim", 800, "size of the state"),

@@ -10,6 +10,7 @@ import logging
 
 import numpy as np
 
+from caffe2lite.ops.kit import dtypes, registry
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, workspace
 from caffe2lite.python.workspace import C
@@ -43,7 +44,7 @@ def _recycled(netproto, heads, op_indices, shareable, namescope, dont_share, sha
 def share_grad_blobs(
     net, losses, param_grads, namescope, dont_share_blobs=None, share_activations=False, blob_shapes=None
 ):
-    """A NetDef in which gradients (named `…_grad`, in `namescope`) share blobs, except those of parameters.
+    """Return a NetDef in which gradients (named `…_grad`, in `namescope`) share blobs, except those of parameters.
 
     With `share_activations` so do outputs of layers with weights, except the last two.
     """
@@ -72,7 +73,7 @@ def share_grad_blobs(
 
 
 def optimize_inference_for_dag(net, input_blobs, namescope=""):
-    """A NetDef of an inference net in which intermediate results share blobs, safe for parallel executors."""
+    """Return a NetDef of an inference net in which intermediate results share blobs, safe for parallel executors."""
     proto = net.Proto()
     fixed = {*proto.external_input, *proto.external_output}
     intermediate, made = set(), set()
@@ -85,19 +86,17 @@ def optimize_inference_for_dag(net, input_blobs, namescope=""):
         intermediate.update(blob for blob in op.output if blob not in fixed)
         made.update(op.output)
         if op.is_gradient_op:
-            raise AssertionError(f"{op.type} -> {list(op.output)} is a gradient operator: this plan is for inference nets")
+            raise AssertionError(
+                f"{op.type} -> {list(op.output)} is a gradient operator: this plan is for inference nets"
+            )
     return _recycled(proto, input_blobs, list(range(len(proto.op))), intermediate, namescope, None, None)
 
 
-_BYTES = {
-    caffe2_pb2.TensorProto.DataType.Value(name): size
-    for size, names in {8: "DOUBLE INT64", 4: "FLOAT INT32", 2: "FLOAT16 INT16 UINT16", 1: "INT8 UINT8 BOOL"}.items()
-    for name in names.split()
-}
+_BYTES = {number: dtype.itemsize for number, dtype in dtypes.NUMPY.items() if dtype.kind != "O"}
 
 
 def estimate_memory_usage(protos, shapes, types, devicescope):
-    """(total, peak, {operator type: total}) bytes that nets allocate on one device, run one after the other.
+    """Return (total, peak, {operator type: total}) bytes that nets allocate on one device, run one after the other.
 
     Shapes and types are those of InferShapesAndTypes; memory inside operators is not counted.
     """
@@ -127,7 +126,7 @@ def estimate_memory_usage(protos, shapes, types, devicescope):
 
 
 def release_blobs_when_used(netproto, dont_free_blobs, selector_fun=None):
-    """A NetDef that frees each intermediate blob after its last use.
+    """Return a NetDef that frees each intermediate blob after its last use.
 
     Blobs of Alias operators, external outputs, `dont_free_blobs` and those for which `selector_fun(blob)` is false
     stay.
@@ -161,7 +160,7 @@ def release_blobs_when_used(netproto, dont_free_blobs, selector_fun=None):
 
 
 def compute_interference_graph(ops):
-    """A networkx graph of operators, with an edge where the second reads what the first writes (`deps`)."""
+    """Return a networkx graph of operators, with an edge where the second reads what the first writes (`deps`)."""
     import networkx
 
     graph = networkx.DiGraph()
@@ -177,7 +176,7 @@ def compute_interference_graph(ops):
 
 
 def topological_sort_traversal(g):
-    """The operators in an order that respects the graph: the last of them and what it needs come as late as can be."""
+    """Return the operators in an order that respects the graph: the last of them and what it needs come as late as can be."""
     order, seen = [], set()
     for start in g:
         pending = [(start, False)]
@@ -222,7 +221,7 @@ def topological_sort_traversal_longest_path(g):
 
 
 def compute_ranges(linearized_ops, blob_sizes=None):
-    """{blob: LiveRange} for operators in the order they run."""
+    """Return {blob: LiveRange} for operators in the order they run."""
     ranges = collections.defaultdict(lambda: LiveRange(defined=None, used=None, size=None))
 
     def size(blob):
@@ -242,7 +241,7 @@ def compute_ranges(linearized_ops, blob_sizes=None):
 
 
 def is_compatible(candidate_range, assignment, static_blobs):
-    """Whether a blob of this range may follow the last one of an assignment."""
+    """Return whether a blob of this range may follow the last one of an assignment."""
     name, last = assignment[-1]
     if name in static_blobs or None in (candidate_range.defined, last.defined, last.used):
         return False
@@ -250,7 +249,7 @@ def is_compatible(candidate_range, assignment, static_blobs):
 
 
 def compute_blob_assignments(assignments):
-    """{blob: the blob whose storage it takes} of the assignments that hold several."""
+    """Return {blob: the blob whose storage it takes} of the assignments that hold several."""
     return {blob: assignment[-1][0] for assignment in assignments if len(assignment) > 1 for blob, _ in assignment}
 
 
@@ -259,7 +258,7 @@ def _get_max_size(assignment):
 
 
 def get_memory_usage(assignments):
-    """Bytes that the assignments need together."""
+    """Return the bytes that the assignments need together."""
     return sum(map(_get_max_size, assignments))
 
 
@@ -303,7 +302,7 @@ def compute_assignments_dp(ranges_sorted, init_assignment, counter=None):
 
 
 def get_updated_ranges(ranges, max_live=None):
-    """Ranges without None: defined before everything, used until the end, of size 1."""
+    """Return ranges without None: defined before everything, used until the end, of size 1."""
     if max_live is None:
         max_live = max((r.used for _, r in ranges if r.used is not None), default=0) + 1
 
@@ -325,7 +324,7 @@ class AssignmentAlgorithm(enum.Enum):
 
 
 def compute_assignments(ranges, static_blobs, algo):
-    """Assignments for {blob: LiveRange}; `static_blobs` stay alone."""
+    """Return assignments for {blob: LiveRange}; `static_blobs` stay alone."""
     # Blobs that nobody reads may be read from outside: they come last, and nothing follows them.
     ordered = sorted(ranges.items(), key=lambda item: (item[1].used is None, item[1].used or 0))
     ordered = get_updated_ranges(ordered)
@@ -357,7 +356,8 @@ def apply_assignments(net, blob_assignments):
         return blob_assignments.get(blob, blob)
 
     for op in net.op:
-        if op.type.startswith("RecurrentNetwork"):
+        record = registry.get(op.type)
+        if record is not None and record.step_nets:
             apply_recurrent_blob_assignments(op, blob_assignments, canonical_name)
         op.input[:] = [canonical_name(blob) for blob in op.input]
         op.output[:] = [canonical_name(blob) for blob in op.output]
@@ -379,7 +379,7 @@ def apply_recurrent_blob_assignments(op, blob_assignments, canonical_name):
 
 
 def optimize_inference_fast(net, static_blobs):
-    """A NetDef that runs in order, in which all blobs but `static_blobs` share storage where they can."""
+    """Return a NetDef that runs in order, in which all blobs but `static_blobs` share storage where they can."""
     optimized = caffe2_pb2.NetDef()
     optimized.ParseFromString(
         C.memonger_optimize_inference_net(net.SerializeToString(), [str(blob).encode("utf-8") for blob in static_blobs])
@@ -390,7 +390,7 @@ def optimize_inference_fast(net, static_blobs):
 def optimize_interference(
     net, static_blobs, ordering_function=topological_sort_traversal, blob_sizes=None, algo=AssignmentAlgorithm.GREEDY
 ):
-    """An Optimization of a NetDef: operators in the order of `ordering_function`, blobs shared by `algo`.
+    """Return an Optimization of a NetDef: operators in the order of `ordering_function`, blobs shared by `algo`.
 
     It is only safe for nets that run in order. `blob_sizes` (bytes, see collect_blob_sizes) make it better.
     """
@@ -408,7 +408,7 @@ def optimize_interference(
 
 
 def verify_inplace_blobs(net_a, net_b):
-    """Whether the operators of two NetDefs work in place on the same operands."""
+    """Return whether the operators of two NetDefs work in place on the same operands."""
 
     def inplaces(op):
         outputs = list(op.output)
@@ -418,7 +418,7 @@ def verify_inplace_blobs(net_a, net_b):
 
 
 def verify_graph_equality(net_a, net_b):
-    """Whether two NetDefs are the same operators, each reading what the same operators wrote."""
+    """Return whether two NetDefs are the same operators, each reading what the same operators wrote."""
 
     def parents(ops):
         writer, found = {}, []
@@ -437,7 +437,7 @@ Statistics = collections.namedtuple("Statistics", ["baseline_nbytes", "optimized
 
 
 def blob_nbytes(blob):
-    """Bytes of a blob of the workspace; 0 where it cannot be fetched."""
+    """Return the bytes of a blob of the workspace; 0 where it cannot be fetched."""
     try:
         return workspace.FetchBlob(blob).nbytes
     except Exception:  # of any kind: missing, not a tensor
@@ -446,11 +446,11 @@ def blob_nbytes(blob):
 
 
 def compute_statistics(assignments):
-    """Bytes of the workspace's blobs without and with the assignments."""
+    """Return the bytes of the workspace's blobs without and with the assignments."""
     sizes = [[blob_nbytes(blob) for blob, _ in assignment] for assignment in assignments]
     return Statistics(baseline_nbytes=sum(map(sum, sizes)), optimized_nbytes=sum(map(max, sizes)))
 
 
 def collect_blob_sizes(net):
-    """{blob: bytes} of the blobs of a NetDef, as they are in the workspace."""
+    """Return {blob: bytes} of the blobs of a NetDef, as they are in the workspace."""
     return {blob: blob_nbytes(blob) for op in net.op for blob in (*op.input, *op.output)}

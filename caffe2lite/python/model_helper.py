@@ -1,4 +1,4 @@
-"""`ModelHelper`: a training net, the net that initialises its parameters, and the list of them."""
+"""`ModelHelper`: a training net, the net that initializes its parameters, and the list of them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,14 @@ class ModelHelper:
     """
 
     def __init__(
-        self, name=None, init_params=True, allow_not_known_ops=True, skip_sparse_optim=False, param_model=None,
+        self,
+        name=None,
+        init_params=True,
+        allow_not_known_ops=True,
+        skip_sparse_optim=False,
+        param_model=None,
         arg_scope=None,
-    ):  # fmt: skip
+    ):
         self.name = name or "model"
         self.net = core.Net(self.name)
         if param_model is not None:
@@ -67,7 +72,7 @@ class ModelHelper:
         return self._arg_scope
 
     def get_name(self):
-        """The name given to the model."""
+        """Return the name given to the model."""
         return self.name
 
     # Parameters
@@ -77,7 +82,7 @@ class ModelHelper:
         return set(tags) if isinstance(tags, list) else {tags} if tags else set()
 
     def create_param(self, param_name, shape, initializer, tags=None):
-        """The blob of a parameter, made by `initializer` on first sight.
+        """Return the blob of a parameter, made by `initializer` on first sight.
 
         A plain string is put into the current name scope (and what `ParameterSharing` makes of it); a BlobReference
         is taken as it is.  The optimizer and regularizers in force are noted with it.
@@ -110,7 +115,7 @@ class ModelHelper:
         return info.blob
 
     def AddParameter(self, param, tags=None):
-        """Notes an existing blob as a parameter."""
+        """Note an existing blob as a parameter."""
         if not isinstance(param, core.BlobReference):
             raise AssertionError(f"a parameter is given as a BlobReference, not as {param!r}")
         tags = self._normalize_tags(tags)
@@ -122,8 +127,9 @@ class ModelHelper:
             self.biases.append(param)
 
     def get_param_info(self, param):
-        """The ParameterInfo of a blob, or None."""
-        assert isinstance(param, core.BlobReference), f"Param {param} is not a BlobReference"
+        """Return the ParameterInfo of a blob, or None."""
+        if not isinstance(param, core.BlobReference):
+            raise AssertionError(f"Param {param} is not a BlobReference")
         return self._parameters_info.get(param)
 
     def _infer_param_shape(self, param):
@@ -136,7 +142,10 @@ class ModelHelper:
 
     def _update_param_info_deprecated(self):
         known = len(self._param_info_deprecated)
-        assert known <= len(self.params)
+        if known > len(self.params):
+            raise AssertionError(
+                f"{known} parameters had gradients, and only {len(self.params)} are left: params lost some of them"
+            )
         for param in self.params[known:]:
             if not isinstance(param, core.BlobReference):
                 raise ValueError(f"Param {param} must be a BlobReference!")
@@ -149,7 +158,7 @@ class ModelHelper:
             info.grad = self.param_to_grad.get(info.name)
 
     def add_param_DEPRECATED(self, param, key=None, shape=None, length=None):
-        """The older AddParameter; returns the ParameterInfo."""
+        """Call the older AddParameter; return the ParameterInfo."""
         log.warning("add_param is old: create_param names, shares and scopes the parameter")
         self._update_param_info_deprecated()
         self.AddParameter(param)
@@ -170,7 +179,7 @@ class ModelHelper:
     def _NormalizeNamescope(namescope):
         if namescope is None:
             return scope.CurrentNameScope()
-        separator = scope._NAMESCOPE_SEPARATOR
+        separator = scope.NAMESCOPE_SEPARATOR
         return namescope if namescope == "" or namescope.endswith(separator) else namescope + separator
 
     def _in_scope(self, params, namescope):
@@ -178,11 +187,11 @@ class ModelHelper:
         return [p for p in params if p.GetNameScope().startswith(namescope)]
 
     def GetParams(self, namescope=None, top_scope=False):
-        """The trained parameters at or below `namescope` (default: the current one; "" for all)."""
+        """Return the trained parameters at or below `namescope` (default: the current one; "" for all)."""
         return self._in_scope(self.params, namescope)
 
     def GetComputedParams(self, namescope=None):
-        """The parameters that are kept but not trained, e.g. running means."""
+        """Return the parameters that are kept but not trained, e.g. running means."""
         return self._in_scope(self._computed_params, namescope)
 
     def GetAllParams(self, namescope=None):
@@ -190,19 +199,20 @@ class ModelHelper:
         return self.GetParams(namescope) + self.GetComputedParams(namescope)
 
     def _Validate(self):
-        """Names given to more than one parameter."""
+        """Return names given to more than one parameter."""
         counts = collections.Counter(str(p) for p in self.params)
         return [name for name, n in counts.items() if n > 1]
 
     def Validate(self):
-        """Raises AssertionError when two parameters have the same name."""
+        """Raise AssertionError when two parameters have the same name."""
         duplicates = self._Validate()
-        assert not duplicates, f"Duplicate params: {duplicates}"
+        if duplicates:
+            raise AssertionError(f"Duplicate params: {duplicates}")
 
     # Gradients
 
     def AddGradientOperators(self, *args, **kwargs):
-        """Adds the backward pass to `net`, once, as `Net.AddGradientOperators` does; returns the gradient map."""
+        """Add the backward pass to `net`, once, as `Net.AddGradientOperators` does; return the gradient map."""
         if self.gradient_ops_added:
             raise RuntimeError(f"model {self.name} has its gradient operators already")
         self.Validate()
@@ -238,34 +248,36 @@ class ModelHelper:
     # Nets
 
     def Proto(self):
-        """The NetDef of `net`."""
+        """Return the NetDef of `net`."""
         return self.net.Proto()
 
     def InitProto(self):
-        """The NetDef of `param_init_net`."""
+        """Return the NetDef of `param_init_net`."""
         return self.param_init_net.Proto()
 
     def RunAllOnGPU(self, *args, **kwargs):
-        """Puts both nets on a GPU; arguments as for `Net.RunAllOnGPU`."""
+        """Put both nets on a GPU; arguments as for `Net.RunAllOnGPU`."""
         self.param_init_net.RunAllOnGPU(*args, **kwargs)
         self.net.RunAllOnGPU(*args, **kwargs)
 
     def CreateDB(self, blob_out, db, db_type, **kwargs):
-        """Adds the opening of a database to `param_init_net`."""
+        """Add the opening of a database to `param_init_net`."""
         return self.param_init_net.CreateDB([], blob_out, db=db, db_type=db_type, **kwargs)
 
     def TensorProtosDBInput(self, unused_blob_in, blob_out, batch_size, db, db_type, **kwargs):
-        """Batches from a database; the first argument is there for older scripts and must be empty."""
-        assert len(unused_blob_in) == 0, "TensorProtosDBInput takes no input blobs: pass []"
+        """Return batches from a database; the first argument is there for older scripts and must be empty."""
+        if len(unused_blob_in) != 0:
+            raise AssertionError(f"TensorProtosDBInput takes no input blobs: pass [], not {unused_blob_in!r}")
         return db_input(self, blob_out, batch_size, db, db_type)
 
     def GetDevices(self):
-        """The device ids that `data_parallel_model` gave this model."""
-        assert len(self._devices) > 0, f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some"
+        """Return the device ids that `data_parallel_model` gave this model."""
+        if len(self._devices) <= 0:
+            raise AssertionError(f"model {self.name} has no devices: data_parallel_model.Parallelize gives it some")
         return self._devices
 
     def GetCompleteNet(self):
-        """One net: the initialisation followed by the training net."""
+        """Return one net: the initialization followed by the training net."""
         complete = self.param_init_net.Clone(self.name + "_complete_net", keep_schema=True)
         for op in complete.Proto().op:
             op.debug_info += _INIT_MARK
@@ -275,7 +287,7 @@ class ModelHelper:
         return complete
 
     def ConstructInitTrainNetfromNet(self, net):
-        """Takes a net of `GetCompleteNet` apart into `param_init_net` and `net` of this model."""
+        """Take a net of `GetCompleteNet` apart into `param_init_net` and `net` of this model."""
         marked = [op.debug_info.endswith(_INIT_MARK) for op in net.Proto().op]
 
         def part(suffix, of_init):
@@ -304,7 +316,7 @@ class ModelHelper:
 
 
 def ExtractPredictorNet(net_proto, input_blobs, output_blobs, device=None, renames=None, disabled_inputs=None):
-    """The part of a net that leads from `input_blobs` to `output_blobs`: (Net, other external inputs, i.e. parameters).
+    """Return the part of a net that leads from `input_blobs` to `output_blobs`: (Net, other external inputs, i.e. parameters).
 
     Operators with unknown inputs are left out; `device` moves those kept, `renames` maps old to new blob names,
     `disabled_inputs` are external inputs to do without.  `net_proto` is left as it was.
@@ -345,7 +357,7 @@ def ExtractPredictorNet(net_proto, input_blobs, output_blobs, device=None, renam
 
 
 def _span(ops, input_blobs, output_blobs):
-    """The operators from the first that reads an input to the last that writes an output."""
+    """Return the operators from the first that reads an input to the last that writes an output."""
     first = [i for i, op in enumerate(ops) if input_blobs.intersection(op.input) and op.type != "StopGradient"]
     if not first:
         raise Exception(f"No ops with input={input_blobs}")
@@ -374,7 +386,7 @@ def _move(op, device):
 
 
 def _prepare_step_nets(op, renames, device):
-    """Readies the nets inside a recurrent operator for prediction; returns what the step net reads from outside."""
+    """Prepare the nets inside a recurrent operator for prediction; return what the step net reads from outside."""
     reads = set()
     for arg in op.arg:
         if arg.name == "backward_step_net":

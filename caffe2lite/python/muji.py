@@ -9,17 +9,17 @@ from caffe2lite.python import workspace
 
 
 def OnGPU(gpu_id):
-    """The DeviceOption of a GPU."""
+    """Return the DeviceOption of a GPU."""
     return caffe2_pb2.DeviceOption(device_type=workspace.GpuDeviceType, device_id=gpu_id)
 
 
 def OnCPU():
-    """The DeviceOption of the CPU."""
+    """Return the DeviceOption of the CPU."""
     return caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CPU)
 
 
 def Allreduce(net, blobs, reduced_affix="_reduced", gpu_indices=None):
-    """Adds the sum of `blobs`, blob i on GPU gpu_indices[i] (default i); returns the sums BLOB_reduced, one a GPU."""
+    """Add the sum of `blobs`, blob i on GPU gpu_indices[i] (default i); return the sums BLOB_reduced, one a GPU."""
     gpu_indices = list(range(len(blobs))) if gpu_indices is None else gpu_indices
     if len(gpu_indices) != len(blobs):
         raise RuntimeError(f"gpu_indices length and blobs length mismatch: {len(gpu_indices)} vs {len(blobs)}")
@@ -27,7 +27,7 @@ def Allreduce(net, blobs, reduced_affix="_reduced", gpu_indices=None):
 
 
 def _way_of(gpus):
-    """The function for this number of GPUs and for who of them reaches whom."""
+    """Return the function for this number of GPUs and for who of them reaches whom."""
     pattern = workspace.GetGpuPeerAccessPattern()
 
     def connected(group):

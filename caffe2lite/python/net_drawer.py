@@ -27,7 +27,7 @@ def _need_pydot():
 
 
 def _rectify_operator_and_name(operators_or_net, name):
-    """The operators and the name of a net, NetDef or list of operators."""
+    """Return the operators and the name of a net, NetDef or list of operators."""
     if isinstance(operators_or_net, core.Net):
         operators_or_net = operators_or_net.Proto()
     if isinstance(operators_or_net, caffe2_pb2.NetDef):
@@ -40,7 +40,7 @@ def _escape_label(name):
 
 
 def GetOpNodeProducer(append_output, **kwargs):
-    """A function (op, op_id) that makes an operator's node; with `append_output` the outputs are in its label."""
+    """Return a function (op, op_id) that makes an operator's node; with `append_output` the outputs are in its label."""
 
     def producer(op, op_id):
         label = f"{op.name} ({op.type})" if op.name else op.type
@@ -52,7 +52,7 @@ def GetOpNodeProducer(append_output, **kwargs):
 
 
 def GetBlobNodeProducer(**kwargs):
-    """A function (name, label) that makes a blob's node."""
+    """Return a function (name, label) that makes a blob's node."""
     return lambda node_name, label: pydot.Node(node_name, label=label, **kwargs)
 
 
@@ -77,7 +77,7 @@ class _BlobNodes:
 
 
 def GetPydotGraph(operators_or_net, name=None, rankdir="LR", op_node_producer=None, blob_node_producer=None):
-    """A pydot graph of operators and blobs."""
+    """Return a pydot graph of operators and blobs."""
     _need_pydot()
     operators, name = _rectify_operator_and_name(operators_or_net, name)
     make_op = op_node_producer or GetOpNodeProducer(False, **OP_STYLE)
@@ -101,7 +101,7 @@ def GetPydotGraph(operators_or_net, name=None, rankdir="LR", op_node_producer=No
 
 
 def GetPydotGraphMinimal(operators_or_net, name=None, rankdir="LR", minimal_dependency=False, op_node_producer=None):
-    """A pydot graph of operators only; with `minimal_dependency` an edge that a longer path implies is left out."""
+    """Return a pydot graph of operators only; with `minimal_dependency` an edge that a longer path implies is left out."""
     _need_pydot()
     operators, name = _rectify_operator_and_name(operators_or_net, name)
     make_op = op_node_producer or GetOpNodeProducer(True, **OP_STYLE)
@@ -123,12 +123,12 @@ def GetPydotGraphMinimal(operators_or_net, name=None, rankdir="LR", minimal_depe
 
 
 def GetOperatorMapForPlan(plan_def):
-    """{net name: operators} of a PlanDef."""
+    """Return {net name: operators} of a PlanDef."""
     return {net.name: net.op for net in plan_def.network}
 
 
 def _draw_steps(graph, steps, operators, op_index):
-    """Add the nets of execution steps one after the other; returns (first, last) operator nodes."""
+    """Add the nets of execution steps one after the other; return (first, last) operator nodes."""
     first = last = None
 
     def follow(begin, end):
@@ -154,7 +154,7 @@ def _draw_steps(graph, steps, operators, op_index):
 
 
 def GetPlanGraph(plan_def, name=None, rankdir="TB"):
-    """A pydot graph of a PlanDef: a box a step, operators in order."""
+    """Return a pydot graph of a PlanDef: a box a step, operators in order."""
     _need_pydot()
     graph = pydot.Dot(plan_def.name if name is None else name, rankdir=rankdir)
     _draw_steps(graph, plan_def.execution_step, GetOperatorMapForPlan(plan_def), [0])
@@ -180,7 +180,7 @@ def GetGraphInJson(operators_or_net, output_filepath):
 
 
 def GetGraphPngSafe(func, *args, **kwargs):
-    """The PNG of the graph that `func` makes, or of a graph with the error."""
+    """Return the PNG of the graph that `func` makes, or of a graph with the error."""
     _need_pydot()
     try:
         graph = func(*args, **kwargs)

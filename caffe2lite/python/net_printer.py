@@ -231,17 +231,17 @@ def _arg_val(arg):
 
 
 def commonprefix(m):
-    """The longest common beginning of strings."""
+    """Return the longest common beginning of strings."""
     return os.path.commonprefix(m)  # noqa: RUF071 - letter by letter is what is wanted
 
 
 def format_value(val):
-    """A list with its items quoted; anything else as it is."""
+    """Return a list with its items quoted; anything else as it is."""
     return "[" + ", ".join(f"'{v}'" for v in val) + "]" if isinstance(val, list) else str(val)
 
 
 def factor_prefix(vals, do_it):
-    """Values joined by commas; with `do_it` their common beginning comes once: `a/[b, c]`."""
+    """Return values joined by commas; with `do_it` their common beginning comes once: `a/[b, c]`."""
     vals = [format_value(v) for v in vals]
     prefix = commonprefix(vals) if len(vals) > 1 and do_it else ""
     joined = ", ".join(v[len(prefix) :] for v in vals)
@@ -302,7 +302,7 @@ def print_net(text, net):
 
 
 def _get_step_context(step):
-    """(heading of the step, whether its parts get headings)."""
+    """Return (heading of the step, whether its parts get headings)."""
     proto = step.Proto()
     several = len(step.Substeps()) > 1
     if proto.should_stop_blob:
@@ -376,14 +376,14 @@ def print_job(text, job):
 
 
 def to_string(obj, **kwargs):
-    """A net, step, task, group or job as text; arguments are those of Printer."""
+    """Return a net, step, task, group or job as text; arguments are those of Printer."""
     printer = Printer(**kwargs)
     printer(obj)
     return str(printer)
 
 
 def debug_net(net):
-    """A copy of a net that prints each operator before it runs."""
+    """Return a copy of a net that prints each operator before it runs."""
     if not isinstance(net, core.Net):
         raise AssertionError(f"expected a Net, got {net!r}")
     verbose = core.Net(str(net))

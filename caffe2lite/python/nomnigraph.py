@@ -5,8 +5,9 @@ from __future__ import annotations
 from subprocess import PIPE  # noqa: F401 - a public name here
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import _nomnigraph, core
-from caffe2lite.python._nomnigraph import (
+from caffe2lite.python import core
+from caffe2lite.python._extension import graphs
+from caffe2lite.python._extension.graphs import (
     Annotation,
     Graph,
     NeuralNetData,
@@ -32,7 +33,7 @@ class NNModule:
 
     def __init__(self, net=None, device_map=None):
         if net is None:
-            self._NNModule = _nomnigraph.NNModule()
+            self._NNModule = graphs.NNModule()
             return
         if isinstance(net, core.Net):
             net = net.Proto()
@@ -41,9 +42,9 @@ class NNModule:
         content = net.SerializeToString()
         if device_map:
             devices = {blob: option.SerializeToString() for blob, option in device_map.items()}
-            self._NNModule = _nomnigraph.NNModuleFromProtobufDistributed(content, devices)
+            self._NNModule = graphs.NNModuleFromProtobufDistributed(content, devices)
         else:
-            self._NNModule, _ = _nomnigraph.NNModuleFromProtobuf(content)
+            self._NNModule, _ = graphs.NNModuleFromProtobuf(content)
 
     @property
     def dataFlow(self):
@@ -71,7 +72,7 @@ class NNModule:
         return set(self.dataFlow.tensors)
 
     def createNode(self, val):
-        """A node of NeuralNetData, NeuralNetOperator or OperatorDef."""
+        """Return a node of NeuralNetData, NeuralNetOperator or OperatorDef."""
         return self.dataFlow.createNode(val)
 
     def deleteNode(self, node):
@@ -92,29 +93,29 @@ class NNModule:
 
     def replaceProducer(self, tensor, new_producer):
         """Let another operator write a tensor."""
-        _nomnigraph.replaceProducer(tensor, new_producer)
+        graphs.replaceProducer(tensor, new_producer)
 
     def replaceAllUsesWith(self, old_tensor, new_tensor):
         """Let those who read one tensor read another, at the same place among their inputs."""
-        _nomnigraph.replaceAllUsesWith(old_tensor, new_tensor)
+        graphs.replaceAllUsesWith(old_tensor, new_tensor)
 
     def replaceAsConsumer(self, old_consumer, new_consumer):
         """Let another operator read what this one reads."""
-        _nomnigraph.replaceAsConsumer(old_consumer, new_consumer)
+        graphs.replaceAsConsumer(old_consumer, new_consumer)
 
     def createUniqueDataNode(self, prefix="_unique"):
-        """A tensor with a name that no other has."""
+        """Return a tensor with a name that no other has."""
         return self._NNModule.createUniqueDataNode(prefix)
 
     def convertToCaffe2Proto(self, old_proto=None):
-        """The NetDef; what is neither operator nor blob comes from `old_proto`."""
+        """Return the NetDef; what is neither operator nor blob comes from `old_proto`."""
         content = self._NNModule.convertToCaffe2Proto(old_proto)
         return caffe2_pb2.NetDef.FromString(content)
 
     def match(self, pattern):
-        """NNSubgraphs that match an NNMatchGraph, one after the other."""
+        """Yield the NNSubgraphs that match an NNMatchGraph, one after the other."""
         for node in self.dataFlow.getMutableNodes():
-            found = _nomnigraph.matchSubgraph(node, pattern)
+            found = graphs.matchSubgraph(node, pattern)
             if len(found):
                 yield found
 

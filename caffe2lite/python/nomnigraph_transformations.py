@@ -10,7 +10,7 @@ def transpose_network(nn):
     turned = {}
 
     def in_nhwc(tensor):
-        """The tensor in NHWC order, transposed once for all who read it."""
+        """Return the tensor in NHWC order, transposed once for all who read it."""
         if id(tensor) not in turned:
             op = nn.createNode(core.CreateOperator("NCHW2NHWC", [], []))
             turned[id(tensor)] = nn.createUniqueDataNode(tensor.name)

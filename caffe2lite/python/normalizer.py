@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Normalizer:
-    """Called with the model and a record; adds the normalising layer."""
+    """Called with the model and a record; adds the normalizing layer."""
 
     def __init__(self):
         pass
@@ -13,7 +13,7 @@ class Normalizer:
         return self._run(net, param)
 
     def _run(self, net, param):
-        raise NotImplementedError(f"{type(self).__name__} does not say how it normalises")
+        raise NotImplementedError(f"{type(self).__name__} does not say how it normalizes")
 
 
 class BatchNormalizer(Normalizer):

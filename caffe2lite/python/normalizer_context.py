@@ -10,12 +10,13 @@ class NormalizerContext(ModifierContext, context.DefaultManaged):
     """The normalizers in force, by name."""
 
     def has_normalizer(self, name):
-        """Whether there is one of that name."""
+        """Return whether there is one of that name."""
         return self._has_modifier(name)
 
     def get_normalizer(self, name):
-        """The one of that name."""
-        assert self.has_normalizer(name), f"no normalizer {name!r} is in force"
+        """Return the one of that name."""
+        if not self.has_normalizer(name):
+            raise AssertionError(f"no normalizer {name!r} is in force")
         return self._get_modifier(name)
 
 

@@ -9,32 +9,34 @@ from __future__ import annotations
 
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core
-from caffe2lite.python._optimizer_adagrad import (
+from caffe2lite.python._optimizers.adagrad import (
     FP16_ENGINES,
     AdagradOptimizer,
     DecayAdagradOptimizer,
     StormOptimizer,
     WngradOptimizer,
 )
-from caffe2lite.python._optimizer_adam import (
+from caffe2lite.python._optimizers.adam import (
     AdadeltaOptimizer,
     AdamOptimizer,
     FtrlOptimizer,
     GFtrlOptimizer,
     YellowFinOptimizer,
 )
-from caffe2lite.python._optimizer_base import LEARNING_RATE_INJECTION as _LEARNING_RATE_INJECTION
-from caffe2lite.python._optimizer_base import (
+from caffe2lite.python._optimizers.base import LEARNING_RATE_INJECTION as _LEARNING_RATE_INJECTION
+from caffe2lite.python._optimizers.base import (
     AuxOptimizerParams,
     Optimizer,
-    _optimizer_instance_count,  # noqa: F401 - Caffe2's tests read it here
     get_lr_injection,
     get_param_device,
     is_sparse,
     reset_optimizer_instance_count,
     set_lr_injection,
 )
-from caffe2lite.python._optimizer_sgd import (
+from caffe2lite.python._optimizers.base import (
+    optimizer_instance_count as _optimizer_instance_count,  # noqa: F401 - Caffe2's tests read it here
+)
+from caffe2lite.python._optimizers.sgd import (
     FP16SgdOptimizer,
     MultiPrecisionSgdOptimizer,
     RmsPropOptimizer,
@@ -63,7 +65,7 @@ def _get_param_to_device(model):
 def _build(
     model, optimizer, weights_only=False, use_param_info_optim=True, max_gradient_norm=None, allow_lr_injection=False
 ):
-    """Puts `optimizer` (or the one that a parameter was made with) on every parameter that has a gradient."""
+    """Put `optimizer` (or the one that a parameter was made with) on every parameter that has a gradient."""
     param_to_device = _get_param_to_device(model)
     model.Validate()
     params = [p for p in model.GetOptimizationParamInfo() if not weights_only or p.blob in model.weights]
@@ -105,7 +107,7 @@ def _calc_norm_ratio(model, params, name_scope, param_to_device, max_gradient_no
 
 
 def add_weight_decay(model, weight_decay):
-    """Adds weight_decay * w to the gradient of every weight w (not of biases); call it before the optimizer's build."""
+    """Add weight_decay * w to the gradient of every weight w (not of biases); call it before the optimizer's build."""
     _build(model, WeightDecayBuilder(weight_decay=weight_decay), weights_only=True, use_param_info_optim=False)
 
 

@@ -12,12 +12,13 @@ class OptimizerContext(ModifierContext, context.DefaultManaged):
     """The optimizers in force, by parameter tag."""
 
     def has_optimizer(self, name):
-        """Whether there is one of that name."""
+        """Return whether there is one of that name."""
         return self._has_modifier(name)
 
     def get_optimizer(self, name):
-        """The one of that name."""
-        assert self.has_optimizer(name), f"no optimizer {name!r} is in force"
+        """Return the one of that name."""
+        if not self.has_optimizer(name):
+            raise AssertionError(f"no optimizer {name!r} is in force")
         return self._get_modifier(name)
 
 

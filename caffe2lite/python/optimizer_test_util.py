@@ -18,7 +18,7 @@ class OptimizerTestBase:
     """Least squares with 0/1 features: every optimizer has to find the weights."""
 
     def _createDense(self, dtype=core.DataType.FLOAT):
-        """(model with gradients, true weights, data [20, 5], labels [20, 1])."""
+        """Return (model with gradients, true weights, data [20, 5], labels [20, 1])."""
         size = _TRUE_WEIGHTS.size
         self._rng = np.random.RandomState(123)
         data = self._rng.randint(2, size=(20, size)).astype(np.float32)
@@ -28,9 +28,17 @@ class OptimizerTestBase:
         initializer = PseudoFP16Initializer if half else Initializer
         model = ModelHelper(name="test", arg_scope={"order": "NCHW"})
         out = brew.fc(
-            model, "data", "fc", size, 1, ("ConstantFill", {}), ("ConstantFill", {}), axis=0,
-            WeightInitializer=initializer, BiasInitializer=initializer,
-        )  # fmt: skip
+            model,
+            "data",
+            "fc",
+            size,
+            1,
+            ("ConstantFill", {}),
+            ("ConstantFill", {}),
+            axis=0,
+            WeightInitializer=initializer,
+            BiasInitializer=initializer,
+        )
         if half:
             out = model.HalfToFloat(out, f"{out}_fp32")
         loss = model.AveragedLoss(model.SquaredL2Distance([out, "label"]), "avg_loss")

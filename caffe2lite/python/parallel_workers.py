@@ -24,7 +24,7 @@ _JOIN_SECS = 5.0  # a worker that is blocked in its function is left behind afte
 def init_workers(
     worker_fun, num_worker_threads=2, worker_name="train", init_fun=None, external_loggers=None, shutdown_fun=None
 ):
-    """Prepares threads that call worker_fun(worker_id) until they are stopped; returns the global coordinator.
+    """Prepare threads that call worker_fun(worker_id) until they are stopped; return the global coordinator.
 
     init_fun(worker_coordinator, global_coordinator) is called before the threads start, shutdown_fun() when they stop;
     external_loggers get the metrics: objects with log(dict).
@@ -52,11 +52,11 @@ class Metrics:
         self._external_loggers = external_loggers
 
     def reset_metrics(self):
-        """Starts from 0."""
+        """Start from 0."""
         self._metrics.clear()
 
     def log_metrics(self):
-        """Hands the metrics to every external logger; one that fails does not stop the others."""
+        """Hand the metrics to every external logger; one that fails does not stop the others."""
         for logger in self._external_loggers or ():
             try:
                 logger.log(self._metrics)
@@ -64,7 +64,7 @@ class Metrics:
                 print(f"Failed to call ExternalLogger: {error}")
 
     def put_metric(self, key, value, count=True):
-        """Adds to a metric, and with `count` one to its KEY_count."""
+        """Add to a metric, and with `count` one to its KEY_count."""
         self._metrics[key] += value
         if count:
             self._metrics[f"{key}_count"] += 1
@@ -97,11 +97,11 @@ class WorkerCoordinator:
         self._active, self._started = True, False
 
     def is_active(self):
-        """Whether the workers are to go on."""
+        """Return whether the workers are to go on."""
         return self._active
 
     def init(self, global_coordinator):
-        """Calls the initialising function, unless the workers run already."""
+        """Call the initializing function, unless the workers run already."""
         if self._init_fun and not self._started:
             self._init_fun(self, global_coordinator)
 
@@ -127,7 +127,7 @@ class WorkerCoordinator:
         self._started = False
 
     def _wait_finish(self, cleanup=None):
-        """Waits a while for the threads; True when all have stopped."""
+        """Wait a while for the threads; True when all have stopped."""
         for worker in self._workers:
             if worker.ident is not None and worker is not threading.current_thread():
                 worker.join(_JOIN_SECS)
@@ -139,7 +139,7 @@ class WorkerCoordinator:
         return not blocked
 
     def get_worker_ids(self):
-        """The numbers of the workers."""
+        """Return the numbers of the workers."""
         return self._worker_ids
 
 
@@ -153,29 +153,29 @@ class GlobalWorkerCoordinator:
         self.register_shutdown_handler()
 
     def add(self, coordinator):
-        """Takes a coordinator on."""
+        """Take a coordinator on."""
         self._coordinators.append(coordinator)
 
     def get_new_worker_id(self):
-        """A number that no other worker has."""
+        """Return a number that no other worker has."""
         worker_id = self._fetcher_id_seq
         self._worker_ids.append(worker_id)
         self._fetcher_id_seq += 1
         return worker_id
 
     def get_worker_ids(self):
-        """The numbers of all workers."""
+        """Return the numbers of all workers."""
         return self._worker_ids
 
     def start(self):
-        """Initialises all coordinators, one after the other, then starts their threads."""
+        """Initialize all coordinators, one after the other, then start their threads."""
         for coordinator in self._coordinators:
             coordinator.init(self)
         for coordinator in self._coordinators:
             coordinator._start()
 
     def stop(self):
-        """Stops all and forgets them; True when every thread has stopped."""
+        """Stop all and forgets them; True when every thread has stopped."""
         ending, self._coordinators = self._coordinators, []  # forgotten even when one fails to stop
         for coordinator in ending:
             coordinator._stop()
@@ -183,7 +183,7 @@ class GlobalWorkerCoordinator:
         return all(stopped)
 
     def stop_coordinator(self, worker_name):
-        """Stops the coordinators of that name."""
+        """Stop the coordinators of that name."""
         for coordinator in self._coordinators:
             if coordinator._worker_name == worker_name:
                 coordinator._stop()
@@ -191,7 +191,7 @@ class GlobalWorkerCoordinator:
         self._coordinators = [c for c in self._coordinators if c._worker_name != worker_name]
 
     def register_shutdown_handler(self):
-        """Has the threads stopped when Python exits."""
+        """Let the threads be stopped when Python exits."""
         atexit.register(self.stop)
 
 
@@ -213,7 +213,7 @@ class Worker:
         self._worker_fun(self._worker_id)
 
     def handle_exception(self, e):
-        """Stops all workers of the coordinator."""
+        """Stop all workers of the coordinator."""
         log.error("Exception in worker %s", self._worker_id, exc_info=e)
         self._coordinator._stop(f"Exception in worker {self._worker_id}: {e}")
 

@@ -26,7 +26,7 @@ class Output:
 
 
 def _init_output(output, capacity, global_init_net, global_exit_net):
-    """(pipe or None, writer) for the output of a step."""
+    """Return (pipe or None, writer) for the output of a step."""
     if output is None:
         pipe_out = queue_util.Queue(capacity=DEFAULT_QUEUE_CAPACITY if capacity is None else capacity)
         writer = pipe_out.writer()
@@ -44,7 +44,7 @@ def _init_output(output, capacity, global_init_net, global_exit_net):
 
 
 def make_processor(processor, reader=None):
-    """A function of a record for a function, a net or None; `processor.schema_func(reader)` says what it returns."""
+    """Return a function of a record for a function, a net or None; `processor.schema_func(reader)` says what it returns."""
     if processor is None:
         return lambda rec: rec
     if isinstance(processor, core.Net):
@@ -55,7 +55,7 @@ def make_processor(processor, reader=None):
 
 
 def normalize_processor_output(output):
-    """An Output for what a processor may return: Output, record, (record, stop), (nets, record, stop), nets."""
+    """Return an Output for what a processor may return: Output, record, (record, stop), (nets, record, stop), nets."""
     if isinstance(output, Output):
         return output
     if isinstance(output, Field):
@@ -110,12 +110,12 @@ def pipe_and_output(
 
 
 def processor_name(processor):
-    """A name for a processor, reader or writer."""
+    """Return a name for a processor, reader or writer."""
     return getattr(processor, "name", None) or type(processor).__name__
 
 
 def _read_and_write(reader, output_for, timer_name):
-    """(init net, exit net, body, end of its timer) of a thread that moves records on until there are no more."""
+    """Return (init net, exit net, body, end of its timer) of a thread that moves records on until there are no more."""
     init_name, exit_name, open_output = output_for
     init_net, exit_net = core.Net(init_name), core.Net(exit_name)
     read_nets, status, record = reader.read_record_ex(init_net, exit_net)
@@ -149,7 +149,7 @@ class _LazyOutput:
 
 
 def _runtime_threads_task(name, group, final_outputs, reader, num_threads, output, capacity):
-    """One set of nets, of which the task runs several instances."""
+    """Return one set of nets, of which the task runs several instances."""
     with Task(name=name, group=group, outputs=final_outputs, num_instances=num_threads) as task:
         global_exit_net, global_init_net = core.Net("pipe:exit"), core.Net("pipe:init")
         reader.setup_ex(global_init_net, global_exit_net)
@@ -171,7 +171,7 @@ def _runtime_threads_task(name, group, final_outputs, reader, num_threads, outpu
 
 
 def _static_threads_task(name, group, final_outputs, reader, num_threads, output, capacity):
-    """A set of nets for each thread."""
+    """Return a set of nets for each thread."""
     with Task(name=name, group=group, outputs=final_outputs) as task:
         global_exit_net, global_init_net = core.Net("exit"), core.Net("init")
         reader.setup_ex(global_init_net, global_exit_net)
@@ -208,18 +208,20 @@ def _pipe_step(
     final_outputs=None,
 ):
     if num_threads > 1 and num_runtime_threads > 1:
-        raise AssertionError(f"give num_threads ({num_threads}) or num_runtime_threads ({num_runtime_threads}), not both")
+        raise AssertionError(
+            f"give num_threads ({num_threads}) or num_runtime_threads ({num_runtime_threads}), not both"
+        )
     if isinstance(input, Reader):
         reader = input
     elif hasattr(input, "reader"):
         reader = input.reader()
     else:
-        raise ValueError("Input must be a reader, queue or stream.")
+        raise ValueError(f"Input must be a reader, queue or stream, got {input!r}")
     if processor is not None:
         reader = ProcessingReader(reader, processor)
     if num_threads == 0 or num_runtime_threads == 0:
         if output is not None:
-            raise AssertionError("without threads nothing would write to the output")
+            raise AssertionError(f"without threads nothing would write to {output!r}")
         return reader, None
 
     if name is None:
@@ -283,11 +285,11 @@ class NetProcessor:
         self._cloned_init_nets = []
 
     def schema(self):
-        """The schema of what the net returns."""
+        """Return the schema of what the net returns."""
         return self.net.output_record()
 
     def setup(self, init_net):
-        """The clones of the init nets, for the task."""
+        """Return the clones of the init nets, for the task."""
         self._frozen = True
         nets, self._cloned_init_nets = self._cloned_init_nets, []
         return nets
@@ -308,6 +310,6 @@ class NetProcessor:
         return Output([clone], clone.output_record(), stop_signal)
 
     def blob_maps(self):
-        """{blob of the net: its name} of each clone."""
+        """Return {blob of the net: its name} of each clone."""
         self._frozen = True
         return self._blob_maps

@@ -62,7 +62,7 @@ class QueueWrapper(dataio.Pipe):
         self._queue = handler
 
     def queue(self):
-        """The blob of the queue."""
+        """Return the blob of the queue."""
         return self._queue
 
     def writer(self):
@@ -92,7 +92,7 @@ class Queue(QueueWrapper):
 
 
 def enqueue(net, queue, data_blobs, status=None):
-    """Put blobs into a queue; returns the blob that says whether the queue was closed."""
+    """Put blobs into a queue; return the blob that says whether the queue was closed."""
     if status is None:
         status = net.NextName("status")
     blobs = []
@@ -105,7 +105,7 @@ def enqueue(net, queue, data_blobs, status=None):
 
 
 def dequeue(net, queue, num_blobs, status=None, field_names=None, num_records=1):
-    """Take `num_records` records out of a queue; returns (blobs, blob that says whether the queue was closed)."""
+    """Take `num_records` records out of a queue; return (blobs, blob that says whether the queue was closed)."""
     if field_names is None:
         names = [net.NextName("data", i) for i in range(num_blobs)]
     else:

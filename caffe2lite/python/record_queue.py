@@ -38,7 +38,7 @@ class RecordQueue:
         if isinstance(fields, list):
             fields = from_column_list(fields)
         if not isinstance(fields, Struct):
-            raise AssertionError("fields must be either a Struct or a list of raw field names.")
+            raise AssertionError(f"fields must be either a Struct or a list of raw field names, got {fields!r}")
         self.schema = fields
         self.name = name or "queue"
         self.num_threads = num_threads
@@ -60,7 +60,7 @@ class RecordQueue:
     def build(self, reader, process=None):
         """Fill the queue from `reader`, through `process(net, record)` where given.
 
-        Returns (reader of the queue, step that fills it, step that closes it, schema); the step that fills it has to
+        Return (reader of the queue, step that fills it, step that closes it, schema); the step that fills it has to
         run beside the one that reads.
         """
         producers = []

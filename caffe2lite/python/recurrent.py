@@ -18,7 +18,7 @@ def _reference(blob):
 
 
 def _op(op_type, inputs, output, **kwargs):
-    """An operator on blobs whose names are complete as they are."""
+    """Return an operator on blobs whose names are complete as they are."""
     references = [core.BlobReference(name) for name in inputs]
     return core.CreateOperator(op_type, references, [core.BlobReference(output)], **kwargs)
 
@@ -75,7 +75,7 @@ class _Backward:
         self._list_inputs(recompute)
 
     def _differentiate(self, replaced):
-        """The gradient operators; sets the gradients, by blob.
+        """Return the gradient operators; sets the gradients, by blob.
 
         A gradient that passes through an operator, as through Sum, would take
         the place of the one that arrives.  The ``replaced`` states leave the
@@ -94,7 +94,7 @@ class _Backward:
         return ops
 
     def _extend_accumulating(self, step, ops):
-        """Adds the gradient operators.
+        """Add the gradient operators.
 
         The gradient of a state the step writes arrives from the following
         step.  What the rest of this step adds to it goes to a blob of its
@@ -113,7 +113,7 @@ class _Backward:
                 step.append(_op("Sum", [name, name + "_accum"], name))
 
     def _name_sources(self, input_name):
-        """Gives the input and each state the step reads a gradient blob of its own.
+        """Give the input and each state the step reads a gradient blob of its own.
 
         A gradient that is missing is zero.  One that only passes through
         shares its blob with another and has to be copied.
@@ -138,7 +138,7 @@ class _Backward:
             self.source_gradient[name] = own
 
     def _list_inputs(self, recompute):
-        """Declares what the step takes from outside itself."""
+        """Declare what the step takes from outside itself."""
         read = {name for op in self.net.Proto().op for name in op.input}
         written_outside = set(self._proto.external_output)
         scratch = []
@@ -153,7 +153,7 @@ class _Backward:
         self.net.Proto().external_input.extend(self._proto.external_output)
 
     def links(self, input_blob, state_blobs):
-        """The links of the states' gradients and of the input's."""
+        """Return the links of the states' gradients and of the input's."""
         links = _Links()
         for (read, written), states in zip(self._states, state_blobs):
             links.add(self._arriving[written], states + "_grad", 1)
@@ -173,7 +173,7 @@ def recurrent_net(
     recompute_blobs_on_backward=None,
     forward_only=False,
 ):
-    """Adds to ``net`` an operator that runs ``cell_net`` for each step of a sequence.
+    """Add to ``net`` an operator that runs ``cell_net`` for each step of a sequence.
 
     ``inputs`` holds one pair: the step's input and the blob of the sequence,
     of shape (steps, batch, ...).  ``initial_cell_inputs`` pairs each state the
@@ -186,22 +186,14 @@ def recurrent_net(
     Returns, for each state, a blob with its value after every step and one
     with its value after the last.
     """
-    assert len(inputs) == 1, f"a recurrent net takes one input blob, got {len(inputs)}"
+    if len(inputs) != 1:
+        raise AssertionError(f"a recurrent net takes one input blob, got {len(inputs)}")
     scope = f"{net.Name()}/recurrent" if scope is None else scope
     links = {str(read): written for read, written in links.items()}
     ((input_name, input_blob),) = inputs
     input_blob = _reference(input_blob)
     timestep = "timestep" if timestep is None else str(timestep)
-    states = []
-    for read, initial in ((pair[0], pair[1]) for pair in initial_cell_inputs):
-        if str(read) not in links:
-            raise KeyError(f"{read}: no link says which state follows it")
-        states.append((str(read), str(links[str(read)]), _reference(initial)))
-
-    step_writes = {name for op in cell_net.Proto().op for name in op.output}
-    for _, written, _ in states:
-        if written not in step_writes and written not in cell_net.Proto().external_input:
-            raise ValueError(f"The step net {cell_net.Name()} has no blob {written} for a state to take")
+    states = _states(cell_net, initial_cell_inputs, links)
 
     # Everything else the step reads comes in as it is, the same at each step.
     bound = {str(input_name), timestep}.union(read for read, _, _ in states)
@@ -234,24 +226,52 @@ def recurrent_net(
     if not forward_only:
         recompute = [] if recompute_blobs_on_backward is None else list(recompute_blobs_on_backward)
         backward = _Backward(cell_net, input_name, [(r, w) for r, w, _ in states], recompute)
-        backward_links, input_gradient = backward.links(input_blob, state_blobs)
-        backward_links.add(backward.source_gradient[str(input_name)], input_gradient)
-        params = [i for i, name in enumerate(references) if name in backward.gradients]
-        args["param"] = [first_reference + i for i in params]
-        args.update(backward_links.as_args("backward_link_"))
-        args["outputs_with_grads"] = list(outputs_with_grads)
-        args["recompute_blobs_on_backward"] = _names(recompute)
-        args["param_grads"] = [str(backward.gradients[references[i]]) for i in params]
-        if backward.net.Proto().op:
-            args["backward_step_net"] = backward.net.Proto()
+        args.update(
+            _backward_args(backward, inputs[0], state_blobs, references, list(outputs_with_grads), _names(recompute))
+        )
 
     results = net.RecurrentNetwork(op_inputs, outputs + [f"{scope}/step_workspaces"], **args)
     return results[:-1]
 
 
+def _states(cell_net, initial_cell_inputs, links):
+    """Return (state that the step reads, state that it writes, initial value) of each state."""
+    states = []
+    for read, initial in ((pair[0], pair[1]) for pair in initial_cell_inputs):
+        if str(read) not in links:
+            raise KeyError(f"{read}: no link says which state follows it; there are links for {list(links)}")
+        states.append((str(read), str(links[str(read)]), _reference(initial)))
+    step_writes = {name for op in cell_net.Proto().op for name in op.output}
+    for _, written, _ in states:
+        if written not in step_writes and written not in cell_net.Proto().external_input:
+            raise ValueError(f"The step net {cell_net.Name()} has no blob {written} for a state to take")
+    return states
+
+
+def _backward_args(backward, step_input, state_blobs, references, outputs_with_grads, recompute):
+    """Return the arguments by which the gradient runs, given the blobs that every step reads as they are."""
+    input_name, input_blob = step_input
+    links, input_gradient = backward.links(_reference(input_blob), state_blobs)
+    links.add(backward.source_gradient[str(input_name)], input_gradient)
+    params = [i for i, name in enumerate(references) if name in backward.gradients]
+    args = {
+        "param": [1 + len(state_blobs) + i for i in params],
+        **links.as_args("backward_link_"),
+        "outputs_with_grads": outputs_with_grads,
+        "recompute_blobs_on_backward": recompute,
+        "param_grads": [str(backward.gradients[references[i]]) for i in params],
+    }
+    if backward.net.Proto().op:
+        args["backward_step_net"] = backward.net.Proto()
+    return args
+
+
 def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
-    """Says how many threads and streams the executor of a recurrent operator may use."""
-    assert rnn_op.type in {"RecurrentNetwork", "RecurrentNetworkGradient"}
+    """Say how many threads and streams the executor of a recurrent operator may use."""
+    if rnn_op.type not in {"RecurrentNetwork", "RecurrentNetworkGradient"}:
+        raise AssertionError(
+            f"an executor is configured on a RecurrentNetwork or RecurrentNetworkGradient, got {rnn_op.type}"
+        )
 
     def set_argument(name, value):
         for argument in rnn_op.arg:
@@ -268,9 +288,9 @@ def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
 
 
 def retrieve_step_blobs(net, prefix="rnn"):
-    """Copies the blobs of the steps of a net's recurrent operators into the workspace.
+    """Return copies the blobs of the steps of a net's recurrent operators into the workspace.
 
-    Returns their names, each of which starts with ``prefix`` and ends with
+    Return their names, each of which starts with ``prefix`` and ends with
     the number of the step.
     """
     retrieved = []

@@ -29,8 +29,10 @@ class Regularizer:
         self.kEpsilon = type(self).kEpsilon
 
     def __call__(self, net, param_init_net, param, grad=None, by=None):
-        assert isinstance(param, core.BlobReference), f"the parameter is a BlobReference, not {type(param).__name__}"
-        assert by in _MOMENTS, f"Regularizer of type {type(self)} is called with invalid by={by}, not in {_MOMENTS}"
+        if not isinstance(param, core.BlobReference):
+            raise AssertionError(f"the parameter is a BlobReference, not {type(param).__name__}")
+        if by not in _MOMENTS:
+            raise AssertionError(f"Regularizer of type {type(self)} is called with invalid by={by}, not in {_MOMENTS}")
         run = self._run_on_loss if by == RegularizationBy.ON_LOSS else self._run_after_optimizer
         return run(net, param_init_net, param, grad)
 
@@ -41,7 +43,7 @@ class Regularizer:
         return None
 
     def _feature_grouping(self, param, net):
-        """The norm of each column of a weight, that is of all weights of one feature."""
+        """Return the norm of each column of a weight, that is of all weights of one feature."""
         squares = net.Mul([param, param], net.NextScopedBlob("param_mul"))
         sums = net.ReduceFrontSum([squares], net.NextScopedBlob("param_reduced"))
         return net.Pow([sums], net.NextScopedBlob("grouped_feature_weight_vec"), exponent=0.5)
@@ -49,7 +51,7 @@ class Regularizer:
     def _ensure_clipped(
         self, net, param, grad=None, min=None, max=None, open_range=False, left_open=False, right_open=False
     ):
-        """Clips the parameter, or the rows of a sparse gradient, to the range; an open end is left out."""
+        """Clip the parameter, or the rows of a sparse gradient, to the range; an open end is left out."""
         if min is not None and (open_range or left_open):
             min += self.kEpsilon
         if max is not None and (open_range or right_open):
@@ -73,7 +75,8 @@ class _ScaledNorm(Regularizer):
 
     def __init__(self, reg_lambda):
         super().__init__()
-        assert reg_lambda >= 0, f"reg_lambda is 0 or more, got {reg_lambda}"
+        if reg_lambda < 0:
+            raise AssertionError(f"reg_lambda is 0 or more, got {reg_lambda}")
         self.reg_lambda = reg_lambda
 
     def _run_on_loss(self, net, param_init_net, param, grad=None):
@@ -107,9 +110,12 @@ class L1NormTrimmed(Regularizer):
 
     def __init__(self, reg_lambda, k):
         super().__init__()
-        assert reg_lambda >= 0, f"reg_lambda is 0 or more, got {reg_lambda}"
-        assert isinstance(k, int), "k should be an integer, the number of weights left after selection"
-        assert k >= 1, "k should be at least 1"
+        if reg_lambda < 0:
+            raise AssertionError(f"reg_lambda is 0 or more, got {reg_lambda}")
+        if not isinstance(k, int):
+            raise AssertionError(f"k is an integer, the number of weights that are kept, got {k!r}")
+        if k < 1:
+            raise AssertionError(f"k is 1 or more, got {k}")
         self.reg_lambda = reg_lambda
         self.k = k
 
@@ -165,8 +171,10 @@ class GroupL1Norm(Regularizer):
 
     def __init__(self, reg_lambda, groups, stabilizing_val=0):
         super().__init__()
-        assert reg_lambda >= 0, f"reg_lambda is 0 or more, got {reg_lambda}"
-        assert isinstance(groups, list), f"groups is a list of the groups' sizes, got {groups!r}"
+        if reg_lambda < 0:
+            raise AssertionError(f"reg_lambda is 0 or more, got {reg_lambda}")
+        if not isinstance(groups, list):
+            raise AssertionError(f"groups is a list of the groups' sizes, got {groups!r}")
         self.reg_lambda = reg_lambda
         self.groups = groups
         self.stabilizing_val = stabilizing_val
@@ -180,7 +188,7 @@ class GroupL1Norm(Regularizer):
         norms = net.Sqrt(sums)
         factors = net.GivenTensorFill([], shape=[count], values=np.sqrt(self.groups) * self.reg_lambda)
         scaled = net.Mul([norms, factors], ["normalized_l2_norm_scaled"])
-        return net.LpNorm(scaled, ["group_l1_nrom"], p=1)  # spelt as genuine spells it
+        return net.LpNorm(scaled, ["group_l1_nrom"], p=1)  # spelt as in Caffe2
 
 
 class LpNorm(Regularizer):
@@ -188,8 +196,10 @@ class LpNorm(Regularizer):
 
     def __init__(self, reg_lambda, p_value=0.5):
         super().__init__()
-        assert reg_lambda > 0, f"reg_lambda is positive, got {reg_lambda}"
-        assert p_value > 0, f"p_value is positive, got {p_value}"
+        if reg_lambda <= 0:
+            raise AssertionError(f"reg_lambda is positive, got {reg_lambda}")
+        if p_value <= 0:
+            raise AssertionError(f"p_value is positive, got {p_value}")
         self.reg_lambda = reg_lambda
         self.p_value = p_value
 
@@ -211,9 +221,12 @@ class L0ApproxNorm(Regularizer):
 
     def __init__(self, reg_lambda, alpha=0.01, budget=0):
         super().__init__()
-        assert reg_lambda > 0, f"reg_lambda is positive, got {reg_lambda}"
-        assert alpha > 0, f"alpha is positive, got {alpha}"
-        assert budget >= 0, f"budget is 0 or more, got {budget}"
+        if reg_lambda <= 0:
+            raise AssertionError(f"reg_lambda is positive, got {reg_lambda}")
+        if alpha <= 0:
+            raise AssertionError(f"alpha is positive, got {alpha}")
+        if budget < 0:
+            raise AssertionError(f"budget is 0 or more, got {budget}")
         self.reg_lambda = reg_lambda
         self.alpha = alpha
         self.budget = float(budget)
@@ -243,7 +256,8 @@ class _SparseNormalize(Regularizer):
         self.norm = norm
 
     def _run_after_optimizer(self, net, param_init_net, param, grad):
-        assert self.norm > 0, f"the norm is positive, got {self.norm}"
+        if self.norm <= 0:
+            raise AssertionError(f"the norm is positive, got {self.norm}")
         self._only_sparse(grad)
         half = getattr(self, "dtype", None) == "fp16"
         normalize = net.Float16SparseNormalize if half else net.SparseNormalize
@@ -269,8 +283,10 @@ class SparseLpNorm(Regularizer):
 
     def __init__(self, p, reg_lambda):
         super().__init__()
-        assert p in (1.0, 2.0), f"p is 1.0 or 2.0, got {p}"
-        assert reg_lambda > 0, f"reg_lambda is positive, got {reg_lambda}"
+        if p not in (1.0, 2.0):
+            raise AssertionError(f"p is 1.0 or 2.0, got {p}")
+        if reg_lambda <= 0:
+            raise AssertionError(f"reg_lambda is positive, got {reg_lambda}")
         self.p = p
         self.reg_lambda = reg_lambda
 
@@ -302,7 +318,8 @@ class LogBarrier(Regularizer):
 
     def __init__(self, reg_lambda, discount_policy="inv", discount_options=None):
         super().__init__()
-        assert reg_lambda > 0, f"reg_lambda is 0 or more, got {reg_lambda}"
+        if reg_lambda <= 0:
+            raise AssertionError(f"reg_lambda is positive, got {reg_lambda}")
         self.reg_lambda = reg_lambda
         self.discount_policy = discount_policy
         self.discount_options = discount_options or {"gamma": 1.0, "power": 1.0}
@@ -333,11 +350,13 @@ class BoundedGradientProjection(Regularizer):
         lb = None if lb is None else float(lb)
         ub = None if ub is None else float(ub)
         epsilon = self.kEpsilon if epsilon is None else float(epsilon)
-        assert epsilon > 0, f"Bounded Gradient Projection with invalid eps={epsilon}"
+        if epsilon <= 0:
+            raise AssertionError(f"Bounded Gradient Projection with invalid eps={epsilon}")
         if lb is not None and ub is not None:
             least, most = lb + (epsilon if left_open else 0), ub - (epsilon if right_open else 0)
             interval = f"{'(' if left_open else '['}ub={ub}, lb={lb}{')' if right_open else ']'}"
-            assert least <= most, f"Bounded Gradient Projection with invalid {interval}, eps={epsilon}"
+            if least > most:
+                raise AssertionError(f"Bounded Gradient Projection with invalid {interval}, eps={epsilon}")
         self.left_open = left_open
         self.right_open = right_open
         self.kEpsilon = epsilon

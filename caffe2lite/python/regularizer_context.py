@@ -10,12 +10,13 @@ class RegularizerContext(ModifierContext, context.DefaultManaged):
     """The regularizers in force, by name."""
 
     def has_regularizer(self, name):
-        """Whether there is one of that name."""
+        """Return whether there is one of that name."""
         return self._has_modifier(name)
 
     def get_regularizer(self, name):
-        """The one of that name."""
-        assert self.has_regularizer(name), f"no regularizer {name!r} is in force"
+        """Return the one of that name."""
+        if not self.has_regularizer(name):
+            raise AssertionError(f"no regularizer {name!r} is in force")
         return self._get_modifier(name)
 
 

@@ -8,16 +8,20 @@ dimension).  ``cudnn_LSTM`` is an LSTM in one operator of cuDNN's.
 from __future__ import annotations
 
 import functools
-import random
 
 import numpy as np
 
-from caffe2lite.python import core, workspace
-from caffe2lite.python._rnn_attention import AttentionCell, LSTMWithAttentionCell, MILSTMWithAttentionCell
-from caffe2lite.python._rnn_base import LSTMInitializer, RNNCell, _RectifyName, _RectifyNames
-from caffe2lite.python._rnn_compose import DropoutCell, MultiRNNCell, MultiRNNCellInitializer, UnrolledCell
-from caffe2lite.python._rnn_lstm import (
+from caffe2lite.python import workspace
+from caffe2lite.python._rnn.attention import AttentionCell, LSTMWithAttentionCell, MILSTMWithAttentionCell
+from caffe2lite.python._rnn.cell import LSTMInitializer, RNNCell
+from caffe2lite.python._rnn.cell import RectifyName as _RectifyName
+from caffe2lite.python._rnn.cell import RectifyNames as _RectifyNames
+from caffe2lite.python._rnn.composition import DropoutCell, MultiRNNCell, MultiRNNCellInitializer, UnrolledCell
+from caffe2lite.python._rnn.cudnn import cudnn_LSTM
+from caffe2lite.python._rnn.layers import recurrent_layers as _LSTM
+from caffe2lite.python._rnn.lstm import (
     BasicRNNCell,
+    GetLSTMParamNames,
     LayerNormLSTMCell,
     LayerNormMILSTMCell,
     LSTMCell,
@@ -30,7 +34,6 @@ from caffe2lite.python.attention import (
     apply_regular_attention,
     apply_soft_coverage_attention,
 )
-from caffe2lite.python.modeling.initializers import Initializer
 
 __all__ = [
     "LSTM",
@@ -67,81 +70,6 @@ __all__ = [
 ]
 
 
-def _LSTM(
-    cell_class,
-    model,
-    input_blob,
-    seq_lengths,
-    initial_states,
-    dim_in,
-    dim_out,
-    scope=None,
-    outputs_with_grads=(0,),
-    return_params=False,
-    memory_optimization=False,
-    forget_bias=0.0,
-    forward_only=False,
-    drop_states=False,
-    return_last_layer_only=True,
-    static_rnn_unroll_size=None,
-    **cell_kwargs,
-):
-    """Adds a recurrent network of one layer or more of a class of cells.
-
-    ``input_blob`` has shape (steps, batch, dim_in); ``seq_lengths``, if it is
-    not None, says for each sequence of the batch how many steps it has.
-    ``initial_states`` are the states before the first step, in the order of
-    the layers; None learns them.  ``dim_out`` is the size of the state, or a
-    list with one for each layer.
-
-    Returns for each state a blob with its value after every step and one with
-    that after the last; of the last layer, or with
-    ``return_last_layer_only=False`` of all.  ``outputs_with_grads`` are the
-    indices of those returned that a gradient will be given for.
-    ``return_params`` adds the names of the parameters to what is returned.
-
-    ``memory_optimization`` recomputes the gates in the backward pass.
-    ``drop_states`` makes the states zero after the end of a sequence, in
-    place of keeping its last one.  ``static_rnn_unroll_size`` writes out that
-    many steps in place of using a recurrent operator.
-    """
-    dims = [dim_out] if not isinstance(dim_out, (list, tuple)) else list(dim_out)
-    layered = len(dims) > 1
-    if layered and return_params:
-        raise ValueError("return_params is for a single layer")
-    cells = []
-    for size_in, size_out in zip([dim_in] + dims[:-1], dims):
-        named = {} if layered else {"name": scope}
-        cells.append(
-            cell_class(
-                input_size=size_in,
-                hidden_size=size_out,
-                forget_bias=forget_bias,
-                memory_optimization=memory_optimization,
-                forward_only=forward_only,
-                drop_states=drop_states,
-                **named,
-                **cell_kwargs,
-            )
-        )
-    cell = MultiRNNCell(cells, name=scope, forward_only=forward_only) if layered else cells[0]
-    unrolled = cell if static_rnn_unroll_size is None else UnrolledCell(cell, static_rnn_unroll_size)
-
-    states = len(cells[-1].get_state_names())
-    hidden = 2 * (len(cell.get_state_names()) - states) if return_last_layer_only else 0
-    _, results = unrolled.apply_over_sequence(
-        model=model,
-        inputs=input_blob,
-        seq_lengths=seq_lengths,
-        initial_states=initial_states,
-        outputs_with_grads=[hidden + i for i in outputs_with_grads],
-    )
-    results = results[hidden:]
-    if return_params:
-        results = results + ({"input": cells[-1].get_input_params(), "recurrent": cells[-1].get_recurrent_params()},)
-    return tuple(results)
-
-
 LSTM = functools.partial(_LSTM, LSTMCell)
 BasicRNN = functools.partial(_LSTM, BasicRNNCell)
 MILSTM = functools.partial(_LSTM, MILSTMCell)
@@ -149,17 +77,8 @@ LayerNormLSTM = functools.partial(_LSTM, LayerNormLSTMCell)
 LayerNormMILSTM = functools.partial(_LSTM, LayerNormMILSTMCell)
 
 
-def GetLSTMParamNames():
-    """Names of the parameters of an LSTM, in the order in which the gates are stacked."""
-    gates = ("input_gate", "forget_gate", "output_gate", "cell")
-    return {
-        "weights": [f"{gate}_w" for gate in gates],
-        "biases": [f"{gate}_b" for gate in gates],
-    }
-
-
 def InitFromLSTMParams(lstm_pblobs, param_values):
-    """Feeds the parameters of an LSTM.
+    """Feed the parameters of an LSTM.
 
     ``lstm_pblobs`` is what ``LSTM`` returns for ``return_params``;
     ``param_values`` has "input" and "recurrent", each a dictionary of arrays
@@ -173,93 +92,6 @@ def InitFromLSTMParams(lstm_pblobs, param_values):
             current = workspace.FetchBlob(blob)
             stacked = np.concatenate([np.ravel(values[name]) for name in names[kind]])
             workspace.FeedBlob(blob, stacked.reshape(current.shape).astype(current.dtype))
-
-
-def _cudnn_parameter_shapes(num_layers, dim_in, dim_out):
-    """Yields (input or recurrent, parameter, layer, number of elements)."""
-    names = GetLSTMParamNames()
-    for kind in ("input", "recurrent"):
-        for name in names["weights"]:
-            for layer in range(num_layers):
-                columns = dim_in if kind == "input" and layer == 0 else dim_out
-                yield kind, name, layer, dim_out * columns
-        for name in names["biases"]:
-            for layer in range(num_layers):
-                yield kind, name, layer, dim_out
-
-
-def cudnn_LSTM(
-    model,
-    input_blob,
-    initial_states,
-    dim_in,
-    dim_out,
-    scope,
-    recurrent_params=None,
-    input_params=None,
-    num_layers=1,
-    return_params=False,
-):
-    """An LSTM as one cuDNN operator, for the GPU.
-
-    ``initial_states`` are the hidden and the cell states of all layers.
-    ``input_params`` and ``recurrent_params`` map names of
-    ``GetLSTMParamNames`` to blobs with the values of the parameters, or with
-    more layers to a blob for each layer; what is not given is made here.  Returns the output and the last
-    hidden and cell states; with ``return_params`` also a net that takes the
-    parameters out of the weights they are packed into, and their blobs.
-    """
-    with core.NameScope(scope):
-        config = {
-            "hidden_size": dim_out,
-            "rnn_mode": "lstm",
-            "bidirectional": 0,
-            "dropout": 1.0,
-            "input_mode": "linear",
-            "num_layers": num_layers,
-            "engine": "CUDNN",
-        }
-        shapes = list(_cudnn_parameter_shapes(num_layers, dim_in, dim_out))
-        total = sum(size for _, _, _, size in shapes)
-        weights = model.create_param(
-            "lstm_weight",
-            shape=[total],
-            initializer=Initializer("UniformFill"),
-        )
-        given = {"input": input_params, "recurrent": recurrent_params}
-        parameters = {kind: {} for kind in given}
-        extract = core.Net(f"{model.net.Name()}_lstm_params")
-        for kind, name, layer, size in shapes:
-            value = (given[kind] or {}).get(name)
-            if isinstance(value, (list, tuple, dict)):
-                value = value[layer]
-            if value is None:
-                value = model.param_init_net.UniformFill([], f"lstm_init_{kind}_{name}_{layer}", shape=[size])
-            of = dict(layer=layer, input_type=kind, param_type=name, **config)
-            model.param_init_net.RecurrentParamSet([input_blob, weights, value], weights, **of)
-            if return_params:
-                parameters[kind].setdefault(name, {})[layer] = extract.RecurrentParamGet(
-                    [input_blob, weights], f"lstm_{kind}_{name}_{layer}", **of
-                )
-
-        if initial_states is None:
-            raise ValueError("A cuDNN LSTM needs initial states")
-        hidden, cell = initial_states
-        output, hidden_output, cell_output, scratch, dropout_states = model.net.Recurrent(
-            [input_blob, hidden, cell, weights],
-            [
-                "lstm_output",
-                "lstm_hidden_output",
-                "lstm_cell_output",
-                "lstm_rnn_scratch",
-                "lstm_dropout_states",
-            ],
-            seed=random.randint(0, 100000),
-            **config,
-        )
-        model.net.AddExternalOutputs(hidden_output, cell_output, scratch, dropout_states)
-    results = (output, hidden_output, cell_output)
-    return results + ((extract, parameters),) if return_params else results
 
 
 def LSTMWithAttention(
@@ -283,12 +115,12 @@ def LSTMWithAttention(
     forget_bias=0.0,
     forward_only=False,
 ):
-    """An LSTM decoder that attends to an encoder's outputs.
+    """Return an LSTM decoder that attends to an encoder's outputs.
 
     ``decoder_inputs`` has shape (steps, batch, decoder_input_dim) and
     ``encoder_outputs`` (encoder steps, batch, encoder_output_dim).  The states
     are the hidden state, the cell state, the attention's context, and for
-    soft coverage the coverage.  Returns for each state a blob with its value
+    soft coverage the coverage.  Return for each state a blob with its value
     after every step and one with that after the last.
     """
     cell = LSTMWithAttentionCell(
@@ -338,14 +170,15 @@ def _layered_LSTM(
     drop_states=False,
     create_lstm=None,
 ):
-    """Layers of LSTMs, each over the whole output sequence of the one below.
+    """Add layers of LSTMs, each over the whole output sequence of the one below.
 
     ``initial_states`` are those of each layer in turn.  If they are those of
     the first layer only, a layer starts from the last states of the one below.
-    Returns what ``create_lstm`` does for the last layer.
+    Return what ``create_lstm`` does for the last layer.
     """
     dims = list(dim_out) if isinstance(dim_out, (list, tuple)) else [dim_out]
-    assert not (return_params and len(dims) > 1), f"return_params works for one layer, got dim_out {dims}"
+    if return_params and len(dims) > 1:
+        raise AssertionError(f"return_params works for one layer, got dim_out {dims}")
     states_of = [initial_states] + [None] * (len(dims) - 1)
     if initial_states is not None and len(initial_states) > 2:
         states_of = [initial_states[i : i + 2] for i in range(0, len(initial_states), 2)]

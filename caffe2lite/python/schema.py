@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from caffe2lite.python import core, workspace
-from caffe2lite.python._schema_fields import (  # noqa: F401 - all of them are this module's
+from caffe2lite.ops.kit import dtypes
+from caffe2lite.python import workspace
+from caffe2lite.python._core.fields import (  # noqa: F401 - all of them are this module's
     FIELD_SEPARATOR,
     FeatureSpec,
     Field,
@@ -18,46 +19,47 @@ from caffe2lite.python._schema_fields import (  # noqa: F401 - all of them are t
     Metadata,
     Scalar,
     Struct,
-    _normalize_field,
     equal_schemas,
     logger,
 )
+from caffe2lite.python._core.fields import normalized_field as _normalize_field
+from caffe2lite.python._core.records import NewRecord, from_blob_list, from_column_list  # noqa: F401
 from caffe2lite.python.core import BlobReference
 
 # --- making schemas --------------------------------------------------------------------------------------------------
 
 
 def Map(keys, values, keys_name="keys", values_name="values", lengths_blob=None):
-    """A List of (key, value) Structs."""
+    """Return a List of (key, value) Structs."""
     return List(Struct((keys_name, keys), (values_name, values)), lengths_blob=lengths_blob)
 
 
 def MapWithEvicted(keys, values, keys_name="keys", values_name="values", lengths_blob=None, evicted_values=None):
-    """A ListWithEvicted of (key, value) Structs."""
+    """Return a ListWithEvicted of (key, value) Structs."""
     return ListWithEvicted(
         Struct((keys_name, keys), (values_name, values)), lengths_blob=lengths_blob, evicted_values=evicted_values
     )
 
 
 def NamedTuple(name_prefix, *fields):
-    """A Struct with the fields `name_prefix_0`, `name_prefix_1`, …"""
+    """Return a Struct with the fields `name_prefix_0`, `name_prefix_1`, …"""
     return Struct(*[(f"{name_prefix}_{i}", field) for i, field in enumerate(fields)])
 
 
 def Tuple(*fields):
-    """A Struct with the fields `field_0`, `field_1`, …"""
+    """Return a Struct with the fields `field_0`, `field_1`, …"""
     return NamedTuple("field", *fields)
 
 
 def RawTuple(num_fields, name_prefix="field"):
-    """A NamedTuple of untyped scalars."""
+    """Return a NamedTuple of untyped scalars."""
     if not isinstance(num_fields, int):
         raise AssertionError(f"num_fields is a number, got {num_fields!r}")
     return NamedTuple(name_prefix, *[np.void] * num_fields)
 
 
 def from_dtype(dtype, _outer_shape=()):
-    """The schema of a NumPy type: a Struct of a structured one, else a Scalar."""
+    """Return the schema of a NumPy type: a Struct of a structured one, else a Scalar."""
     dtype = np.dtype(dtype)
     shape = _outer_shape + dtype.shape
     if dtype.base.fields:
@@ -65,56 +67,8 @@ def from_dtype(dtype, _outer_shape=()):
     return Scalar((dtype.base, shape))
 
 
-def from_column_list(col_names, col_types=None, col_blobs=None, col_metadata=None):
-    """The schema whose columns have these names (and types, blobs, metadata)."""
-    columns = {}
-    for what, values in (("types", col_types), ("blobs", col_blobs), ("metadata", col_metadata)):
-        values = [None] * len(col_names) if values is None else values
-        if len(values) != len(col_names):
-            raise AssertionError(f"col_names and col_{what} must have the same length.")
-        columns[what] = values
-    scalars = [Scalar(*parts) for parts in zip(columns["types"], columns["blobs"], columns["metadata"])]
-    return _from_paths([name.split(FIELD_SEPARATOR) for name in col_names], scalars)
-
-
-def _from_paths(paths, scalars):
-    if paths == [[]]:
-        return scalars[0]
-    groups = {}
-    for path, scalar in zip(paths, scalars):
-        below, leaves = groups.setdefault(path[0], ([], []))
-        below.append(path[1:])
-        leaves.append(scalar)
-    for name, (below, _) in groups.items():
-        if len(below) > 1 and [] in below:
-            raise ValueError(f"Duplicate field name: {name}")
-    fields = {name: _from_paths(*group) for name, group in groups.items()}
-    if fields.keys() == {"lengths", "values"}:
-        return List(fields["values"], lengths_blob=fields["lengths"])
-    if fields.keys() == {"lengths", "values", "_evicted_values"}:
-        return ListWithEvicted(fields["values"], fields["lengths"], fields["_evicted_values"])
-    if fields.keys() == {"lengths", "keys", "values"}:
-        return Map(fields["keys"], fields["values"], lengths_blob=fields["lengths"])
-    return Struct(*fields.items())
-
-
-def from_blob_list(schema, values, throw_on_type_mismatch=False):
-    """A copy of `schema` over these blobs or arrays, one per column."""
-    if not isinstance(schema, Field):
-        raise AssertionError(f"a schema is a Field, got {schema!r}")
-    if isinstance(values, BlobReference):
-        values = [values]
-    record = schema.clone_schema()
-    scalars = record.all_scalars()
-    if len(scalars) != len(values):
-        raise AssertionError(f"Values must have {len(scalars)} elements, got {len(values)}.")
-    for scalar, value in zip(scalars, values):
-        scalar.set_value(value, throw_on_type_mismatch, unsafe=True)
-    return record
-
-
 def as_record(value):
-    """A field for fields, types, blobs, and lists, tuples and dicts of them."""
+    """Return a field for fields, types, blobs, and lists, tuples and dicts of them."""
     if isinstance(value, Field):
         return value
     if isinstance(value, (list, tuple)):
@@ -139,7 +93,7 @@ def _blobs_of(record):
 
 
 def FetchRecord(blob_record, ws=None, throw_on_type_mismatch=False):
-    """The record with arrays, fetched from the workspace (or from `ws`)."""
+    """Return the record with arrays, fetched from the workspace (or from `ws`)."""
     blobs = [str(blob) for blob in _blobs_of(blob_record)]
     arrays = [workspace.FetchBlob(blob) if ws is None else ws.blobs[blob].fetch() for blob in blobs]
     return from_blob_list(blob_record, arrays, throw_on_type_mismatch)
@@ -159,19 +113,8 @@ def FeedRecord(blob_record, arrays, ws=None):
             ws.create_blob(str(blob)).feed(array)
 
 
-def NewRecord(net, schema):
-    """The record over new blobs of `net`, named after the columns (in the name scope)."""
-    if isinstance(schema, Scalar):
-        record = schema.clone()
-        record.set_value(blob=net.NextScopedBlob("unnamed_scalar"), unsafe=True)
-        return record
-    if not isinstance(schema, Field):
-        raise AssertionError(f"a record is made from a Field, got {schema!r}")
-    return from_blob_list(schema, [net.NextScopedBlob(prefix=name) for name in schema.field_names()])
-
-
 def ConstRecord(net, array_record):
-    """A record over new blobs that `net` fills with the arrays of `array_record`."""
+    """Return a record over new blobs that `net` fills with the arrays of `array_record`."""
     record = NewRecord(net, array_record)
     for blob, array in zip(record.field_blobs(), array_record.field_blobs()):
         net.Const(array, blob)
@@ -179,7 +122,7 @@ def ConstRecord(net, array_record):
 
 
 def InitEmptyRecord(net, schema_or_record, enforce_types=False):
-    """A record over blobs that `net` fills with empty tensors; untyped ones become float unless `enforce_types`."""
+    """Return a record over blobs that `net` fills with empty tensors; untyped ones become float unless `enforce_types`."""
     record = schema_or_record if schema_or_record.has_blobs() else NewRecord(net, schema_or_record)
     for kind, blob in zip(record.field_types(), record.field_blobs()):
         try:
@@ -196,19 +139,12 @@ def InitEmptyRecord(net, schema_or_record, enforce_types=False):
 # --- types and comparisons -------------------------------------------------------------------------------------------
 
 _DATA_TYPE_FOR_DTYPE = [
-    (str, core.DataType.STRING),
-    (bool, core.DataType.BOOL),
-    (np.float32, core.DataType.FLOAT),
-    (np.float64, core.DataType.DOUBLE),
-    *(
-        (getattr(np, name), getattr(core.DataType, name.upper()))
-        for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")
-    ),
+    ({"object": str, "bool": bool}.get(name) or getattr(np, name), number) for name, number in dtypes.NUMBERS.items()
 ]
 
 
 def is_schema_subset(schema, original_schema):
-    """Whether every column of `schema` is one of `original_schema`, by name."""
+    """Return whether every column of `schema` is one of `original_schema`, by name."""
     return set(schema.field_names()) <= set(original_schema.field_names())
 
 
@@ -221,7 +157,7 @@ def schema_check(schema, previous=None):
 
 
 def data_type_for_dtype(dtype):
-    """The core.DataType of a NumPy type; TypeError for others."""
+    """Return the core.DataType of a NumPy type; TypeError for others."""
     base = np.dtype(dtype).base
     for numpy_type, data_type in _DATA_TYPE_FOR_DTYPE:
         if base == numpy_type or (numpy_type is str and base.kind == "U"):
@@ -230,7 +166,7 @@ def data_type_for_dtype(dtype):
 
 
 def dtype_for_core_type(core_type):
-    """The NumPy type of a core.DataType; TypeError for others."""
+    """Return the NumPy type of a core.DataType; TypeError for others."""
     for numpy_type, data_type in _DATA_TYPE_FOR_DTYPE:
         if data_type == core_type:
             return numpy_type

@@ -7,7 +7,8 @@ import threading
 
 from caffe2lite.proto import caffe2_pb2
 
-_NAMESCOPE_SEPARATOR = "/"
+NAMESCOPE_SEPARATOR = "/"
+_NAMESCOPE_SEPARATOR = NAMESCOPE_SEPARATOR  # the name that Caffe2's scripts know
 
 
 class _ThreadScopes(threading.local):
@@ -21,12 +22,12 @@ _threadlocal_scope = _ThreadScopes()
 
 
 def CurrentNameScope():
-    """The prefix that blob names get here: '' or a path that ends in '/'."""
+    """Return the prefix that blob names get here: '' or a path that ends in '/'."""
     return _threadlocal_scope.namescope
 
 
 def CurrentDeviceScope():
-    """The DeviceOption that operators get here, or None."""
+    """Return the DeviceOption that operators get here, or None."""
     return _threadlocal_scope.devicescope
 
 
@@ -36,7 +37,7 @@ def NameScope(prefix, reset=False):
     if prefix is not None and not isinstance(prefix, str):
         raise AssertionError(f"a name scope is a string, got {prefix!r}")
     outer = _threadlocal_scope.namescope
-    own = prefix + _NAMESCOPE_SEPARATOR if prefix else ""
+    own = prefix + NAMESCOPE_SEPARATOR if prefix else ""
     _threadlocal_scope.namescope = own if reset else outer + own
     try:
         yield

@@ -23,7 +23,7 @@ class Session:
         self._open = True
 
     def is_open(self):
-        """Whether it can still run things."""
+        """Return whether it can still run things."""
         return self._open
 
     @classmethod
@@ -80,7 +80,7 @@ class Session:
             self._open = False
 
     def fetch_output(self, output):
-        """The value of an output blob of something that ran."""
+        """Return the value of an output blob of something that ran."""
         if not self.is_open():
             raise AssertionError("Session is closed.")
         return self._fetch_output(output)

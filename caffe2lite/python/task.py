@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from caffe2lite.python import context, core
+from caffe2lite.python._net_builder.builder import NetBuilder
 from caffe2lite.python.schema import Field, from_blob_list
 
 
@@ -27,11 +28,11 @@ class Cluster(context.DefaultManaged):
         self._node_kwargs[name] = _merge_node_kwargs(self._node_kwargs.get(name), node.kwargs())
 
     def nodes(self):
-        """Names of the nodes, in order."""
+        """Return the names of the nodes, in order."""
         return self._nodes
 
     def node_kwargs(self):
-        """{node: keyword arguments it was given}."""
+        """Return {node: keyword arguments it was given}."""
         return self._node_kwargs
 
     def __repr__(self):
@@ -74,7 +75,7 @@ def _add_parts(parts, more):
 
 
 def get_setup_nets(key, steps_or_nets, target):
-    """(init, exit) nets and steps that the objects under attribute `key` of these steps or nets ask for.
+    """Return (init, exit) nets and steps that the objects under attribute `key` of these steps or nets ask for.
 
     An object is asked once: `setup(net)` and `exit(net)` may add operators to the net and return more nets or steps.
     """
@@ -131,7 +132,7 @@ class TaskGroup(context.Managed):
         self._remote_nets.append(net)
 
     def remote_nets(self):
-        """Nets that run elsewhere."""
+        """Return the nets that run elsewhere."""
         return self._remote_nets
 
     def add(self, task):
@@ -148,7 +149,7 @@ class TaskGroup(context.Managed):
         self._tasks.append(task)
 
     def tasks(self):
-        """The tasks; the group takes no more of them."""
+        """Return the tasks; the group takes no more of them."""
         waiting, self._tasks_to_add = self._tasks_to_add, []
         for task in waiting:
             self.add(task)
@@ -156,11 +157,11 @@ class TaskGroup(context.Managed):
         return self._tasks
 
     def num_registered_tasks(self):
-        """How many tasks it has."""
+        """Return how many tasks it has."""
         return len(self._tasks_to_add) + len(self._tasks)
 
     def used_nodes(self):
-        """Names of the nodes of its tasks, in order."""
+        """Return the names of the nodes of its tasks, in order."""
         return list(dict.fromkeys(task.node for task in self._tasks + self._tasks_to_add))
 
     def report_step(self, step=None, node=None, interval_ms=1000):
@@ -171,7 +172,7 @@ class TaskGroup(context.Managed):
         self._report_steps.append((where, timed))
 
     def report_net(self, net=None, node=None, report_interval=5):
-        """The net that runs on a node every `report_interval` seconds while its tasks run."""
+        """Return the net that runs on a node every `report_interval` seconds while its tasks run."""
         node = str(node or Node.current(node))
         if net is not None and node in self._report_nets:
             raise AssertionError(f"node {node} has a report net already")
@@ -180,7 +181,7 @@ class TaskGroup(context.Managed):
         return self._report_nets[node][0]
 
     def tasks_by_node(self, node_remap=None):
-        """A group with one task per node, which runs all tasks of that node; `node_remap` renames nodes."""
+        """Return a group with one task per node, which runs all tasks of that node; `node_remap` renames nodes."""
         node_map = {task.node: node_remap(task.node) if node_remap else task.node for task in self.tasks()}
         if self._tasks_by_node is not None:
             grouped, previous_map = self._tasks_by_node
@@ -227,13 +228,13 @@ class TaskGroup(context.Managed):
         )
 
     def to_task(self, node=None):
-        """One task that runs the whole group on one node."""
+        """Return one task that runs the whole group on one node."""
         node = str(Node.current(node))
         tasks = self.tasks_by_node(lambda _: node).tasks()
         return tasks[0] if tasks else Task()
 
     def workspace_type(self):
-        """Where its tasks' blobs live."""
+        """Return where its tasks' blobs live."""
         return self._workspace_type
 
     def __repr__(self):
@@ -272,13 +273,13 @@ class TaskOutput:
         return from_blob_list(self._schema, values) if self._schema else values
 
     def get(self):
-        """The blobs that hold the values."""
+        """Return the blobs that hold the values."""
         if self._values is None:
             raise AssertionError("this output has no blobs yet: its task has no step")
         return self._shaped(self._values)
 
     def fetch(self):
-        """The values."""
+        """Return the values."""
         if self._fetch_func is None:
             raise AssertionError("this output has no values yet: run its task in a Session")
         return self._shaped([self._fetch_func(value) for value in self._values])
@@ -288,7 +289,7 @@ class TaskOutput:
 
 
 def final_output(blob_or_record):
-    """Add an output to the current task (or to a new one); returns its TaskOutput."""
+    """Add an output to the current task (or to a new one); return its TaskOutput."""
     return (Task.current(required=False) or Task()).add_output(blob_or_record)
 
 
@@ -299,7 +300,7 @@ class TaskOutputList:
         self.outputs = outputs or []
 
     def names(self):
-        """All their blobs."""
+        """Return all their blobs."""
         return [name for output in self.outputs for name in output.names]
 
     def set_values(self, values, _fetch_func=None):
@@ -368,8 +369,6 @@ class Task(context.Managed):
         self._assert_not_used()
         if self._step is not None:
             raise AssertionError(f"task {self.name} has a step already")
-        from caffe2lite.python.net_builder import NetBuilder
-
         self._net_builder = NetBuilder(_fullname=self.name)
         self._net_builder.__enter__()
         return self
@@ -384,7 +383,7 @@ class Task(context.Managed):
         super().__exit__(type, value, traceback)
 
     def workspace_type(self):
-        """Where its blobs live."""
+        """Return where its blobs live."""
         return self._workspace_type
 
     def _assert_not_used(self):
@@ -392,7 +391,7 @@ class Task(context.Managed):
             raise AssertionError(f"task {self.name} has been compiled or run: it does not change any more")
 
     def add_output(self, output):
-        """Add a blob, a list of blobs or a record as output; returns its TaskOutput."""
+        """Add a blob, a list of blobs or a record as output; return its TaskOutput."""
         self._assert_not_used()
         output = output if isinstance(output, TaskOutput) else TaskOutput(output)
         self._outputs.append(output)
@@ -410,7 +409,7 @@ class Task(context.Managed):
         self._step = core.to_execution_step(step)
 
     def get_step(self):
-        """The step with its set-up, reports and instances."""
+        """Return the step with its set-up, reports and instances."""
         if self._step_with_setup is not None:
             return self._step_with_setup
         if self._step is None:
@@ -443,11 +442,11 @@ class Task(context.Managed):
         return self._step_with_setup
 
     def output_list(self):
-        """The outputs as a TaskOutputList."""
+        """Return the outputs as a TaskOutputList."""
         return TaskOutputList(self._outputs)
 
     def outputs(self):
-        """The outputs as a list."""
+        """Return the outputs as a list."""
         return self._outputs
 
     def _notify_used(self):
@@ -466,11 +465,11 @@ class SetupNets:
         self.exit_nets = exit_nets
 
     def setup(self, init_net):
-        """The nets that run before."""
+        """Return the nets that run before."""
         return self.init_nets
 
     def exit(self, exit_net):
-        """The nets that run after."""
+        """Return the nets that run after."""
         return self.exit_nets
 
     def __repr__(self):

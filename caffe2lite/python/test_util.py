@@ -14,7 +14,7 @@ from caffe2lite.python import core, workspace
 
 
 def rand_array(*dims):
-    """An array, float32, of uniform numbers in [-0.5, 0.5); without dimensions, of one number."""
+    """Return an array, float32, of uniform numbers in [-0.5, 0.5); without dimensions, of one number."""
     return np.asarray(np.random.rand(*dims) - 0.5, np.float32)
 
 
@@ -35,18 +35,18 @@ def randBlobFloat32(name, *dims, **kwargs):
 
 
 def str_compare(a, b, encoding="utf8"):
-    """Whether two strings are equal, either of which may be bytes."""
+    """Return whether two strings are equal, either of which may be bytes."""
     left, right = (text.decode(encoding) if isinstance(text, bytes) else text for text in (a, b))
     return left == right
 
 
 def numOps(net):
-    """How many operators a net has."""
+    """Return how many operators a net has."""
     return len(net.Proto().op)
 
 
 def get_default_test_flags():
-    """What tests give to GlobalInit."""
+    """Return what tests give to GlobalInit."""
     return [
         "caffe2",
         "--caffe2_log_level=0",
@@ -62,7 +62,7 @@ def caffe2_flaky(test_method):
 
 
 def is_flaky_test_mode():
-    """Whether CAFFE2_RUN_FLAKY_TESTS=1: run the flaky tests, and only these."""
+    """Return whether CAFFE2_RUN_FLAKY_TESTS=1: run the flaky tests, and only these."""
     return os.getenv("CAFFE2_RUN_FLAKY_TESTS", "0") == "1"
 
 
@@ -86,7 +86,7 @@ class TestCase(unittest.TestCase):
         workspace.ResetWorkspace()
 
     def make_tempdir(self):
-        """A temporary directory that is removed after the test."""
+        """Return a temporary directory that is removed after the test."""
         folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(self._remove_tempdir, folder)
         return folder

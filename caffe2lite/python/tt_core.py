@@ -31,7 +31,7 @@ def init_tt_cores(inp_sizes, out_sizes, tt_ranks, seed=1234):
 
 
 def matrix_to_tt(W, inp_sizes, out_sizes, tt_ranks):
-    """The cores of an FC's weight `W`, whose sizes are the products of `inp_sizes` and `out_sizes`.
+    """Return the cores of an FC's weight `W`, whose sizes are the products of `inp_sizes` and `out_sizes`.
 
     Exact when the ranks are high enough.  The last core comes first, each as (input, rank i + 1, rank i, output): the
     order in which TT multiplies.
@@ -54,7 +54,7 @@ def matrix_to_tt(W, inp_sizes, out_sizes, tt_ranks):
 
 
 def tt_svd(W, sizes, tt_ranks):
-    """The cores of a tensor `W` with these sizes, by one truncated SVD a dimension."""
+    """Return the cores of a tensor `W` with these sizes, by one truncated SVD a dimension."""
     rest = np.ascontiguousarray(W)
     cores = []
     for i, size in enumerate(sizes[:-1]):

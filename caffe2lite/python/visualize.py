@@ -14,12 +14,12 @@ def _pyplot():
 
 
 def ChannelFirst(arr):
-    """Axes (..., H, W, C) to (..., C, H, W)."""
+    """Return axes (..., H, W, C) to (..., C, H, W)."""
     return np.moveaxis(arr, -1, -3)
 
 
 def ChannelLast(arr):
-    """Axes (..., C, H, W) to (..., H, W, C)."""
+    """Return axes (..., C, H, W) to (..., H, W, C)."""
     return np.moveaxis(arr, -3, -1)
 
 
@@ -30,11 +30,11 @@ class PatchVisualizer:
         self.gap = gap
 
     def ShowSingle(self, patch, cmap=None):
-        """One patch: (H, W), (H, W, 1) or (H, W, 3)."""
+        """Return one patch: (H, W), (H, W, 1) or (H, W, 3)."""
         return self.ShowMultiple(patch[None], 1, cmap)
 
     def ShowMultiple(self, patches, ncols=None, cmap=None, bg_func=np.mean):
-        """Patches (N, H, W) or (N, H, W, C) in rows of `ncols`; `bg_func` of the patches fills the gaps."""
+        """Show patches (N, H, W) or (N, H, W, C) in rows of `ncols`; `bg_func` of the patches fills the gaps."""
         patches = np.asarray(patches)
         pyplot, cm = _pyplot()
         if ncols is None:
@@ -65,11 +65,11 @@ class PatchVisualizer:
     def ShowChannels(self, patch, cmap=None, bg_func=np.mean):
         """Each channel of one patch (H, W, C) as an image of its own."""
         if patch.ndim != 3:
-            raise ValueError("The input patch should be 3-dimensional.")
+            raise ValueError(f"The input patch should be 3-dimensional, got shape {patch.shape}")
         return self.ShowMultiple(np.moveaxis(patch, -1, 0), cmap=cmap, bg_func=bg_func)
 
     def get_patch_shape(self, patch):
-        """(height, width) of a patch; a flat one is taken to be square."""
+        """Return (height, width) of a patch; a flat one is taken to be square."""
         if patch.ndim > 1:
             return patch.shape[:2]
         side = int(np.sqrt(patch.size))

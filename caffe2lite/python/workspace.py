@@ -14,7 +14,12 @@ from google.protobuf.message import Message
 
 import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import scope, utils
+from caffe2lite.python import scope
+from caffe2lite.python._core import operators
+from caffe2lite.python._core.devices import GpuDeviceType
+from caffe2lite.python._core.operators import operator_tracebacks
+from caffe2lite.python._core.plan import ExecutionStep, Plan
+from caffe2lite.python._core.tensors import Caffe2TensorToNumpyArray
 from caffe2lite.python.lazy import TriggerLazyImport
 
 logger = logging.getLogger(__name__)
@@ -40,12 +45,8 @@ SerializeBlob = C.serialize_blob
 SwitchWorkspace = C.switch_workspace
 Workspaces = C.workspaces
 
-# net name -> operator index -> where the script added it: [(file, line, function)], innermost first
-operator_tracebacks = collections.defaultdict(dict)
-
 is_asan = C.is_asan
 has_fbgemm = C.has_fbgemm
-GpuDeviceType = caffe2_pb2.HIP if C.has_hip_support else caffe2_pb2.CUDA
 
 _LIVE_FLAGS = ("has_cuda_support", "has_hip_support", "has_gpu_support")
 
@@ -65,7 +66,7 @@ def __dir__():
 
 
 def NumGpuDevices():
-    """How many GPUs there are, emulated ones included."""
+    """Return how many GPUs there are, emulated ones included."""
     return C.num_cuda_devices()
 
 
@@ -73,22 +74,22 @@ NumCudaDevices = NumGpuDevices
 
 
 def GetCUDAVersion():
-    """CUDA's version as one number (12040 is 12.4), 0 without CUDA."""
+    """Return CUDA's version as one number (12040 is 12.4), 0 without CUDA."""
     return C.get_cuda_version()
 
 
 def GetCuDNNVersion():
-    """cuDNN's version as one number, 0 without it."""
+    """Return cuDNN's version as one number, 0 without it."""
     return C.get_cudnn_version()
 
 
 def GetDeviceProperties(x):
-    """Properties of GPU `x` as a dict; None without GPUs."""
+    """Return the properties of GPU `x` as a dict; None without GPUs."""
     return C.get_device_properties(x) if C.has_gpu_support else None
 
 
 def GetGpuPeerAccessPattern():
-    """A square array: [i, j] says whether GPU i can read GPU j's memory."""
+    """Return a square array: [i, j] says whether GPU i can read GPU j's memory."""
     if not C.has_gpu_support:
         return np.asarray([])
     return np.asarray(C.get_cuda_peer_access_pattern())
@@ -98,7 +99,7 @@ GetCudaPeerAccessPattern = GetGpuPeerAccessPattern
 
 
 def GetGPUMemoryInfo():
-    """(free, total) bytes of each GPU; None without GPUs."""
+    """Return (free, total) bytes of each GPU; None without GPUs."""
     if not C.has_gpu_support:
         return None
     return [C.get_gpu_memory_info(i) for i in range(NumGpuDevices())]
@@ -116,17 +117,17 @@ def _StringifyName(name, expected_type):
 
 
 def StringifyBlobName(name):
-    """The name of a blob given as string or BlobReference."""
+    """Return the name of a blob given as string or BlobReference."""
     return _StringifyName(name, "BlobReference")
 
 
 def StringifyNetName(name):
-    """The name of a net given as string or core.Net."""
+    """Return the name of a net given as string or core.Net."""
     return _StringifyName(name, "Net")
 
 
 def GetNetName(net):
-    """The name of a net given as string, core.Net or NetDef."""
+    """Return the name of a net given as string, core.Net or NetDef."""
     if isinstance(net, (str, bytes)):
         return net
     if isinstance(net, caffe2_pb2.NetDef):
@@ -148,7 +149,7 @@ def StringifyProto(obj):
 
 
 def _definition(obj):
-    """What the engine reads a definition from: bytes or a message, without a copy."""
+    """Return what the engine reads a definition from: bytes or a message, without a copy."""
     return obj.Proto() if hasattr(obj, "Proto") else obj
 
 
@@ -204,7 +205,7 @@ def CreateNet(net, overwrite=False, input_blobs=None):
 
 
 def Predictor(init_net, predict_net):
-    """An object whose run(inputs) answers with the outputs of `predict_net`; its workspace is its own."""
+    """Return an object whose run(inputs) answers with the outputs of `predict_net`; its workspace is its own."""
     return C.Predictor(_definition(init_net), _definition(predict_net))
 
 
@@ -212,7 +213,7 @@ Cost = collections.namedtuple("Cost", ["flops", "bytes_written", "bytes_read"])
 
 
 def GetOperatorCost(operator, blobs):
-    """(flops, bytes_written, bytes_read) of an operator on the given input blobs."""
+    """Return (flops, bytes_written, bytes_read) of an operator on the given input blobs."""
     return Cost(*C.get_operator_cost(StringifyProto(operator), [str(blob) for blob in blobs]))
 
 
@@ -253,10 +254,8 @@ def RunNet(name, num_iter=1, allow_fail=False):
 
 
 def _as_plan(plan_or_step):
-    from caffe2lite.python import core
-
-    if isinstance(plan_or_step, core.ExecutionStep):
-        plan_or_step = core.Plan(plan_or_step)
+    if isinstance(plan_or_step, ExecutionStep):
+        plan_or_step = Plan(plan_or_step)
     return _definition(plan_or_step)
 
 
@@ -266,12 +265,12 @@ def RunPlan(plan_or_step):
 
 
 def RunPlanInBackground(plan_or_step):
-    """Start a plan on a thread; returns an object with is_done() and is_succeeded()."""
+    """Start a plan on a thread; return an object with is_done() and is_succeeded()."""
     return C.run_plan_in_background(_as_plan(plan_or_step))
 
 
 def InferShapesAndTypes(nets, blob_dimensions=None, nets_proto=False, blob_types=None):
-    """({blob: shape}, {blob: data type}) of what `nets` compute, from the workspace or from given input shapes."""
+    """Return ({blob: shape}, {blob: data type}) of what `nets` compute, from the workspace or from given input shapes."""
     protos = [StringifyProto(net if nets_proto else net.Proto()) for net in nets]
     if blob_dimensions is None:
         if blob_types is not None:
@@ -294,7 +293,7 @@ def FillRandomNetworkInputs(net, input_dims, input_types):
 
 
 def ApplyTransform(transform_key, net):
-    """The NetDef that the registered transform makes of `net`."""
+    """Return the NetDef that the registered transform makes of `net`."""
     transformed = caffe2_pb2.NetDef()
     transformed.ParseFromString(C.apply_transform(str(transform_key), StringifyProto(net)))
     return transformed
@@ -317,7 +316,7 @@ def ApplyTransformIfFaster(transform_key, net, init_net, **kwargs):
 
 
 def StartMint(root_folder=None, port=None):
-    """Caffe2's web viewer no longer exists."""
+    """Raise RuntimeError: Caffe2's web viewer no longer exists."""
     raise RuntimeError("Mint, Caffe2's web viewer, no longer exists; see `caffe2lite draw` for pictures of nets.")
 
 
@@ -325,9 +324,9 @@ def StartMint(root_folder=None, port=None):
 
 
 def _feedable(arr):
-    """What the engine takes for `arr`: arrays and bytes as they are, NumPy strings as objects."""
+    """Return what the engine takes for `arr`: arrays and bytes as they are, NumPy strings as objects."""
     if isinstance(arr, caffe2_pb2.TensorProto):
-        return utils.Caffe2TensorToNumpyArray(arr)
+        return Caffe2TensorToNumpyArray(arr)
     if isinstance(arr, np.ndarray) and arr.dtype.kind in "SU":
         return arr.astype(object)
     if _is_torch(arr):
@@ -348,9 +347,9 @@ def FeedBlob(name, arr, device_option=None):
         name = StringifyBlobName(name)
     if type(arr) is not np.ndarray or arr.dtype.kind in "SU":
         if _is_torch(arr) and device_option is None and scope.CurrentDeviceScope() is None:
-            from caffe2lite.python import _torch_tensors
+            from caffe2lite.python._extension import torch_tensors  # not above: torch is no dependency
 
-            _torch_tensors.feed(C.Workspace.current.create_blob(name)._blob, arr)
+            torch_tensors.feed(C.Workspace.current.create_blob(name)._blob, arr)
             return True
         arr = _feedable(arr)
     if device_option is None:
@@ -368,7 +367,7 @@ def FeedBlob(name, arr, device_option=None):
 
 
 def FetchBlob(name):
-    """A copy of what blob `name` holds."""
+    """Return a copy of what blob `name` holds."""
     value = C.fetch_blob(name if type(name) is str else StringifyBlobName(name))
     if type(value) is tuple:
         raise TypeError(f"Use FetchInt8Blob to fetch Int8 Blob {name}")
@@ -376,12 +375,12 @@ def FetchBlob(name):
 
 
 def FetchBlobs(names):
-    """Copies of several blobs, as a list."""
+    """Return copies of several blobs, as a list."""
     return [FetchBlob(name) for name in names]
 
 
 def FetchTorch(name):
-    """A torch tensor that is the blob's tensor: shares its memory, follows its shape, and resizes it by `resize_`."""
+    """Return a torch tensor that is the blob's tensor: shares its memory, follows its shape, and resizes it by `resize_`."""
     return C.Workspace.current.blobs[StringifyBlobName(name)].to_torch()
 
 
@@ -389,7 +388,7 @@ Int8Tensor = collections.namedtuple("Int8Tensor", ["data", "scale", "zero_point"
 
 
 def FetchInt8Blob(name):
-    """(data, scale, zero_point) of a quantized blob."""
+    """Return (data, scale, zero_point) of a quantized blob."""
     value = C.fetch_blob(StringifyBlobName(name))
     if not isinstance(value, tuple):
         raise AssertionError(f"You are not fetching an Int8Blob {name}. Please use FetchBlob")
@@ -397,7 +396,7 @@ def FetchInt8Blob(name):
 
 
 def FetchInt8BlobRealVal(name):
-    """A quantized blob as float32 numbers."""
+    """Return a quantized blob as float32 numbers."""
     quantized = FetchInt8Blob(name)
     return (quantized.data.astype(np.int32) - np.int32(quantized.zero_point)).astype(np.float32) * np.float32(
         quantized.scale
@@ -427,7 +426,7 @@ blobs = _BlobDict()
 
 
 def GetNameScope():
-    """The current name scope."""
+    """Return the current name scope."""
     return scope.CurrentNameScope()
 
 
@@ -450,7 +449,7 @@ _immediate_root_folder = ""
 
 
 def IsImmediate():
-    """Whether operators run as soon as they are created."""
+    """Return whether operators run as soon as they are created."""
     return _immediate_mode
 
 
@@ -465,6 +464,7 @@ def StartImmediate(i_know=False):
             "debugging small nets: nothing is optimized, nothing is freed before StopImmediate()."
         )
     _immediate_mode = True
+    operators.listeners.append(RunOperatorImmediate)
     _immediate_root_folder = tempfile.mkdtemp(prefix="caffe2lite-immediate-")
     with WorkspaceGuard(_immediate_workspace_name):
         ResetWorkspace(_immediate_root_folder)
@@ -479,6 +479,7 @@ def StopImmediate():
         ResetWorkspace()
     shutil.rmtree(_immediate_root_folder, ignore_errors=True)
     _immediate_mode = False
+    operators.listeners.remove(RunOperatorImmediate)
     _immediate_root_folder = ""
 
 
@@ -498,7 +499,7 @@ def FetchImmediate(*args, **kwargs):
 
 
 def ImmediateBlobs():
-    """Names of the blobs of the immediate workspace."""
+    """Return the names of the blobs of the immediate workspace."""
     return _immediately(Blobs)
 
 
@@ -549,7 +550,7 @@ def _Workspace_remove_blob(ws, blob):
 
 
 def _Workspace_fetch_int8_blob(ws, name):
-    """(data, scale, zero_point) of a quantized blob of this workspace."""
+    """Return (data, scale, zero_point) of a quantized blob of this workspace."""
     value = ws.fetch_blob(StringifyBlobName(name))
     if not isinstance(value, tuple):
         raise AssertionError(f"You are not fetching an Int8Blob {name}. Please use fetch_blob")
@@ -557,14 +558,14 @@ def _Workspace_fetch_int8_blob(ws, name):
 
 
 def _Tensor_to_torch(tensor):
-    """A torch tensor that shares this tensor's memory and follows its shape."""
-    from caffe2lite.python import _torch_tensors
+    """Return a torch tensor that shares this tensor's memory and follows its shape."""
+    from caffe2lite.python._extension import torch_tensors  # not above: torch is no dependency
 
-    return _torch_tensors.fetch(tensor._blob)
+    return torch_tensors.fetch(tensor._blob)
 
 
 def _Blob_to_torch(blob):
-    """A torch tensor that shares the memory of this blob's tensor."""
+    """Return a torch tensor that shares the memory of this blob's tensor."""
     if not blob.is_tensor():
         raise RuntimeError("only a tensor can become a torch tensor")
     return blob.as_tensor().to_torch()

@@ -1,78 +1,8 @@
-"""Gradients in double precision: the operators that a maker writes, against differences of the forward operator.
-
-Kernels are functions of arrays and do not care for the type; the engine, which does, is left out here.
-"""
+"""Gradients of the plain operators, in double precision, against differences."""
 
 import numpy as np
 import pytest
-
-from caffe2lite.ops.kit import arguments, registry
-from caffe2lite.ops.kit.gradient import Forward, set_argument
-from caffe2lite.proto import caffe2_pb2
-
-
-def run(op, blobs):
-    record = registry.get(op.type)
-    args = arguments.parse(op.type, record.args, op.arg)
-    inputs = [blobs[n] for n in op.input]
-    allocators = tuple(_Out() for _ in op.output)
-    if record.takes_out:
-        args["out"] = allocators[0] if record.max_outputs == 1 else allocators
-    result = record.kernels["", None](np, *inputs, **args)
-    for name, value in zip(op.output, result if isinstance(result, tuple) else (result,)):
-        blobs[name] = value
-
-
-class _Out:
-    def __call__(self, shape, dtype):
-        return np.empty(shape, np.float64 if dtype == "float32" else dtype)
-
-    def replaces(self, array):
-        return False
-
-
-def check(kind, inputs, wanted, outputs=1, by=(0,), step=1e-6, tolerance=1e-5, **args):
-    """d/dx of a random projection of outputs `by`, for the inputs `wanted`."""
-    rng = np.random.default_rng(7)
-    op = caffe2_pb2.OperatorDef(type=kind, input=[f"x{i}" for i in range(len(inputs))])
-    op.output.extend(f"y{i}" for i in range(outputs))
-    for name, value in args.items():
-        set_argument(op.arg.add(name=name), value)
-    blobs = {f"x{i}": np.array(v) for i, v in enumerate(inputs)}
-    run(op, blobs)
-    weights = {f"y{i}": rng.standard_normal(blobs[f"y{i}"].shape) for i in by}
-
-    def projection(values):
-        mine = dict(values)
-        run(op, mine)
-        return sum(float((mine[n] * w).sum()) for n, w in weights.items())
-
-    g_output = [f"y{i}_g" if i in by else None for i in range(outputs)]
-    forward = Forward(op, g_output)
-    made = list(registry.get(kind).gradient(forward))
-    backward = {**blobs, **{n + "_g": w for n, w in weights.items()}}
-    for g in made:
-        if forward.copy_arguments:
-            g.arg.extend(op.arg)
-        run(g, backward)
-    start = {f"x{i}": np.array(v) for i, v in enumerate(inputs)}
-    for i in wanted:
-        have = backward[forward.g_input[i]]
-        along = rng.standard_normal(np.shape(inputs[i]))
-        there = {**start, f"x{i}": start[f"x{i}"] + step * along}
-        back = {**start, f"x{i}": start[f"x{i}"] - step * along}
-        slope = (projection(there) - projection(back)) / (2 * step)
-        assert have.shape == np.shape(inputs[i])
-        assert float((have * along).sum()) == pytest.approx(slope, rel=tolerance, abs=tolerance), f"input {i}"
-
-
-def values(*shape, low=-1.0, high=1.0):
-    """Numbers that differ from each other and from 0, so that no kink is near."""
-    rng = np.random.default_rng(sum(shape) + 3)
-    n = int(np.prod(shape))
-    grid = (np.arange(n) + 0.5) / n * (high - low) + low
-    return rng.permutation(grid).reshape(shape)
-
+from derivatives import check, values
 
 X = values(3, 4)
 POSITIVE = values(3, 4, low=0.2, high=0.8)
@@ -80,55 +10,22 @@ IMAGE = values(2, 4, 3, 3)
 
 UNARY = [
     *((k, X) for k in (
-        "Abs", "Atan", "Cos", "Cosh", "Cube", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "LeakyRelu", "Mish",
-        "Negative",
-        "Relu", "ReluN", "Selu", "Sigmoid", "Sin", "Sinh", "Softplus", "Softsign", "Swish", "Tan", "Tanh", "Softmax",
-        "Normalize", "Scale", "Clip", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceL1",
+        "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceL1",
         "ReduceFrontMax", "ReduceFrontMean", "ReduceFrontSum", "ReduceBackMax", "ReduceBackMean", "ReduceBackSum",
-        "SumElements", "AveragedLoss", "LpNorm", "Transpose", "Flatten", "FlattenToVec",
+        "SumElements", "AveragedLoss", "LpNorm",
     )),
-    *((k, POSITIVE) for k in (
-        "Acos", "Asin", "Log", "Log1p", "Logit", "Reciprocal", "Rsqrt", "Sqrt", "Cbrt", "MakeTwoClass",
-    )),
+    ("MakeTwoClass", POSITIVE),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "x"), UNARY, ids=[k for k, _ in UNARY])
 def test_of_one_input(kind, x):
-    rough = kind in ("Erf", "Gelu")  # two formulas of single precision meet in the error function
-    check(kind, [x], [0], step=1e-2 if rough else 1e-6, tolerance=1e-3 if rough else 1e-5)
+    check(kind, [x], [0])
 
 
-def test_sqr_overwrites_the_gradient_that_it_gets():
-    check("Sqr", [X], [0])
-
-
-ROW, COLUMN = values(4), values(3)
 LABELS = np.array([1, 0, 3], "int32")
 
 SEVERAL = [
-    ("Add", [X, ROW], [0, 1], {}),
-    ("Sub", [X, ROW], [0, 1], {}),
-    ("Mul", [X, ROW], [0, 1], {}),
-    ("Div", [X, POSITIVE], [0, 1], {}),
-    ("Mul", [X, COLUMN], [0, 1], {"broadcast": 1, "axis": 0}),
-    ("Div", [X, values(3, low=1.0, high=2.0)], [0, 1], {"broadcast": 1, "axis": 0}),
-    ("Pow", [POSITIVE], [0], {"exponent": 2.5}),
-    ("Pow", [POSITIVE, X + 2], [0, 1], {}),
-    ("Max", [X, values(3, 4, low=-0.9)], [0, 1], {}),
-    ("Min", [X, values(3, 4, low=-0.9)], [0, 1], {}),
-    ("Mean", [X, POSITIVE], [0, 1], {}),
-    ("RowMul", [X, COLUMN], [0, 1], {}),
-    ("WeightedSum", [X, values(1), POSITIVE, values(1) + 1], [0, 1, 2, 3], {"grad_on_w": 1}),
-    ("FC", [X, values(2, 4), values(2)], [0, 1, 2], {}),
-    ("FCTransposed", [X, values(4, 2), values(2)], [0, 1, 2], {}),
-    ("FC", [values(2, 3, 4), values(5, 4), values(5)], [0, 1, 2], {"axis": 2}),
-    *(("MatMul", [values(*((4, 3) if a else (3, 4))), values(*((2, 4) if b else (4, 2)))], [0, 1],
-       {"trans_a": a, "trans_b": b}) for a in (0, 1) for b in (0, 1)),
-    *(("BatchMatMul", [values(2, *((4, 3) if a else (3, 4))), values(2, *((5, 4) if b else (4, 5)))], [0, 1],
-       {"trans_a": a, "trans_b": b}) for a in (0, 1) for b in (0, 1)),
-    ("ElementwiseLinear", [X, ROW, values(4)], [0, 1, 2], {}),
-    ("PRelu", [IMAGE, values(4)], [0, 1], {}),
     ("CrossEntropy", [POSITIVE, POSITIVE[::-1].copy()], [0], {}),
     ("LabelCrossEntropy", [POSITIVE, LABELS], [0], {}),
     ("SigmoidCrossEntropyWithLogits", [X, POSITIVE], [0], {}),
@@ -145,19 +42,8 @@ SEVERAL = [
     ("PairWiseLoss", [values(6), np.array([2.0, 1, 3, 1, 2, 2]), np.array([4, 2], "int32")], [0], {}),
     ("MarginRankingCriterion", [values(4), values(4) + 0.1, np.array([1, -1, 1, -1], "int32")], [0, 1],
      {"margin": 0.3}),
-    ("BatchGather", [values(2, 4, 3), np.array([1, 3, 1])], [0], {}),
-    ("Gather", [values(2, 4, 3), np.array([1, 3, 1])], [0], {"axis": 1}),
-    ("Gather", [X, np.array([1, 2, 1])], [0], {"dense_gradient": 1}),
-    ("SparseToDense", [np.array([1, 3, 1], "int32"), X], [1], {}),
-    ("Tile", [X], [0], {"tiles": 3, "axis": 1}),
-    ("Expand", [values(3, 1), np.array([3, 4])], [0], {}),
-    ("Slice", [X], [0], {"starts": [0, 1], "ends": [-1, 3]}),
     ("ReduceFrontSum", [X, np.array([3, 1, 2, 3], "int32")], [0], {}),
     ("ReduceBackMean", [X, np.array([4, 1, 2], "int32")], [0], {}),
-    ("AffineChannel", [IMAGE, values(4), values(4)], [0, 1, 2], {"is_learnable": 1}),
-    ("LRN", [IMAGE], [0], {"size": 3, "alpha": 0.5, "beta": 0.75}),
-    ("LRN", [IMAGE], [0], {"size": 3, "alpha": 0.5, "beta": 0.6, "order": "NHWC"}),
-    ("InstanceNorm", [IMAGE, values(4), values(4)], [0, 1, 2], {"epsilon": 1e-3}),
 ]  # fmt: skip
 
 
@@ -166,33 +52,5 @@ def test_of_several_inputs(kind, inputs, wanted, args):
     check(kind, inputs, wanted, **args)
 
 
-@pytest.mark.parametrize("order", ["NCHW", "NHWC"])
-def test_batch_normalization(order):
-    inputs = [IMAGE, values(4 if order == "NCHW" else 3), values(4 if order == "NCHW" else 3)]
-    state = [np.zeros_like(inputs[1]), np.ones_like(inputs[1])]
-    check("SpatialBN", [*inputs, *state], [0, 1, 2], outputs=5, is_test=0, order=order)
-
-
-@pytest.mark.parametrize(
-    ("kind", "inputs", "args"),
-    [
-        ("GroupNorm", [IMAGE, values(4), values(4)], {"group": 2}),
-        ("GroupNorm", [IMAGE, values(3), values(3)], {"group": 3, "order": "NHWC"}),
-        ("LayerNorm", [X, values(4), values(4)], {"elementwise_affine": 1}),
-        ("LayerNorm", [X], {}),
-    ],
-)
-def test_normalization_with_three_outputs(kind, inputs, args):
-    check(kind, inputs, range(len(inputs)), outputs=3, **args)
-
-
 def test_with_two_outputs():
-    check("RMSNorm", [X, values(4), values(4)], [0, 1, 2], outputs=2)
     check("Moments", [IMAGE], [0], outputs=2, by=(0, 1), axes=[0, 2])
-    check("BatchMoments", [IMAGE], [0], outputs=2, by=(0, 1))
-    check("TopK", [X], [0], outputs=2, k=2)
-    check("SoftmaxWithLoss", [X, LABELS], [0], outputs=2, by=(1,))
-    check("SoftmaxWithLoss", [X, LABELS, POSITIVE[:, 0].copy()], [0], outputs=2, by=(1,), scale=2.0)
-    check("SpatialSoftmaxWithLoss", [IMAGE, np.arange(18).reshape(2, 3, 3) % 4], [0], outputs=2, by=(1,))
-    check("Concat", [X, POSITIVE], [0, 1], outputs=2, axis=1)
-    check("Reshape", [X], [0], outputs=2, shape=[4, -1])

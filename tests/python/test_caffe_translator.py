@@ -150,7 +150,10 @@ def test_slices():
     [
         ('name: "odd" type: "SPP" bottom: "x" top: "y"', "odd.*SPP"),
         ('name: "conv" type: "Convolution" bottom: "x" top: "y" convolution_param { kernel_size: 3 }', "conv.*blobs"),
-        ('name: "p" type: "Pooling" bottom: "x" top: "y" pooling_param { pool: STOCHASTIC kernel_size: 2 }', "p.*stoch"),
+        (
+            'name: "p" type: "Pooling" bottom: "x" top: "y" pooling_param { pool: STOCHASTIC kernel_size: 2 }',
+            "p.*stoch",
+        ),
     ],
 )
 def test_what_cannot_be_translated_is_named(layer, word):

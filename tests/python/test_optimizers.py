@@ -1,5 +1,7 @@
 """What the optimizers' nets do to parameters, against the formulas in NumPy."""
 
+import re
+
 import numpy as np
 import pytest
 from caffe2.python import brew, core, optimizer, regularizer, workspace
@@ -145,7 +147,7 @@ def test_weight_decay_adds_to_the_gradient():
     before = workspace.FetchBlob("fc_w")
     workspace.RunNetOnce(model.net)
     np.testing.assert_allclose(
-        workspace.FetchBlob("fc_w"), before - LR * (np.array([[3, 4]]) + 0.25 * before), rtol=1e-5
+        workspace.FetchBlob("fc_w"), before - LR * (np.array([[3, 4]]) + 0.25 * before), rtol=1e-5, atol=1e-6
     )
     np.testing.assert_allclose(workspace.FetchBlob("fc_b"), [-LR], rtol=1e-6)
 
@@ -195,3 +197,15 @@ def test_regularizers_add_their_norm(make, expected):
     workspace.RunNetOnce(init)
     workspace.RunNetOnce(net)
     assert workspace.FetchBlob(value) == pytest.approx(expected(w), rel=1e-5)
+
+
+def test_optimizers_tell_their_formula_and_their_paper():
+    kinds = [k for k in vars(optimizer).values() if isinstance(k, type) and issubclass(k, optimizer.Optimizer)]
+    kinds = [k for k in kinds if k is not optimizer.Optimizer]
+    untold = [
+        kind.__name__
+        for kind in kinds
+        if not re.search(r"\w\S* (=|-=|\+=) ", kind.__doc__)
+        or not re.search(r"\b(19|20)\d\d:\s|Caffe2's own, without a paper", kind.__doc__)
+    ]
+    assert len(kinds) >= 14 and not untold

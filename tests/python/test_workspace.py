@@ -157,7 +157,11 @@ def test_random_inputs_of_a_net():
     assert workspace.FetchBlob("indices").max() < 30
     workspace.RunNetOnce(net)
     assert workspace.FetchBlob("sum").shape == (5, 4)
-    for wrong in ((dims[:1], [["float", "long", "int"]]), (dims, [["float"], ["float"]]), (dims, [["half"] * 3, ["float"]])):
+    for wrong in (
+        (dims[:1], [["float", "long", "int"]]),
+        (dims, [["float"], ["float"]]),
+        (dims, [["half"] * 3, ["float"]]),
+    ):
         with pytest.raises(RuntimeError):
             workspace.FillRandomNetworkInputs(net, *wrong)
 
@@ -186,7 +190,9 @@ def test_an_operator_that_stops_is_an_error_when_it_runs_alone():
             run(read)
 
 
-@pytest.mark.parametrize("flags", [["--bogus=1"], ["--caffe2_log_level=high"], ["--caffe2_operator_throw_if_fp_exceptions=maybe"]])
+@pytest.mark.parametrize(
+    "flags", [["--bogus=1"], ["--caffe2_log_level=high"], ["--caffe2_operator_throw_if_fp_exceptions=maybe"]]
+)
 def test_a_flag_that_caffe2_does_not_have_is_refused(flags):
     with pytest.raises(RuntimeError, match=flags[0]):
         core.GlobalInit(["caffe2", *flags])

@@ -1,7 +1,7 @@
 """Commands that write what TensorBoard shows: graphs of nets, and statistics of blobs.
 
-    python -m caffe2.contrib.tensorboard.tensorboard tensorboard-graphs --c2-netdef net.pbtxt --tf-dir out
-    python -m caffe2.contrib.tensorboard.tensorboard tensorboard-events --c2-dir summaries --tf-dir out
+python -m caffe2.contrib.tensorboard.tensorboard tensorboard-graphs --c2-netdef net.pbtxt --tf-dir out
+python -m caffe2.contrib.tensorboard.tensorboard tensorboard-events --c2-dir summaries --tf-dir out
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write_events(tf_dir, events):
 
 
 def graph_def_to_event(step, graph_def):
-    """The Event of a graph, at a step."""
+    """Return the Event of a graph, at a step."""
     return event_pb2.Event(wall_time=step, step=step, graph_def=graph_def.SerializeToString())
 
 
@@ -55,7 +55,9 @@ def tensorboard_graphs(c2_netdef, tf_dir):
 
 
 @cli.command("tensorboard-events")
-@click.option("--c2-dir", type=click.Path(exists=True, file_okay=False), help="Folder of files with statistics, one a blob.")
+@click.option(
+    "--c2-dir", type=click.Path(exists=True, file_okay=False), help="Folder of files with statistics, one a blob."
+)
 @click.option("--tf-dir", type=click.Path(exists=True))
 def tensorboard_events(c2_dir, tf_dir):
     """Write summaries of blobs: files of lines `min max mean std`, as the operator Summarize makes them."""
@@ -83,7 +85,7 @@ def tensorboard_events(c2_dir, tf_dir):
 
 
 def _histogram(low, high, mean, std):
-    """A HistogramProto of a normal distribution cut at its smallest and largest value, as of 1,000 numbers."""
+    """Return a HistogramProto of a normal distribution cut at its smallest and largest value, as of 1,000 numbers."""
     count, bins = 1000, 30
     width = (high - low) / bins or 1.0
 
@@ -94,9 +96,14 @@ def _histogram(low, high, mean, std):
     shares = [below(limit) - below(limit - width) for limit in limits]
     total = sum(shares) or 1.0
     return summary_pb2.HistogramProto(
-        min=low, max=high, num=count, sum=mean * count, sum_squares=(std * std + mean * mean) * count,
-        bucket_limit=limits, bucket=[count * share / total for share in shares],
-    )  # fmt: skip
+        min=low,
+        max=high,
+        num=count,
+        sum=mean * count,
+        sum_squares=(std * std + mean * mean) * count,
+        bucket_limit=limits,
+        bucket=[count * share / total for share in shares],
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def _blobs(ops) -> Iterator[str]:
 
 
 def _get_blob_names(ops):
-    """{name in the graph: name in the net}, before anything is renamed."""
+    """Return {name in the graph: name in the net}, before anything is renamed."""
     return {name: name for name in _blobs(ops)}
 
 
@@ -136,9 +136,17 @@ def _shapes_from_fills(ops):
     return shapes
 
 
-def ops_to_graph_def(ops, shapes=None, replace_colons="$", with_ssa=True, with_gradient_scope=True,
-                     track_blob_names=None, show_simplified=False, custom_rename=None):  # fmt: skip
-    """A GraphDef of operators; the operators are not changed.
+def ops_to_graph_def(
+    ops,
+    shapes=None,
+    replace_colons="$",
+    with_ssa=True,
+    with_gradient_scope=True,
+    track_blob_names=None,
+    show_simplified=False,
+    custom_rename=None,
+):
+    """Return a GraphDef of operators; the operators are not changed.
 
     shapes    {blob: shape} to show
     track_blob_names    a dict that gets {name in the graph: name in the net}
@@ -190,14 +198,14 @@ def _try_get_shapes(nets):
 
 
 def nets_to_graph_def(nets, shapes=None, **kwargs):
-    """A GraphDef of the operators of nets (core.Net), one net after the other."""
+    """Return a GraphDef of the operators of nets (core.Net), one net after the other."""
     nets = [core.Net(net.Proto()) for net in nets]
     shapes = _try_get_shapes(nets) if shapes is None else shapes
     return ops_to_graph_def([op for net in nets for op in _placed(net.Proto())], shapes, **kwargs)
 
 
 def _placed(net):
-    """The operators of a net, on the net's device where they name none."""
+    """Yield the operators of a net, on the net's device where they name none."""
     for op in net.op:
         if net.HasField("device_option") and not op.HasField("device_option"):
             op = copy.deepcopy(op)
@@ -206,5 +214,5 @@ def _placed(net):
 
 
 def cnn_to_graph_def(cnn, **kwargs):
-    """A GraphDef of a model's nets."""
+    """Return a GraphDef of a model's nets."""
     return nets_to_graph_def([cnn.param_init_net, cnn.net], **kwargs)

@@ -77,9 +77,13 @@ def _collective(**schema: Any) -> Any:
     return operator("Ys*", stateful=True, types=_TYPES, anywhere="Xs", gradient=FORBID_GRADIENT, **limits)
 
 
-@_collective(inplace=_PAIRS)
+@_collective(inplace=_PAIRS, traits="among_gpus to_all")
 def NCCLAllreduce(ctx, *Xs):
-    """Each output = the sum of all inputs."""
+    """Each output = the sum of all inputs.
+
+    Inputs and outputs [...], 1 to 16, one for each GPU; float32, float64, float16, int32, int64, uint8 or int8.
+    ValueError where shapes or dtypes differ or there is not an output for each input.
+    """
     _same_count(ctx)
     values = _operands(ctx)
     clique = _clique(values)
@@ -89,9 +93,13 @@ def NCCLAllreduce(ctx, *Xs):
         _spread(ctx, _sum(ctx, values))
 
 
-@_collective(mutates=_PAIRS)
+@_collective(mutates=_PAIRS, traits="among_gpus to_all rooted")
 def NCCLBroadcast(ctx, *Xs, root: int = 0):
-    """Each blob = the root's."""
+    """Each blob = the root's.
+
+    Inputs and outputs [...], 1 to 16, one for each GPU, in place; float32, float64, float16, int32, int64, uint8 or
+    int8.  ValueError where shapes or dtypes differ or root is no input.
+    """
     _same_count(ctx)
     values = _operands(ctx)
     source = values[_root(ctx, root)]
@@ -104,9 +112,13 @@ def NCCLBroadcast(ctx, *Xs, root: int = 0):
             blob.assign(source, devices.of(blob.value))
 
 
-@_collective(num_outputs=(1, 1), inplace=[(i, 0) for i in range(16)])
+@_collective(num_outputs=(1, 1), inplace=[(i, 0) for i in range(16)], traits="among_gpus rooted")
 def NCCLReduce(ctx, *Xs, root: int = 0):
-    """The output, where the root's input is, = the sum of all inputs."""
+    """The output, where the root's input is, = the sum of all inputs.
+
+    Inputs and the output [...], 1 to 16, one for each GPU; float32, float64, float16, int32, int64, uint8 or int8.
+    ValueError where shapes or dtypes differ or root is no input.
+    """
     values = _operands(ctx)
     home = devices.of(values[_root(ctx, root)])
     clique = _clique(values)
@@ -116,9 +128,13 @@ def NCCLReduce(ctx, *Xs, root: int = 0):
         ctx.outputs[0].assign(_sum(ctx, values, root), home)
 
 
-@_collective()
+@_collective(traits="among_gpus")
 def NCCLAllGather(ctx, *Xs):
-    """Each output = all inputs, one behind the other along a new first dimension."""
+    """Each output = all inputs, one behind the other along a new first dimension.
+
+    n inputs [...], one for each GPU, n outputs [n, ...]; float32, float64, float16, int32, int64, uint8 or int8.
+    ValueError where shapes or dtypes differ or there is not an output for each input.
+    """
     _same_count(ctx)
     values = _operands(ctx)
     clique = _clique(values)
@@ -129,13 +145,17 @@ def NCCLAllGather(ctx, *Xs):
     with home.context():
         whole = home.xp.empty((len(values), *values[0].shape), values[0].dtype)
         for k, v in enumerate(values):
-            home.copy(whole[k], v)
+            home.copy(whole[k, ...], v)  # the ellipsis keeps a scalar an array
     _spread(ctx, whole)
 
 
-@_collective()
+@_collective(traits="among_gpus")
 def NCCLReduceScatter(ctx, *Xs):
-    """Output k = row k of the sum of all inputs, whose first dimension is the number of inputs."""
+    """Output k = row k of the sum of all inputs, whose first dimension is the number of inputs.
+
+    n inputs [n, ...], one for each GPU, n outputs [...]; float32, float64, float16, int32, int64, uint8 or int8.
+    ValueError where shapes or dtypes differ, the first dimension is not n, or there is not an output for each input.
+    """
     _same_count(ctx)
     values = _operands(ctx)
     if not values[0].ndim or values[0].shape[0] != len(values):
@@ -146,4 +166,4 @@ def NCCLReduceScatter(ctx, *Xs):
         return
     total = _sum(ctx, values)
     for k, blob in enumerate(ctx.outputs):
-        blob.assign(total[k], devices.of(values[k]))
+        blob.assign(total[k, ...], devices.of(values[k]))

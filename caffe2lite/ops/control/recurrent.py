@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
 from caffe2lite.proto import caffe2_pb2
@@ -23,6 +23,7 @@ from caffe2lite.proto.text import ParseError, parse
 class ScratchWorkspaces(Object):
     """What a RecurrentNetwork leaves for its gradient: a workspace for all steps, and one for each."""
 
+    title = "the workspaces of a RecurrentNetwork, its last output,"
     type_name = "caffe2::detail::ScratchWorkspaces"
 
     def __init__(self, shared: Any) -> None:
@@ -32,7 +33,7 @@ class ScratchWorkspaces(Object):
     def step(self, ctx: Any, t: int) -> Any:
         """The workspace of step t."""
         while len(self.steps) <= t:
-            self.steps.append(type(self.shared)(parent=self.shared))
+            self.steps.append(self.shared.child())
         return self.steps[t]
 
 
@@ -54,7 +55,7 @@ def _links(internal: Any, external: Any, offset: Any, window: Any) -> list[Link]
 
 
 def _net(argument: Any) -> Any:
-    """The net of an argument, which older programs hold as text."""
+    """Return the net of an argument, which older programs hold as text."""
     if argument is None:
         return None
     if argument.HasField("n"):
@@ -83,15 +84,13 @@ def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
 
 
 def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any:
-    """The step's net; what it writes is local to the step, except the `shared` names."""
-    made = workspace.nets.get(definition.name)
-    if made is not None:
-        return made
-    for op in definition.op:
-        for name in op.output:
-            if name not in shared:
-                workspace.create_local_blob(name)
-    return workspace.create_net(definition)
+    """Return the step's net; what it writes is local to the step, except the `shared` names."""
+    if definition.name not in workspace.nets:
+        for op in definition.op:
+            for name in op.output:
+                if name not in shared:
+                    workspace.create_local_blob(name)
+    return ctx.kept_net(definition, workspace)
 
 
 def _run(ctx: Any, net: Any) -> None:
@@ -107,8 +106,15 @@ def _tell_time(workspace: Any, name: str, t: int) -> None:
     workspace.create_local_blob(name).resize((1,), np.int32)[...] = t
 
 
+def _definition(ctx: Any, argument: Any) -> Any:
+    """Return the step net of an argument, made once for this operator."""
+    if not hasattr(ctx.state, "step_net"):
+        ctx.state.step_net = _on_step_device(ctx, _net(argument))
+    return ctx.state.step_net
+
+
 def _on_step_device(ctx: Any, definition: Any) -> Any:
-    """The step net, with the operator's device where it names none."""
+    """Return the step net, with the operator's device where it names none."""
     if not ctx.op.HasField("device_option") or definition.HasField("device_option"):
         return definition
     made = caffe2_pb2.NetDef()
@@ -131,7 +137,14 @@ def _gradient(g: Any) -> Any:
     return g.single("RecurrentNetworkGradient", names, [g.GI(i) for i in [0, *(g.arg("param") or []), *states]])
 
 
-@operator("outputs*", stateful=True, num_inputs=(1, MANY), num_outputs=(2, MANY), gradient=_gradient)
+@operator(
+    "outputs*",
+    stateful=True,
+    num_inputs=(1, MANY),
+    num_outputs=(2, MANY),
+    gradient=_gradient,
+    step_nets="step_net backward_step_net",
+)
 def RecurrentNetwork(
     ctx,
     *inputs,
@@ -149,18 +162,20 @@ def RecurrentNetwork(
     backward_step_net: Argument | None = None,
     recompute_blobs_on_backward: list[str] = (),
 ):
-    """Run `step_net` for each step of the first input (T, N, …); the last output keeps the steps' workspaces.
+    """Run `step_net` for each step of the first input; the last output keeps the steps' workspaces.
 
-    States are tensors over T + 1 steps that begin with the initial states; links make parts of these and of the inputs
-    blobs of the step net; aliases make parts of the states outputs.
+    First input [T, N, ...], others as the step needs them, float32 mostly, but of any type; initial states [D], [N, D]
+    or [k, N, D] -> outputs [T, N, D], states over T + 1 steps that begin with the initial ones, or parts of them. Links
+    make parts of these and of the inputs blobs of the step net; aliases make parts of the states outputs. ValueError
+    where lists of links differ in length, a link reaches beyond its tensor, or `step_net` is no net.
     """
     sequence = ctx.inputs[0].value
-    if getattr(sequence, "ndim", 0) < 2:
-        raise ValueError(f"the first input must be a sequence [T, N, ...], found {list(getattr(sequence, 'shape', ()))}")
-    steps, batch = sequence.shape[0], sequence.shape[1]
+    if sequence.ndim < 2:
+        raise ValueError(f"the first input must have steps and a batch, [T, N, ...], found {list(sequence.shape)}")
+    steps, batch = sequence.shape[:2]
     keep = ctx.outputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
-        keep = ScratchWorkspaces(ctx.child_workspace())
+        keep = ScratchWorkspaces(ctx.workspace.child())
         ctx.outputs[-1].hold(keep)
     shared = keep.shared
     _check_places(initial_recurrent_state_ids, len(inputs), "initial_recurrent_state_ids")
@@ -169,9 +184,7 @@ def RecurrentNetwork(
         make = ctx.workspace.create_blob if name in ctx.op.output else shared.create_local_blob
         _begin_state(ctx, make(name), ctx.inputs[source].value, steps, batch)
     links = _links(link_internal, link_external, link_offset, link_window)
-    definition = getattr(ctx.state, "step_net", None)
-    if definition is None:
-        definition = ctx.state.step_net = _on_step_device(ctx, _net(step_net))
+    definition = _definition(ctx, step_net)
     linked = {link.internal for link in links}
     passing = set(recompute_blobs_on_backward)
     if backward_step_net is None:  # nothing is needed after its step
@@ -194,8 +207,13 @@ def RecurrentNetwork(
 
 
 def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> None:
-    """A state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
-    size = initial.shape[-1] if initial.ndim else 1
+    """Make a state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
+    if not 1 <= initial.ndim <= 3 or initial.shape[-2:-1] not in ((), (1,), (batch,)) or not initial.shape[0]:
+        raise ValueError(
+            f"an initial state must be [D], [{batch}, D] or [steps, {batch}, D], as the first input's batch is; found "
+            f"{list(initial.shape)}"
+        )
+    size = initial.shape[-1]
     first = initial.shape[0] if initial.ndim == 3 else 1
     if initial.ndim > 3 or (initial.ndim > 1 and initial.shape[-2] not in (1, batch)):
         raise ValueError(f"an initial state must be [width], [{batch}, width] or [n, {batch}, width], found {list(initial.shape)}")
@@ -206,7 +224,7 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
         states[:first] = initial
 
 
-@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY))
+@operator("gradients*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), step_nets="backward_step_net")
 def RecurrentNetworkGradient(
     ctx,
     *inputs,
@@ -230,15 +248,17 @@ def RecurrentNetworkGradient(
 
     Inputs are the gradients of the outputs in `outputs_with_grads`, then all inputs and outputs of the forward
     operator; outputs are the gradients of its first input, its parameters and its initial states.
+
+    Gradients [T, N, D] of any type, float32 mostly -> gradients of their operands' shapes. ValueError where lists of
+    links differ in length, or a link reaches beyond its tensor; TypeError where the last input is not what a
+    RecurrentNetwork keeps.
     """
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
-    keep = ctx.inputs[-1].value
+    keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
+    shared = keep.shared
     if not values:
         raise ValueError(f"there are {given} gradients of outputs (outputs_with_grads), and no inputs behind them")
-    if not isinstance(keep, ScratchWorkspaces):
-        raise ValueError(f"the last input must be the workspaces of a RecurrentNetwork, {ctx.op.input[-1]!r} is none")
-    shared = keep.shared
     if len(ctx.op.output) != 1 + len(param) + len(initial_recurrent_state_ids):
         raise ValueError(
             f"there must be a gradient of the input, of {len(param)} parameters and of {len(initial_recurrent_state_ids)} "
@@ -251,7 +271,6 @@ def RecurrentNetworkGradient(
     sequence = values[0].value
     if getattr(sequence, "ndim", 0) < 1:
         raise ValueError(f"{ctx.op.input[given]!r}, the input of the forward pass, must be a sequence [T, ...]")
-    steps = sequence.shape[0]
     operands = list(ctx.op.input[given:])
     param_grads = param_grads or [f"{operands[i]}_grad" for i in param]
     # The forward operator's inputs come first, then its outputs: aliases, and states where they are outputs.
@@ -259,22 +278,13 @@ def RecurrentNetworkGradient(
     external = _external_gradients(
         ctx, shared, outputs_with_grads, operands[first_output:], alias_src, alias_dst, alias_offset
     )
-    states = {}
-    for name in recurrent_states:
-        whole = shared.need_blob(name).value
-        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
-        states[name][...] = 0
-        for begin, gradient in external.get(name, ()):
-            part = states[name][begin : begin + gradient.shape[0]]
-            part += gradient
+    states = _state_gradients(ctx, shared, recurrent_states, external)
     outer = _outer_gradients(ctx, shared, operands, param, param_grads, values)
     links = _links(backward_link_internal, backward_link_external, backward_link_offset, backward_link_window)
-    definition = getattr(ctx.state, "step_net", None)
-    if definition is None:
-        definition = ctx.state.step_net = _on_step_device(ctx, _net(backward_step_net))
+    definition = _definition(ctx, backward_step_net)
     sums = [(name, ctx.outputs[1 + i]) for i, name in enumerate(param_grads)]
     behind = [link for link in links if link.external in {n + "_grad" for n in recurrent_states}]
-    for t in range(steps - 1, -1, -1):
+    for t in reversed(range(values[0].value.shape[0])):
         workspace = keep.step(ctx, t)
         _tell_time(workspace, timestep, t)
         _apply(links, workspace, lambda name: outer.get(name) or shared.need_blob(name), t)
@@ -293,7 +303,7 @@ def RecurrentNetworkGradient(
 def _external_gradients(
     ctx: Any, shared: Any, wanted: Any, outputs: Any, alias_src: Any, alias_dst: Any, alias_offset: Any
 ) -> dict[str, list[tuple[int, Any]]]:
-    """{state: (first step, gradient) from outside}, through the outputs that are parts of the state."""
+    """Return {state: (first step, gradient) from outside}, through the outputs that are parts of the state."""
     table: dict[str, list[tuple[int, Any]]] = {}
     for position, index in enumerate(wanted):
         name = outputs[index]
@@ -305,8 +315,21 @@ def _external_gradients(
     return table
 
 
+def _state_gradients(ctx: Any, shared: Any, names: Any, external: Any) -> dict[str, Any]:
+    """Return {state: its gradient over all steps}, which holds what comes from outside."""
+    states = {}
+    for name in names:
+        whole = shared.need_blob(name).value
+        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
+        states[name][...] = 0
+        for begin, gradient in external.get(name, ()):
+            part = states[name][begin : begin + gradient.shape[0]]
+            part += gradient
+    return states
+
+
 def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_grads: Any, values: Any) -> dict[str, Any]:
-    """{name in the links: blob}: zeroed gradients of the first input and of the parameters."""
+    """Return {name in the links: blob}: zeroed gradients of the first input and of the parameters."""
     outer = {}
     for output, source in zip(ctx.outputs, [0, *param]):
         value = values[source].value
@@ -316,7 +339,7 @@ def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_gra
 
 
 def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: int) -> list[tuple[Any, Any]]:
-    """(part of a state's gradient, what came from outside): the step net will overwrite the former."""
+    """Return (part of a state's gradient, what came from outside): the step net will overwrite the former."""
     written = {name for op in definition.op for name in op.output}
     aside = []
     for link in links:
@@ -329,7 +352,7 @@ def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: in
 
 
 def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
-    """The gradient of an initial state, summed over the batch where one served it all."""
+    """Write the gradient of an initial state, summed over the batch where one served it all."""
     first = initial.shape[0] if initial.ndim == 3 else 1
     part = gradients[:first]
     result = output.resize(initial.shape, initial.dtype, ctx.device)
@@ -340,10 +363,14 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 
 
 @operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
-def RecurrentNetworkBlobFetcher(ctx, workspaces: ScratchWorkspaces, *, prefix: str = ""):
-    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names."""
+def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
+    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names.
+
+    workspaces -> blob_names [blobs] string; tensors of any type are copied. TypeError where the input is not what a
+    RecurrentNetwork keeps.
+    """
     names = []
-    for t, workspace in enumerate(workspaces.steps):
+    for t, workspace in enumerate(needed(ScratchWorkspaces, workspaces).steps):
         for name in workspace.local_names():
             blob = workspace.need_blob(name)
             if not blob.is_tensor:
@@ -359,7 +386,11 @@ def RecurrentNetworkBlobFetcher(ctx, workspaces: ScratchWorkspaces, *, prefix: s
 @operator("internal external", stateful=True, num_inputs=(2, 2), mutates={1: 1}, types={"timestep": "int32"}, host="timestep",
           shapes="external [T, ...]")  # fmt: skip
 def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window: int = 1):
-    """Make the first output a name for `window` steps of the external tensor, from timestep + offset on."""
+    """Make the first output a name for `window` steps of the external tensor, from timestep + offset on.
+
+    timestep [1] of any integers, external [T, ...] of any type -> internal [window, ...], external. ValueError where
+    these steps are not within T.
+    """
     begin = _now(timestep) + offset
     if not external.shape[0] or not window > 0 or not 0 <= begin <= external.shape[0] - window:
         raise ValueError(f"step {begin} with window={window} is not within the {external.shape[0]} of the external tensor")
@@ -376,7 +407,11 @@ def _now(timestep: Any) -> int:
 @operator("gradient*", stateful=True, num_inputs=(3, 3), num_outputs=(1, MANY), mutates={2: 0}, host="timestep",
           types={"timestep": "int32", "gradient": "=external"}, shapes="external [T, *D], gradient [S, *D]")  # fmt: skip
 def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *, offset: int = 0):
-    """Add the external gradient of step timestep + offset to the gradient of that step."""
+    """Add the external gradient of step timestep + offset to the gradient of that step.
+
+    timestep [1] of any integers, external [T, ...], gradient [T + k, ...] of its type, any type -> gradient. ValueError
+    where the step is not within either.
+    """
     at = _now(timestep) + offset
     behind = gradient.shape[0] - external.shape[0]
     if not max(behind, 0) <= at < gradient.shape[0]:

@@ -7,20 +7,21 @@ import re
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
-from caffe2lite.ops.data.databases import Reader
+from caffe2lite.ops.data.databases import DBReader
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
-from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.objects import needed
+from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.serialization import DEFAULT_CHUNK, WHOLE, Options
 
 
 def full_path(ctx, path: str, absolute_path: int) -> str:
-    """The path, within the workspace's root folder unless it is said to be absolute."""
+    """Return the path, within the workspace's root folder unless it is said to be absolute."""
     return path if absolute_path else os.path.join(ctx.workspace.root_folder, path)
 
 
 def _key(name: str, strip_prefix: str) -> str:
-    """The name a blob is saved under: what follows `strip_prefix` in it."""
+    """Return the name that a blob is saved under: what follows `strip_prefix` in it."""
     at = name.find(strip_prefix) if strip_prefix else -1
     return name if at < 0 else name[at + len(strip_prefix) :]
 
@@ -33,14 +34,14 @@ def _save(ctx, path: str, db_type: str, names: list[str], options: Options) -> N
     try:
         transaction = db.new_transaction()
         for blob, name in zip(ctx.inputs, names):
-            for key, content in ctx.workspace.chunks(blob, name, *options.of(name)):
+            for key, content in ctx.chunks(blob, name, *options.of(name)):
                 transaction.put(key.encode(), content)
         transaction.commit()
     finally:
         db.close()
 
 
-@operator("", num_inputs=(1, 2**31 - 1), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, MANY), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Save(
     ctx,
     *Xs,
@@ -55,9 +56,12 @@ def Save(
     """Write the inputs into a new database, large tensors in pieces of `chunk_size` elements (0: whole; -1: 1,000,000).
 
     `options`, a serialised SerializationOptions, says it by the names of blobs, and may ask for bfloat16.
+
+    Inputs [...] of any type, and whatever else can be serialised -> no tensors. ValueError where two blobs would have
+    one name, or the arguments contradict each other; a DBError where the database cannot be made.
     """
     if strip_prefix and blob_name_overrides:
-        raise ValueError("strip_prefix and blob_name_overrides cannot both be given")
+        raise ValueError(f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both")
     if blob_name_overrides and len(blob_name_overrides) != len(ctx.inputs):
         raise ValueError(f"{len(blob_name_overrides)} blob_name_overrides are given for {len(ctx.inputs)} blobs")
     names = list(blob_name_overrides) or [_key(b, strip_prefix) for b in ctx.op.input]
@@ -71,14 +75,17 @@ def Save(
 
 
 def _numbered(pattern: str, step: int) -> str:
-    """`pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
+    """Return `pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
     return re.sub(r"%([-+ 0]*\d*)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
 
 
-@operator("", types={"iter": "int64 int32"}, num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
+@operator("", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
           gradient=FORBID_GRADIENT)  # fmt: skip
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
-    """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`."""
+    """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`.
+
+    iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.
+    """
     if every <= 0:
         raise ValueError(f"every must be positive, got {every}")
     if iter.size < 1:
@@ -89,8 +96,11 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
 
 
 operator(
-    "", name="Snapshot", types={"iter": "int64 int32"}, num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
-    doc="Checkpoint under the name that it had first.",
+    "", name="Snapshot", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
+    doc="""Checkpoint under the name that it had first.
+
+    iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.
+    """,
 )(Checkpoint.kernels["", None])  # fmt: skip
 
 
@@ -98,10 +108,10 @@ def _infer_load(args, inputs):
     return []
 
 
-@operator("Ys*", num_inputs=(0, 2**31 - 1), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
+@operator("Ys*", num_inputs=(0, MANY), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
 def Load(
     ctx,
-    *readers: Reader,
+    *readers,
     db: str = "",
     dbs: list[str] = (),
     db_type: str = "",
@@ -113,7 +123,11 @@ def Load(
     allow_incomplete: bool = False,
     source_blob_names: list[str] = (),
 ):
-    """Read blobs from one or more databases into the outputs (or, with `load_all`, into blobs of their own names)."""
+    """Read blobs from one or more databases into the outputs (or, with `load_all`, into blobs of their own names).
+
+    Readers in place of `db` or `dbs` -> blobs [...] of any type, as they were saved. ValueError where a blob is absent
+    (but with `allow_incomplete`), incomplete, or there twice, or where the arguments contradict each other.
+    """
     wanted = _wanted(ctx, source_blob_names)
     missing = _Remaining(wanted)
 
@@ -129,7 +143,7 @@ def Load(
         cursor.close()
 
     for reader in readers:
-        read(reader, reader.source)
+        read(needed(DBReader, reader), reader.source)
     for path in [] if readers else _paths(ctx, db, dbs, absolute_path):
         opened = databases.open_db(db_type, path, Mode.read)
         try:
@@ -140,7 +154,7 @@ def Load(
 
 
 def _saved_name(key: bytes, source: str) -> str:
-    """The name of a blob, whose pieces have the keys NAME#%0, NAME#%1, …"""
+    """Return the name of a blob, whose pieces have the keys NAME#%0, NAME#%1, …"""
     try:
         return key.decode().rsplit("#%", 1)[0]
     except UnicodeDecodeError:
@@ -148,9 +162,9 @@ def _saved_name(key: bytes, source: str) -> str:
 
 
 def _paths(ctx, db, dbs, absolute_path):
-    """Where the databases are that the arguments name."""
+    """Return where the databases are that the arguments name."""
     if db and dbs:
-        raise ValueError("db and dbs cannot both be given")
+        raise ValueError(f"give db ({db!r}) or dbs ({list(dbs)}), not both")
     paths = [full_path(ctx, p, absolute_path) for p in ([db] if db else dbs)]
     twins = sorted({p for p in paths if paths.count(p) > 1})
     if twins:
@@ -161,7 +175,7 @@ def _paths(ctx, db, dbs, absolute_path):
 
 
 def _wanted(ctx, source_blob_names):
-    """{name in the database: output blob}."""
+    """Return {name in the database: output blob}."""
     if source_blob_names and len(source_blob_names) != len(ctx.outputs):
         raise ValueError(f"{len(source_blob_names)} source_blob_names are given for {len(ctx.outputs)} outputs")
     names = list(source_blob_names) or list(ctx.op.output)
@@ -171,7 +185,7 @@ def _wanted(ctx, source_blob_names):
 
 
 def _load_piece(ctx, blob, content, keep_device, source):
-    return ctx.workspace.load(blob, content, None if keep_device else ctx.device, source)
+    return ctx.load(blob, content, None if keep_device else ctx.device, source)
 
 
 class _Remaining:
@@ -200,7 +214,10 @@ class _Remaining:
 
 @operator("exists", stateful=True, infer=lambda args, inputs: [Spec((), "bool")], gradient=FORBID_GRADIENT)
 def DBExists(ctx, *, db_name: str, db_type: str, absolute_path: int = 0, out):
-    """Whether a database is there."""
+    """Whether a database is there.
+
+    exists, a scalar bool. ValueError where an argument is missing; a database of an unknown type is none.
+    """
     try:
         databases.open_db(db_type, full_path(ctx, db_name, absolute_path), Mode.read).close()
         found = True

@@ -49,6 +49,7 @@ def _kind(dtype: int, value: Any) -> str:
     inplace={0: 0},
     anywhere="X constant",
     infer=lambda args, inputs: _infer_constant(args, inputs),
+    traits="fill",
 )
 def ConstantFill(
     xp,
@@ -62,7 +63,12 @@ def ConstantFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = value everywhere, of the argument's shape or the input's; the value may come as second input."""
+    """Y = value everywhere, of the argument's shape or the input's; the value may come as second input.
+
+    Y [shape ...], of the type `dtype`, without it float32, or int64 for an integer; X [...] gives its shape, or with
+    input_as_shape X [n] (int64) its values; constant [1] of Y's type.  ValueError where the value does not fit the
+    type, the shape is given twice, or extra_shape or input_as_shape without X.
+    """
     kind = _kind(dtype, value)
     if constant is not None and (constant.size != 1 or constant.dtype != kind):
         raise ValueError(f"the constant must be one {kind}, found {constant.dtype}{list(constant.shape)}")
@@ -71,13 +77,13 @@ def ConstantFill(
     return Y
 
 
-def _infer_constant(args: Any, inputs: Any) -> list[Spec | None]:
-    """What dtype says, float16 too, which does not run: genuine's layers ask for the type of a blob in this way."""
+def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
+    """What dtype says, float16 too, which does not run: Caffe2's layers ask for the type of a blob in this way."""
     kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
     return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant)
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=_infer_constant, traits="fill")
 def DiagonalFill(
     xp,
     X=None,
@@ -89,7 +95,11 @@ def DiagonalFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = value where all indices are equal, 0 elsewhere; with more than two dimensions these must be equal."""
+    """Y = value where all indices are equal, 0 elsewhere; with more than two dimensions these must be equal.
+
+    Y [n, m] or [n, n, n ...], dtypes (float32 or what `dtype` says) and X as in ConstantFill.  ValueError where there are fewer than 2
+    dimensions, or more that are not equal.
+    """
     kind = _kind(dtype, value)
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     if len(dims) < 2:
@@ -103,9 +113,12 @@ def DiagonalFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"))
+@operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"), traits="fill")
 def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
-    """Y = value everywhere, in half precision."""
+    """Y = value everywhere, in half precision.
+
+    Y [shape ...], float16.  ValueError where the shape cannot be.
+    """
     Y = out(tuple(shape), "float16")
     Y[...] = value
     return Y
@@ -129,7 +142,7 @@ def _none_with_values(g: Any) -> list[Any]:
     return []
 
 
-@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def GivenTensorFill(
     xp,
     X=None,
@@ -141,13 +154,31 @@ def GivenTensorFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = the argument `values`, row by row."""
+    """Y = the argument `values`, row by row.
+
+    Y [shape ...], of the type `dtype` or float32; X [...] gives its shape, or with input_as_shape X [n] (int64) its
+    values.  ValueError where `values` does not fill it, or the shape is given twice.
+    """
     kind = dtype_of(dtype) if dtype else "float32"
     return _given(xp, out, shape_to_fill(X, shape, extra_shape, input_as_shape), values, kind)
 
 
 def _given_fill(name: str, kind: str) -> None:
-    @operator("Y", gradient=_none_with_values, name=name, inplace={0: 0}, anywhere="X", infer=infer_fill(kind))
+    doc = f"""Y = the argument `values`, row by row.
+
+    Y [shape ...], {"string" if kind == "object" else kind}; X [...] gives its shape, or with input_as_shape X [n] (int64)
+    its values.  ValueError where `values` does not fill it, or the shape is given twice."""
+
+    @operator(
+        "Y",
+        gradient=_none_with_values,
+        name=name,
+        inplace={0: 0},
+        anywhere="X",
+        infer=infer_fill(kind),
+        doc=doc,
+        traits="fill",
+    )
     def fill(
         xp,
         X=None,
@@ -158,7 +189,6 @@ def _given_fill(name: str, kind: str) -> None:
         input_as_shape: bool = False,
         out,
     ):
-        """Y = the argument `values`, row by row."""
         return _given(xp, out, shape_to_fill(X, shape, extra_shape, input_as_shape), values, kind)
 
 
@@ -173,7 +203,7 @@ for _name, _type in (
     _given_fill(_name, _type)
 
 
-@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"))
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"), traits="fill")
 def GivenTensorByteStringToUInt8Fill(
     xp,
     X=None,
@@ -184,7 +214,11 @@ def GivenTensorByteStringToUInt8Fill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = the bytes of the one string in `values`."""
+    """Y = the bytes of the one string in `values`.
+
+    Y [shape ...], uint8; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError where
+    the string is too short, or the shape is given twice.
+    """
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
     if len(data) < math.prod(dims):
@@ -194,9 +228,13 @@ def GivenTensorByteStringToUInt8Fill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
-    """Y = 0, 1, 2, ... row by row."""
+    """Y = 0, 1, 2, ... row by row.
+
+    Y [shape ...], float32; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError
+    where the shape is given twice.
+    """
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
     Y.reshape(-1)[...] = xp.arange(Y.size)
     return Y
@@ -205,17 +243,21 @@ def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (),
 @operator("Y", gradient=NO_GRADIENT, types={"start": "float32 float64 int32 int64", "stop": "=start", "step": "=start"},
           host="start stop step")  # fmt: skip
 def Range(xp, start, stop=None, step=None, *, out):
-    """Y = start, start + step, ... up to but without stop; one input is the stop of a range from 0."""
+    """Y = start, start + step, ... up to but without stop; one input is the stop of a range from 0.
+
+    start, stop and step scalars, Y [n]; float32, float64, int32 or int64.  ValueError where one is no scalar or step
+    is 0.
+    """
     for what, operand in (("start", start), ("stop", stop), ("step", step)):
         if operand is not None and operand.size != 1:
             raise ValueError(f"{what} must be a scalar, found the shape {list(operand.shape)}")
     first, last = (start.dtype.type(0), start.item()) if stop is None else (start.item(), stop.item())
     width = 1 if step is None else step.item()
     if width == 0:
-        raise ValueError("Step size cannot be 0 in a range")
+        raise ValueError("step must not be 0")
     span = (last - first) / width
     if not math.isfinite(span):
-        raise ValueError(f"a range from {first} to {last} in steps of {width} has no end")
+        raise ValueError(f"a range from {first} to {last} in steps of {width} has no length")
     if start.dtype.kind == "f":
         length = max(math.ceil(span), 0)
     else:  # Caffe2's count, short by one where it goes down
@@ -226,9 +268,12 @@ def Range(xp, start, stop=None, step=None, *, out):
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, types="int32")
+@operator("Y", gradient=NO_GRADIENT, types="int32", traits="fill")
 def LengthsRangeFill(xp, lengths, *, out):
-    """Y = for each length n the range 0 .. n-1, one behind the other."""
+    """Y = for each length n the range 0 .. n-1, one behind the other.
+
+    lengths [segments], Y [sum of lengths]; int32.  ValueError where lengths is no vector or one is negative.
+    """
     if lengths.ndim != 1:
         raise ValueError(f"lengths must be a vector, found the shape {list(lengths.shape)}")
     counts = lengths[lengths != 0].astype("int64")

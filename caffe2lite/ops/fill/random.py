@@ -53,6 +53,7 @@ def _bounds(dims: tuple[int, ...], low: Any, high: Any, least: Any, most: Any) -
     anywhere="X low high",
     num_inputs={0, 1, 3},
     infer=infer_fill("float32"),
+    traits="fill",
 )
 def UniformFill(
     ctx,
@@ -67,7 +68,11 @@ def UniformFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = uniform random values of [min, max), float32; the bounds may come as inputs."""
+    """Y = uniform random values of [min, max), float32; the bounds may come as inputs.
+
+    Y [shape ...], low and high scalars; X [...] gives its shape, or with input_as_shape X [n] (int64) its values;
+    float32.  ValueError where max is not above min, the shape is given twice, or a bound is no scalar.
+    """
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     dims, min, max = _bounds(dims, low, high, min, max)
     return _uniform(ctx, out(dims, "float32"), min, max)
@@ -81,6 +86,7 @@ def UniformFill(
     anywhere="X low high",
     num_inputs={0, 1, 3},
     infer=infer_fill("int32"),
+    traits="fill",
 )
 def UniformIntFill(
     ctx,
@@ -95,7 +101,11 @@ def UniformIntFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = uniform random integers of [min, max], int32; the bounds may come as inputs."""
+    """Y = uniform random integers of [min, max], int32; the bounds may come as inputs.
+
+    Y [shape ...], low and high scalars; X [...] gives its shape, or with input_as_shape X [n] (int64) its values;
+    int32.  ValueError where max is not above min, the shape is given twice, or a bound is no scalar.
+    """
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     dims, min, max = _bounds(dims, low, high, min, max)
     Y = out(dims, "int32")
@@ -104,7 +114,9 @@ def UniformIntFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("int32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("int32"), traits="fill"
+)
 def UniqueUniformFill(
     ctx,
     X=None,
@@ -118,7 +130,11 @@ def UniqueUniformFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = distinct random integers of [min, max], none of them in `avoid`."""
+    """Y = distinct random integers of [min, max], none of them in `avoid`.
+
+    Y [shape ...], avoid [...]; X [...] gives its shape, or with input_as_shape X [n] its values; int32, or int64 as
+    `dtype` says.  ValueError where there are not so many integers, min is above max, or dtype is another one.
+    """
     kind = dtype_of(dtype)
     if kind not in ("int32", "int64"):
         raise ValueError(f"unique integers are int32 or int64, found dtype={kind}")
@@ -144,7 +160,9 @@ def UniqueUniformFill(
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
+)
 def GaussianFill(
     ctx,
     X=None,
@@ -156,15 +174,26 @@ def GaussianFill(
     input_as_shape: bool = False,
     out,
 ):
-    """Y = normal random values, float32."""
+    """Y = normal random values, float32.
+
+    Y [shape ...], float32; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError
+    where std is negative or the shape is given twice.
+    """
     if std < 0:
         raise ValueError(f"std must not be negative, found {std}")
     return _gaussian(ctx, out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32"), mean, std)
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
+)
 def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
-    """Y = uniform values of [-s, s), s = sqrt(3 / fan in), for weights that are outputs by inputs."""
+    """Y = uniform values of [-s, s), s = sqrt(3 / fan in), for weights that are outputs by inputs.
+
+    Glorot and Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks, 2010.  Y [M, ...],
+    fan in the size of a row, float32; X gives its shape as in UniformFill.  ValueError where the shape is given twice
+    or a scalar's.
+    """
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
     if not Y.size:
         return Y
@@ -172,9 +201,15 @@ def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (
     return _uniform(ctx, Y, -scale, scale)
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"))
+@operator(
+    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
+)
 def MSRAFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
-    """Y = normal values of standard deviation sqrt(2 / fan out), for weights that are outputs by inputs."""
+    """Y = normal values of standard deviation sqrt(2 / fan out), for weights that are outputs by inputs.
+
+    He et al., Delving Deep into Rectifiers, 2015.  Y [M, K, ...], fan out = Y.size / K, float32; X gives its shape as
+    in UniformFill.  ValueError where the shape is given twice or has fewer than 2 dimensions.
+    """
     Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
     return _gaussian(ctx, Y, 0.0, math.sqrt(2.0 * _dim(Y, 1) / Y.size)) if Y.size else Y
 
@@ -185,9 +220,12 @@ def _dim(Y: Any, axis: int) -> int:
     return int(Y.shape[axis])
 
 
-@operator("Y", gradient=NO_GRADIENT, stateful=True, infer=infer_fill("float16"))
+@operator("Y", gradient=NO_GRADIENT, stateful=True, infer=infer_fill("float16"), traits="fill")
 def Float16UniformFill(ctx, *, min: float = 0.0, max: float = 1.0, shape: list[int] = (), out):
-    """Y = uniform random values of [min, max), float16."""
+    """Y = uniform random values of [min, max), float16.
+
+    Y [shape ...], float16.  ValueError where max is not above min.
+    """
     if min >= max:
         raise ValueError(f"max must be above min, found [{min}, {max})")
     return _uniform(ctx, out(tuple(shape), "float16"), min, max)

@@ -13,7 +13,11 @@ from caffe2lite.ops.kit.registry import operator
     "indices values?", stateful=True, types={"weights": "float32", "choices": "float32"}, gradient=FORBID_GRADIENT
 )
 def WeightedSample(ctx, weights, choices=None, *, out):
-    """For each row an index, drawn with the row's weights, int32, and what the second input has there."""
+    """For each row an index, drawn with the row's weights, int32, and what the second input has there.
+
+    weights and choices [N, D], indices and values [N, 1]; float32, indices int32.  ValueError where the shapes differ
+    or the second output has no choices.
+    """
     xp = ctx.xp
     if weights.ndim != 2:
         raise ValueError(f"rows of weights are needed, found the shape {list(weights.shape)}")
@@ -46,7 +50,11 @@ def WeightedSample(ctx, weights, choices=None, *, out):
     limits="num_samples >= 0",
 )
 def WeightedMultiSampling(ctx, cdf, like=None, *, num_samples: int = 0, out):
-    """Indices drawn by a cumulative distribution, int32: num_samples, or as many as the second input has elements."""
+    """Indices drawn by a cumulative distribution, int32: num_samples, or as many as the second input has elements.
+
+    cdf [D], like [...], indices [num_samples] or of the shape of `like`; float32, indices int32.  ValueError where
+    cdf is no vector or num_samples is negative.
+    """
     xp = ctx.xp
     if cdf.ndim != 1:
         raise ValueError(f"the cumulative weights must be a vector, found {list(cdf.shape)}")
@@ -68,10 +76,19 @@ _SPARSE = {"X": "int64", "lengths": "int32"}
 
 
 @operator(
-    "Y lengths_out", stateful=True, types=_SPARSE, host="X lengths Y lengths_out", gradient=NO_GRADIENT, limits="ratio >= 0, ratio <= 1"
+    "Y lengths_out",
+    stateful=True,
+    types=_SPARSE,
+    host="X lengths Y lengths_out",
+    gradient=NO_GRADIENT,
+    limits="ratio >= 0, ratio <= 1",
 )
 def SparseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replacement_value: int = 0, out):
-    """The values of each example, or with probability `ratio` one replacement for all of them."""
+    """The values of each example, or with probability `ratio` one replacement for all of them.
+
+    X [n], lengths and lengths_out [examples], Y [sum of lengths_out]; int64, lengths int32.  ValueError where the
+    lengths do not add up to n or ratio is not from 0 to 1.
+    """
     _check(X, lengths)
     drop = ctx.device.to_host(ctx.rng.random(lengths.size)) < ratio
     counts = lengths.copy()
@@ -90,7 +107,11 @@ def SparseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replace
 
 @operator("Y lengths_out", stateful=True, types=_SPARSE, gradient=NO_GRADIENT, limits="ratio >= 0, ratio <= 1")
 def SparseItemwiseDropoutWithReplacement(ctx, X, lengths, *, ratio: float = 0.0, replacement_value: int = 0, out):
-    """The values, each replaced with probability `ratio`."""
+    """The values, each replaced with probability `ratio`.
+
+    X and Y [n], lengths and lengths_out [examples]; int64, lengths int32.  ValueError where the lengths do not add up
+    to n or ratio is not from 0 to 1.
+    """
     _check(X, lengths)
     Y, L = out[0](X.shape, "int64"), out[1](lengths.shape, "int32")
     ctx.xp.copyto(L, lengths)

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
+from google.protobuf.message import Message
+
+from caffe2lite.proto import caffe2_pb2
 
 REQUIRED = inspect.Parameter.empty
 
@@ -48,7 +53,7 @@ def group(annotation: str, fields: Mapping[str, Arg], build: Callable[[Mapping[s
     _GROUPS[annotation] = Group(fields, build)
 
 
-def group_of(annotation: Any) -> Group | None:
+def group_of(annotation: object) -> Group | None:
     """The group that a parameter with this annotation stands for, if any."""
     return _GROUPS.get(annotation) if isinstance(annotation, str) else None
 
@@ -74,7 +79,7 @@ def declare(title: str, name: str, kind: Any, default: Any) -> Arg:
 
 
 def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
-    def read(message: Any, title: str, kind: str) -> Any:
+    def read(message: caffe2_pb2.Argument, title: str, kind: str) -> Any:
         if not message.HasField(field):
             raise ValueError(
                 f"argument {message.name} of {title} must be {_WORDS[kind]} (field {field!r} of Argument), "
@@ -86,7 +91,7 @@ def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, st
 
 
 def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
-    def read(message: Any, title: str, kind: str) -> Any:
+    def read(message: caffe2_pb2.Argument, title: str, kind: str) -> Any:
         values = getattr(message, field)
         if not values and any(message.HasField(one) for one in ("i", "f", "s")):
             raise ValueError(
@@ -98,7 +103,7 @@ def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, 
     return read
 
 
-def _held(message: Any) -> str:
+def _held(message: caffe2_pb2.Argument) -> str:
     fields = [f"{d.name}={str(v)[:40]}" for d, v in message.ListFields() if d.name != "name"]
     return ", ".join(fields) or "nothing"
 
@@ -137,7 +142,9 @@ _WORDS = {
 }
 
 
-def parse(title: str, declared: Mapping[str, Arg], messages: Any, limited: bool = True) -> dict[str, Any]:
+def parse(
+    title: str, declared: Mapping[str, Arg], messages: Iterable[caffe2_pb2.Argument], limited: bool = True
+) -> dict[str, Any]:
     """Values of the declared arguments that the messages hold; others are left out, so that defaults apply.
 
     Arguments that the operator does not know are passed over, as Caffe2 does: gradient operators inherit all
@@ -159,3 +166,58 @@ def parse(title: str, declared: Mapping[str, Arg], messages: Any, limited: bool 
             if not _BOUNDS[symbol](value, float(bound)):
                 raise ValueError(f"argument {arg.name} of {title} must be {text}, found {value}")
     return values
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
+def write(argument: caffe2_pb2.Argument, name: str, value: Any) -> None:
+    """Give an Argument a name and a value: a number, string, NetDef, other message, array, or a list of one kind."""
+    argument.name = name
+    kind = type(value)
+    if kind is int:
+        argument.i = value
+        return
+    if kind is float:
+        argument.f = value
+        return
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        argument.s = value.encode("utf-8")
+    elif isinstance(value, bytes):
+        argument.s = value
+    elif isinstance(value, int):
+        argument.i = int(value)  # a bool, to protobuf, is no int
+    elif isinstance(value, float):
+        argument.f = value
+    elif isinstance(value, caffe2_pb2.NetDef):
+        argument.n.CopyFrom(value)
+    elif isinstance(value, Message):
+        argument.s = value.SerializeToString()
+    elif isinstance(value, Iterable):
+        _write_list(argument, name, value)
+    else:
+        raise ValueError(f"Unknown argument type: key={name} value={value}, value type={kind}")
+
+
+def _write_list(argument: caffe2_pb2.Argument, name: str, values: Iterable[Any]) -> None:
+    items = list(values)
+    if all(isinstance(v, float) for v in items):
+        argument.floats.extend(items)
+    elif all(isinstance(v, (int, np.integer, np.bool_)) for v in items):
+        argument.ints.extend(int(v) for v in items)
+    elif all(isinstance(v, (str, bytes)) for v in items):
+        argument.strings.extend(v.encode("utf-8") if isinstance(v, str) else v for v in items)
+    elif all(isinstance(v, caffe2_pb2.NetDef) for v in items):
+        argument.nets.extend(items)
+    elif all(isinstance(v, Message) for v in items):
+        argument.strings.extend(v.SerializeToString() for v in items)
+    else:
+        kinds = {type(v) for v in items}
+        raise ValueError(
+            f"Unknown iterable argument type: key={name} value={values}, value type={type(values)}[{kinds}]; "
+            "a list holds numbers of one kind, strings or messages"
+        )

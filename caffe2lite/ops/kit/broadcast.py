@@ -6,10 +6,14 @@ first operand's shape.
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+
+import numpy as np
 
 
-def align(A: Any, B: Any, broadcast: bool, axis: int, axis_str: str, order: str) -> tuple[Any, tuple[int, ...]]:
+def align(
+    A: np.ndarray, B: np.ndarray, broadcast: bool, axis: int, axis_str: str, order: str
+) -> tuple[np.ndarray, tuple[int, ...]]:
     """B, reshaped to broadcast against A, and the shape of the result."""
     if A.shape == B.shape:
         return B, A.shape
@@ -27,7 +31,7 @@ def result_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(q if p == 1 else p for p, q in zip(left, right))
 
 
-def legacy(A: Any, B: Any, axis: int, axis_str: str, order: str) -> Any:
+def legacy(A: np.ndarray, B: np.ndarray, axis: int, axis_str: str, order: str) -> np.ndarray:
     """B with a dimension for each of A's."""
     if B.size == 1:
         return B.reshape((1,) * A.ndim)
@@ -52,7 +56,7 @@ def legacy(A: Any, B: Any, axis: int, axis_str: str, order: str) -> Any:
     return B.reshape(shape)
 
 
-def sum_to(xp: Any, G: Any, aligned: tuple[int, ...], target: Any) -> Any:
+def sum_to(xp: ModuleType, G: np.ndarray, aligned: tuple[int, ...], target: np.ndarray) -> np.ndarray:
     """Sum G over the axes in which an operand of shape `aligned` was repeated, into `target`."""
     aligned = (1,) * (G.ndim - len(aligned)) + aligned
     if target.dtype.kind != "f" and G.dtype.kind == "f":

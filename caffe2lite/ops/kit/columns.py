@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
 
 from caffe2lite.ops.kit.products import matmul
 from caffe2lite.ops.kit.windows import Place
@@ -69,7 +72,7 @@ def _block_shape(place: Place, block: Block) -> tuple[int, ...]:
     return (end - begin, *(_padded_size(place, i) for i in range(1, len(place.size))))
 
 
-def padded_block(xp: Any, X: Any, place: Place, block: Block) -> Any:
+def padded_block(xp: ModuleType, X: np.ndarray, place: Place, block: Block) -> np.ndarray:
     """(channels, images, rows, …): the pixels that a block looks at, with padding around."""
     images = X[block.first : block.last].swapaxes(0, 1)
     inside, where = _inside(place, block)
@@ -81,7 +84,7 @@ def padded_block(xp: Any, X: Any, place: Place, block: Block) -> Any:
     return padded
 
 
-def window_views(xp: Any, padded: Any, place: Place, block: Block) -> Any:
+def window_views(xp: ModuleType, padded: np.ndarray, place: Place, block: Block) -> np.ndarray:
     """A view (channels, kernel…, images, positions…) of what is under each tap of the window."""
     n = len(place.kernel)
     out = (block.bottom - block.top, *place.out[1:])
@@ -98,7 +101,7 @@ def window_views(xp: Any, padded: Any, place: Place, block: Block) -> Any:
     )
 
 
-def columns(xp: Any, X: Any, place: Place, block: Block, group: int) -> Any:
+def columns(xp: ModuleType, X: np.ndarray, place: Place, block: Block, group: int) -> np.ndarray:
     """(group, channels of a group × kernel, positions of the block), in working memory."""
     view = window_views(xp, padded_block(xp, X, place, block), place, block)
     made = xp.empty(view.shape, X.dtype)
@@ -107,24 +110,23 @@ def columns(xp: Any, X: Any, place: Place, block: Block, group: int) -> Any:
     return made.reshape(group, depth // group, made.size // depth if depth else 0)
 
 
-def fold(xp: Any, dcol: Any, dX: Any, place: Place, block: Block) -> None:
+def fold(xp: ModuleType, dcol: np.ndarray, dX: np.ndarray, place: Place, block: Block) -> None:
     """Add columns back to the pixels that they were taken from."""
-    n = len(place.kernel)
     images = block.last - block.first
     shape = _block_shape(place, block)
     padded = xp.zeros((dX.shape[1], images, *shape), dX.dtype)
     out = (block.bottom - block.top, *place.out[1:])
     taps = dcol.reshape(dX.shape[1], *place.kernel, images, *out)
     for tap in taps_of(place.kernel):
-        where = tuple(
+        steps = tuple(
             slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in zip(tap, place.dilation, out, place.stride)
         )
-        target = padded[(slice(None), slice(None), *where)]
-        xp.add(target, taps[(slice(None), *tap)], out=target)
+        target = padded[(slice(None), slice(None), *steps)]
+        at: tuple[slice | int, ...] = (slice(None), *tap)
+        xp.add(target, taps[at], out=target)
     inside, where = _inside(place, block)
     target = dX[block.first : block.last].swapaxes(0, 1)[(slice(None), slice(None), *inside)]
     xp.add(target, padded[(slice(None), slice(None), *where)], out=target)
-    assert n == len(shape)
 
 
 def taps_of(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -136,7 +138,7 @@ def taps_of(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
             yield (i, *rest)
 
 
-def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
+def convolve(xp: ModuleType, X: np.ndarray, W: np.ndarray, Y: np.ndarray, place: Place, group: int) -> None:
     """Y = X convolved with W.  X (N, C, …), W (M, C / group, kernel…), Y (N, M, …), views of any order."""
     batch, channels = X.shape[:2]
     taps = math.prod(place.kernel)
@@ -158,12 +160,12 @@ def convolve(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
         )
 
 
-def block_of(Y: Any, block: Block) -> Any:
+def block_of(Y: np.ndarray, block: Block) -> np.ndarray:
     """A view (channels, images, rows, …) of a block of a result."""
     return Y[block.first : block.last].swapaxes(0, 1)[:, :, block.top : block.bottom]
 
 
-def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) -> Any:
+def _gradient_block(xp: ModuleType, dY: np.ndarray, block: Block, place: Place, group: int) -> np.ndarray:
     """(group, channels of a group, positions) of the gradient of a block's results."""
     across = math.prod(place.out[1:])
     if dY.flags.c_contiguous and block.last == block.first + 1:
@@ -175,7 +177,16 @@ def _gradient_block(xp: Any, dY: Any, block: Block, place: Place, group: int) ->
     return made.reshape(group, dY.shape[1] // group, -1)
 
 
-def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None, place: Place, group: int) -> None:
+def convolve_gradient(
+    xp: ModuleType,
+    X: np.ndarray,
+    W: np.ndarray,
+    dY: np.ndarray,
+    dW: np.ndarray,
+    dX: np.ndarray | None,
+    place: Place,
+    group: int,
+) -> None:
     """Gradients of `convolve`: fills dW (M, C / group, kernel…, contiguous) and, unless None, dX."""
     batch, channels = X.shape[:2]
     taps = math.prod(place.kernel)
@@ -211,7 +222,7 @@ def convolve_gradient(xp: Any, X: Any, W: Any, dY: Any, dW: Any, dX: Any | None,
             fold(xp, dcol, dX, place, block)
 
 
-def convolve_transposed(xp: Any, X: Any, W: Any, Y: Any, place: Place, group: int) -> None:
+def convolve_transposed(xp: ModuleType, X: np.ndarray, W: np.ndarray, Y: np.ndarray, place: Place, group: int) -> None:
     """Y, zeroed here, gets what each pixel of X spreads by W: the gradient of `convolve` by its input.
 
     X (N, M, …), W (M, C / group, kernel…), Y (N, C, …); `place` is the window on Y.

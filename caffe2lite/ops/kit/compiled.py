@@ -65,7 +65,11 @@ class Loop:
         if "prefetch" in function.__code__.co_names:
             names = {**function.__globals__, "prefetch": _prefetch_intrinsic()}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
-        options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract"} if self._reorder else False}
+        options: dict[str, Any] = {
+            "nogil": True,
+            "error_model": "numpy",
+            "fastmath": {"reassoc", "contract"} if self._reorder else False,
+        }
         try:
             self._compiled = numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither this package's folder nor the user's cache can be written
@@ -73,7 +77,7 @@ class Loop:
         return self._compiled
 
 
-def prefetch(array: Any, index: int) -> None:
+def prefetch(array: np.ndarray, index: int) -> None:
     """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from caffe2lite.ops.kit.dtypes import NAMES
-from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec
 
 
 def shape_to_fill(
-    X: Any, shape: Sequence[int], extra_shape: Sequence[int] = (), input_as_shape: bool = False
+    X: np.ndarray, shape: Sequence[int], extra_shape: Sequence[int] = (), input_as_shape: bool = False
 ) -> tuple[int, ...]:
     """The argument `shape`, or the input's shape (or its values), with `extra_shape` behind it."""
     if X is None:
@@ -34,20 +34,20 @@ def shape_to_fill(
     return (*map(int, X), *extra_shape)
 
 
-def infer_fill(default: str | None) -> Any:
+def infer_fill(default: str | None) -> Infer:
     """Inference of a fill whose type is `default`, or what its argument `dtype` says."""
 
-    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec | None]:
+    def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
         kind = NAMES.get(args["dtype"]) if args.get("dtype") else default
         if args.get("input_as_shape"):
-            return [None]
+            return [UNKNOWN]
         front = inputs[0].shape if inputs else tuple(args.get("shape") or ())
         return [Spec((*front, *(args.get("extra_shape") or ())), kind)]
 
     return infer
 
 
-def draw(distribution: Any, Y: Any) -> None:
+def draw(distribution: Callable[..., np.ndarray], Y: np.ndarray) -> None:
     """Fill Y with float32 of a generator's, without another array where that can be."""
     if isinstance(Y, np.ndarray) and Y.dtype == np.float32:
         distribution(out=Y, dtype=np.float32)

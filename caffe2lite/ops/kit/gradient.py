@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from caffe2lite.ops.kit import arguments
 from caffe2lite.proto import caffe2_pb2
 
 _FIELDS = {int: "i", float: "f", bytes: "s"}
@@ -42,7 +43,7 @@ def NO_GRADIENT_YET(g: Forward) -> list[Any]:
 class Forward:
     """The operator whose gradient is wanted, and what its maker says about it."""
 
-    def __init__(self, op: Any, g_output: Sequence[Any]) -> None:
+    def __init__(self, op: caffe2_pb2.OperatorDef, g_output: Sequence[Any]) -> None:
         self.op = op
         self.g_output = g_output  # per output: None, a name, or (indices, values)
         self.g_input: list[Any] = [None] * len(op.input)
@@ -171,41 +172,23 @@ class Forward:
         given = {a.name: a for a in self.op.arg}
         made = []
         for name, default in defaults.items():
-            if name in given:
-                made.append(given[name])
-            else:
-                made.append(caffe2_pb2.Argument(name=name))
-                set_argument(made[-1], default)
+            message = given.get(name)
+            if message is None:
+                message = caffe2_pb2.Argument()
+                arguments.write(message, name, default)
+            made.append(message)
         return made
 
     def new(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **args: Any) -> Any:
         """An OperatorDef, for the maker to return."""
         op = caffe2_pb2.OperatorDef(type=kind, name="", input=list(inputs), output=list(outputs))
         for name, value in args.items():
-            set_argument(op.arg.add(name=name), value)
+            arguments.write(op.arg.add(), name, value)
         return op
 
     def single(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **args: Any) -> list[Any]:
         """A list of one OperatorDef."""
         return [self.new(kind, inputs, outputs, **args)]
-
-
-def set_argument(message: Any, value: Any) -> None:
-    """Write a Python value into the field of an Argument message that fits its type."""
-    if isinstance(value, (bool, int)):
-        message.i = int(value)
-    elif isinstance(value, float):
-        message.f = value
-    elif isinstance(value, (str, bytes)):
-        message.s = value.encode() if isinstance(value, str) else value
-    elif isinstance(value, caffe2_pb2.NetDef):
-        message.n.CopyFrom(value)
-    elif all(isinstance(v, (bool, int)) for v in value):
-        message.ints.extend(int(v) for v in value)
-    elif all(isinstance(v, (int, float)) for v in value):
-        message.floats.extend(value)
-    else:
-        message.strings.extend(v.encode() if isinstance(v, str) else v for v in value)
 
 
 def single(kind: str, wiring: str, **args: Any) -> Maker:

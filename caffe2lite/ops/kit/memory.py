@@ -9,9 +9,11 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 BLOCK = 1 << 16  # elements: large enough that calls cost little, small enough for the second cache
 
@@ -45,10 +47,10 @@ def check_result(shape: Sequence[int], dtype: Any) -> None:
 
 
 ZEROS = 1 << 17  # elements
-_zeros: dict[Any, np.ndarray] = {}
+_zeros: dict[npt.DTypeLike, np.ndarray] = {}
 
 
-def zeros(dtype: Any, count: int) -> np.ndarray:
+def zeros(dtype: npt.DTypeLike, count: int) -> np.ndarray:
     """A read-only vector of up to ZEROS zeros: with it NumPy's maximum is four times faster than with the number 0."""
     flat = _zeros.get(dtype)
     if flat is None:
@@ -58,7 +60,7 @@ def zeros(dtype: Any, count: int) -> np.ndarray:
     return flat[:count]
 
 
-def blocks(xp: Any, size: int, block: int = BLOCK) -> Iterator[slice]:
+def blocks(xp: ModuleType, size: int, block: int = BLOCK) -> Iterator[slice]:
     """Slices that cover `size` elements, small on the CPU; on a GPU one for all.
 
     An optimizer that makes several passes takes half the time over blocks than over the whole of ten million elements.

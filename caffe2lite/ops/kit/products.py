@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ _SHARED = 1 << 24  # from which on more threads win more than they risk: a third
 _LOOK = 1.0  # seconds between looks at how busy the machine is
 
 
-def dot(xp: Any, a: Any, b: Any, out: Any) -> None:
+def dot(xp: ModuleType, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """out = a b, of two matrices."""
     if xp is np and _size(a, b) > _ALONE:
         _product(np.dot, a, b, out)
@@ -31,7 +32,7 @@ def dot(xp: Any, a: Any, b: Any, out: Any) -> None:
         xp.dot(a, b, out)
 
 
-def matmul(xp: Any, a: Any, b: Any, out: Any) -> None:
+def matmul(xp: ModuleType, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """out = a b, of stacks of matrices."""
     if xp is np and _size(a, b) > _ALONE:
         _product(np.matmul, a, b, out)
@@ -46,11 +47,11 @@ def bound_dot(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any
     return functools.partial(a.dot, b, out)
 
 
-def _size(a: Any, b: Any) -> int:
+def _size(a: np.ndarray, b: np.ndarray) -> int:
     return a.shape[-2] * a.shape[-1] * b.shape[-1]
 
 
-def _product(product: Callable[..., Any], a: Any, b: Any, out: Any) -> None:
+def _product(product: Callable[..., Any], a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     library = _openblas()
     threads = library[0]() if library else 1
     if threads == 1 or _size(a, b) >= _SHARED and not _crowded(threads):

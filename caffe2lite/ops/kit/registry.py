@@ -24,24 +24,60 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from caffe2lite.ops.kit import arguments, forms
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.infer import Cost, Infer
 
 CPU, CUDA = 0, 1
-MANY = 2**31 - 1  # how genuine's schemas say "any number"
+MANY = 2**31 - 1  # how Caffe2's schemas say "any number"
 
 __all__ = ["CPU", "CUDA", "FORBID_GRADIENT", "MANY", "NO_GRADIENT", "Operator", "find", "names", "operator"]
 
 _REGISTRY: dict[str, Operator] = {}
 
 
+# What tools may have to know of an operator besides its schema: {trait: meaning}.
+TRAITS = {
+    "among_gpus": "several GPUs of the process take part",
+    "checks_values": "refuses inputs for their values, not only for shapes and types",
+    "class_labels": "its integers are classes, of which 0 always is one",
+    "collective": "all shards of the common world in its first input take part",
+    "common_world": "makes or ends a common world",
+    "copy": "its output has its input's values, maybe elsewhere",
+    "dequeues": "takes from the queue in its first input",
+    "enqueues": "fills the queue in its first input",
+    "fill": "its outputs follow from arguments, and from shapes of inputs at most",
+    "paired": "meets one other shard, which it finds by a tag",
+    "rooted": "one of those that take part is the root, by an argument",
+    "stops_gradient": "is there to pass no gradient on",
+    "store": "opens a store, by which shards find each other",
+    "to_all": "all that take part have the same value afterwards",
+    "under_mutex": "works while it holds the mutex in its first input",
+    "user_code": "calls a function of the process that built the net",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Operator:
-    """One operator: schema, kernels, gradient, inference and doc.  Callable on plain arrays, for tests."""
+    """One operator: schema, kernels, gradient, inference and doc.  Callable on plain arrays, for tests.
+
+    The fields with defaults are options of `operator` as they are:
+
+    stateful    has state or effects: its kernel takes a context
+    blocking    waits for other operators; must not hold up a thread that these need
+    peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
+    gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
+                it has none (gradient operators, mostly), and asking is an error too
+    infer       shapes and dtypes of the outputs, see infer.py
+    cost        (FLOPs, bytes written, bytes read), from the same as `infer`
+    """
 
     name: str
     inputs: tuple[str, ...]
@@ -49,40 +85,38 @@ class Operator:
     needs: int  # inputs that the kernel cannot do without; the schema may allow fewer
     min_inputs: int
     max_inputs: int
+    input_counts: frozenset[int]  # those allowed, where these are not all between
     outputs: tuple[str, ...]
     min_outputs: int
     max_outputs: int
+    output_counts: frozenset[int]
     args: Mapping[str, arguments.Arg]
     groups: Mapping[str, arguments.Group]
+    takes_out: bool
     inplace: frozenset[tuple[int, int]]
     enforced: frozenset[tuple[int, int]]
     aliases: frozenset[tuple[int, int]]
     alike: tuple[int, ...]
     shapes: tuple[forms.Form, ...]
-    held: Mapping[int, type[Object]]
     checks: Sequence[tuple[Callable[..., None], frozenset[str]]]
     types: Mapping[int, tuple[str, ...]]
     cuda_types: Mapping[int, tuple[str, ...]]
     host: frozenset[str]
     anywhere: frozenset[str]
     uninitialised: frozenset[str]
-    input_counts: frozenset[int]
-    output_counts: frozenset[int]
     counts: Callable[[int, int], bool] | None
-    stateful: bool
-    blocking: bool
-    peer: bool | str
-    takes_out: bool
-    gradient: Maker | None
-    infer: Callable[..., Any] | None
-    cost: Callable[..., Any] | None
+    traits: frozenset[str]
+    step_nets: frozenset[str]
     written: str
     module: str
-
-    def __init__(self, function: Callable[..., Any], **schema: Any) -> None:
-        self.kernels: dict[tuple[str, int | None], Callable[..., Any]] = {("", None): function}
-        self.binders: dict[Callable[..., Any], Callable[..., Any]] = {}
-        self.__dict__.update(schema)
+    kernels: dict[tuple[str, int | None], Callable[..., Any]]
+    stateful: bool = False
+    blocking: bool = False
+    peer: bool | str = False
+    gradient: Maker | None = None
+    infer: Infer | None = None
+    cost: Cost | None = None
+    binders: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
@@ -92,7 +126,7 @@ class Operator:
         """What it computes."""
         return inspect.cleandoc(self.written)
 
-    def __call__(self, xp: Any, *inputs: Any, **args: Any) -> Any:
+    def __call__(self, xp: ModuleType, *inputs: Any, **args: Any) -> Any:
         """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
         if self.takes_out and "out" not in args:
             new = _NewArray(xp)
@@ -150,13 +184,13 @@ class Operator:
 class _NewArray:
     """Allocator of an output that is no blob."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: ModuleType) -> None:
         self.xp = xp
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
         return self.xp.empty(shape, dtype)
 
-    def replaces(self, array: Any) -> bool:
+    def replaces(self, array: np.ndarray) -> bool:
         """Whether the output will stand in the place of this input."""
         return False
 
@@ -176,18 +210,15 @@ def operator(
     host: str = "",
     anywhere: str = "",
     uninitialised: str = "",
-    stateful: bool = False,
-    blocking: bool = False,
-    peer: bool | str = False,
     num_inputs: tuple[int, int] | set[int] | None = None,
     num_outputs: tuple[int, int] | set[int] | None = None,
     counts: Callable[[int, int], bool] | None = None,
     args: Mapping[str, arguments.Arg] | None = None,
     limits: str = "",
-    gradient: Maker | None = None,
-    infer: Callable[..., Any] | None = None,
-    cost: Callable[..., Any] | None = None,
+    traits: str = "",
+    step_nets: str = "",
     doc: str | None = None,
+    **options: Any,
 ) -> Callable[[Callable[..., Any]], Operator]:
     """Register a kernel as an operator.
 
@@ -205,14 +236,12 @@ def operator(
     host        inputs that are in host memory even when the operator runs on a GPU
     anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
     uninitialised    inputs that may be blobs into which nothing has been put: the kernel gets None
-    blocking    waits for other operators; must not hold up a thread that these need
-    peer        may read its inputs from another GPU: True where that one can be reached, "any" for plain copies
     num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
     counts      whether so many inputs and so many outputs go together, where this is not all of these
     limits      what values of arguments must keep: "decay > 0, decay < 1"; NaN keeps no limit
-    gradient    a maker, NO_GRADIENT (its inputs get none), FORBID_GRADIENT (asking is a mistake), or None: as in Caffe2
-                it has none (gradient operators, mostly), and asking is an error too
-    infer       shapes and dtypes of the outputs, see infer.py
+    traits      what tools must know of it, words of TRAITS
+    step_nets   arguments with nets that run for each time step, on blobs that have their names within these nets alone
+    options     stateful, blocking, peer, gradient, infer, cost: see Operator
     """
 
     def register(function: Callable[..., Any]) -> Operator:
@@ -224,43 +253,42 @@ def operator(
         least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())
         low, high, counts_in = _range(num_inputs or (least, MANY if variadic else len(inputs)))
         low_out, high_out, counts_out = _range(num_outputs or (least_out, most_out))
+        unknown = set(traits.split()) - TRAITS.keys()
+        if unknown:
+            raise ValueError(f"operator {title}: {min(unknown)!r} is no trait; there are {', '.join(TRAITS)}")
         record = Operator(
-            function,
             name=title,
             inputs=inputs,
             variadic=variadic,
             needs=least,
             min_inputs=low,
             max_inputs=high,
+            input_counts=counts_in,
             outputs=out_names,
             min_outputs=low_out,
             max_outputs=high_out,
+            output_counts=counts_out,
             args={**declared, **(args or {})},
             groups=groups,
+            takes_out=takes_out,
             inplace=_pairs(inplace) | _pairs(mutates),
             enforced=_pairs(mutates),
             aliases=_pairs(aliases),
+            alike=tuple(inputs.index(operand) for operand in alike.split()),
             types=_types(title, inputs, types),
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
-            alike=tuple(inputs.index(operand) for operand in alike.split()),
             shapes=forms.parse(title, inputs, shapes),
-            held=_held(function, inputs),
             checks=_checks(check),
             host=frozenset(host.split()),
             anywhere=frozenset(anywhere.split()),
             uninitialised=frozenset(uninitialised.split()),
-            input_counts=counts_in,
-            output_counts=counts_out,
             counts=counts,
-            stateful=stateful,
-            blocking=blocking,
-            peer=peer,
-            takes_out=takes_out,
-            gradient=gradient,
-            infer=infer,
-            cost=cost,
+            traits=frozenset(traits.split()),
+            step_nets=frozenset(step_nets.split()),
             written=doc or function.__doc__ or "",
             module=function.__module__,
+            kernels={("", None): function},
+            **options,
         )
         if title in _REGISTRY:
             raise ValueError(f"operator {title} is registered twice, in {_REGISTRY[title].module} and {record.module}")
@@ -283,6 +311,12 @@ def find(name: str) -> Operator:
 def get(name: str) -> Operator | None:
     """The operator of that name, or None."""
     return _REGISTRY.get(name)
+
+
+def traits(name: str) -> frozenset[str]:
+    """Return the traits of the operator of that name, none where there is no such operator."""
+    record = _REGISTRY.get(name)
+    return frozenset() if record is None else record.traits
 
 
 def names() -> list[str]:
@@ -317,20 +351,6 @@ def _signature(
             declared[name] = arguments.declare(title, name, annotation, defaults.get(name, arguments.REQUIRED))
     least = count - 1 - len(function.__defaults__ or ())
     return inputs, variadic, least, declared, groups, "out" in names[count:end]
-
-
-def _held(function: Callable[..., Any], inputs: Sequence[str]) -> dict[int, type[Object]]:
-    """{input: the class of what it must hold}, where the kernel's signature names one: `queue: BlobsQueue`."""
-    function = inspect.unwrap(function)
-    found = {}
-    for i, name in enumerate(inputs):
-        word = function.__annotations__.get(name)
-        if word is not None and word not in function.__globals__:
-            raise TypeError(f"{function.__qualname__}: there is no class {word} for the input {name}")
-        kind = function.__globals__.get(word)
-        if isinstance(kind, type) and issubclass(kind, Object):
-            found[i] = kind
-    return found
 
 
 def _checks(check: Callable[..., None] | None) -> list[tuple[Callable[..., None], frozenset[str]]]:

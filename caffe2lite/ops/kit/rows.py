@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
+
+import numpy as np
 
 
-def check_indices(indices: Any, rows: int, what: str = "the parameter") -> Any:
+def check_range(values: np.ndarray, end: int, what: str) -> None:
+    """Raise a ValueError where one of the values is not from 0 to end - 1; `what` names one of them."""
+    if not values.size:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= end:
+        must = f"must be from 0 to {end - 1}" if end else "has nothing to point to"
+        raise ValueError(f"{what} is {low if low < 0 else high}; it {must}")
+
+
+def check_indices(indices: np.ndarray, rows: int, what: str = "the parameter") -> np.ndarray:
     """The indices as a vector; ValueError where one is outside of the rows."""
     flat = indices.reshape(-1)
     if flat.size:
@@ -17,7 +29,7 @@ def check_indices(indices: Any, rows: int, what: str = "the parameter") -> Any:
     return flat
 
 
-def sweeps(xp: Any, indices: Any) -> Iterator[Any]:
+def sweeps(xp: ModuleType, indices: np.ndarray) -> Iterator[np.ndarray | slice]:
     """Positions into `indices` in groups that name each row once; later duplicates come in later groups."""
     n = indices.size
     if not n:
@@ -35,7 +47,7 @@ def sweeps(xp: Any, indices: Any) -> Iterator[Any]:
         yield xp.nonzero(rank == turn)[0]
 
 
-def gradient_rows(param: Any, indices: Any, grad: Any) -> Any:
+def gradient_rows(param: np.ndarray, indices: np.ndarray, grad: np.ndarray) -> np.ndarray:
     """The gradient as one row of values an index; ValueError where the shapes do not fit."""
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")

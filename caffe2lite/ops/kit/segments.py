@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import numpy as np
 
 _BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
 
 
-def lengths_to_starts(xp: Any, lengths: Any, size: int, exact: bool) -> tuple[Any, Any]:
+def lengths_to_starts(xp: ModuleType, lengths: np.ndarray, size: int, exact: bool) -> tuple[np.ndarray, np.ndarray]:
     """(first row, number of rows) of each segment; ValueError unless they lie within `size` rows (or cover them)."""
     if lengths.ndim != 1:
         raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
@@ -24,25 +24,29 @@ def lengths_to_starts(xp: Any, lengths: Any, size: int, exact: bool) -> tuple[An
     return ends - counts, counts
 
 
-def sorted_ids_to_starts(xp: Any, ids: Any, size: int) -> tuple[Any, Any]:
+def sorted_ids_to_starts(xp: ModuleType, ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """(first row, number of rows) of each segment, for ids 0, 0, 1, 2, 2, …; ValueError where they have gaps."""
     check_ids(ids, size)
     if not size:
         return xp.zeros(0, "int64"), xp.zeros(0, "int64")
     steps = xp.diff(ids)
-    if int(ids[0]) != 0 or not bool(((steps == 0) | (steps == 1)).all()):
-        raise ValueError("segment ids must be sorted, begin with 0 and have no gaps")
+    if int(ids[0]) != 0:
+        raise ValueError(f"segment ids must begin with 0, found {int(ids[0])}")
+    wrong = xp.nonzero((steps != 0) & (steps != 1))[0]
+    if wrong.size:
+        at = int(wrong[0])
+        raise ValueError(f"segment ids must rise by 0 or 1, found {int(ids[at])} before {int(ids[at + 1])}, at {at}")
     starts = xp.concatenate([xp.zeros(1, "int64"), xp.nonzero(steps)[0].astype("int64") + 1])
     return starts, xp.diff(xp.concatenate([starts, xp.asarray([size], "int64")]))
 
 
-def check_ids(ids: Any, size: int) -> None:
+def check_ids(ids: np.ndarray, size: int) -> None:
     """ValueError unless there is one segment id for each row."""
     if ids.ndim != 1 or ids.shape[0] != size:
         raise ValueError(f"there must be one segment id for each of {size} rows, got shape {list(ids.shape)}")
 
 
-def check_indices(indices: Any, size: int) -> None:
+def check_indices(indices: np.ndarray, size: int) -> None:
     """ValueError where an index does not point at one of `size` rows."""
     if indices.ndim != 1:
         raise ValueError(f"indices must have one dimension, got shape {list(indices.shape)}")
@@ -51,18 +55,18 @@ def check_indices(indices: Any, size: int) -> None:
         raise ValueError(f"index {wrong} is not within the {size} rows of the data")
 
 
-def check_weights(weights: Any, size: int) -> None:
+def check_weights(weights: np.ndarray, size: int) -> None:
     """ValueError unless there is one weight for each of `size` rows."""
     if weights.ndim != 1 or weights.shape[0] != size:
         raise ValueError(f"there must be one weight for each of {size} rows, got shape {list(weights.shape)}")
 
 
-def take_rows(xp: Any, data: Any, indices: Any) -> Any:
+def take_rows(xp: ModuleType, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """The rows of (checked) indices."""
     return xp.take(data, indices, axis=0)
 
 
-def _blocks(starts: Any, counts: Any, width: int) -> Iterator[tuple[int, int, int, int]]:
+def _blocks(starts: np.ndarray, counts: np.ndarray, width: int) -> Iterator[tuple[int, int, int, int]]:
     """(first segment, last, first row, last): blocks of whole segments that begin where the one before ends."""
     n = counts.shape[0]
     rows = max(1, _BLOCK // max(1, width))
@@ -77,8 +81,15 @@ def _blocks(starts: Any, counts: Any, width: int) -> Iterator[tuple[int, int, in
 
 
 def reduce_rows(
-    xp: Any, join: Any, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
-) -> Any:
+    xp: ModuleType,
+    join: np.ufunc,
+    data: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    result: np.ndarray,
+    indices: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
     """result[k] = join of the rows of segment k (0 for one without), of data[indices] * weights where given.
 
     `join` is a ufunc.  Segments follow each other without gaps from row 0 on.
@@ -97,11 +108,13 @@ def reduce_rows(
     return result
 
 
-def _whole(starts: Any, counts: Any) -> list[tuple[int, int, int, int]]:
+def _whole(starts: np.ndarray, counts: np.ndarray) -> list[tuple[int, int, int, int]]:
     return [(0, counts.shape[0], 0, int(counts.sum()))] if counts.shape[0] else []
 
 
-def _reduce_block(xp: Any, join: Any, rows: Any, starts: Any, counts: Any, target: Any) -> None:
+def _reduce_block(
+    xp: ModuleType, join: np.ufunc, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, target: np.ndarray
+) -> None:
     each = int(counts[0])
     if xp is np and join is np.add and each and rows.dtype.kind == "f" and bool((counts == each).all()):
         # Segments of one length are a product with ones: BLAS adds rows much faster than reduceat.
@@ -116,7 +129,14 @@ def _reduce_block(xp: Any, join: Any, rows: Any, starts: Any, counts: Any, targe
         target[full] = join.reduceat(rows, starts[full], axis=0)
 
 
-def maximum_rows(xp: Any, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None) -> Any:
+def maximum_rows(
+    xp: ModuleType,
+    data: np.ndarray,
+    starts: np.ndarray,
+    counts: np.ndarray,
+    result: np.ndarray,
+    indices: np.ndarray | None = None,
+) -> np.ndarray:
     """The maximum of each segment; NaN counts only where it comes first, as in Caffe2."""
     reduce_rows(xp, xp.maximum, data, starts, counts, result, indices)
     if bool(xp.isnan(result).any()):
@@ -128,7 +148,9 @@ def maximum_rows(xp: Any, data: Any, starts: Any, counts: Any, result: Any, indi
     return result
 
 
-def spread(xp: Any, values: Any, counts: Any, out: Any, size: int) -> Any:
+def spread(
+    xp: ModuleType, values: np.ndarray, counts: np.ndarray, out: Callable[..., np.ndarray], size: int
+) -> np.ndarray:
     """Row i of the result is the value of the segment that row i is in; rows past the segments are 0."""
     rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
     made = out((size, *values.shape[1:]), values.dtype)
@@ -137,6 +159,6 @@ def spread(xp: Any, values: Any, counts: Any, out: Any, size: int) -> Any:
     return made
 
 
-def column(xp: Any, values: Any, like: Any) -> Any:
+def column(xp: ModuleType, values: np.ndarray, like: np.ndarray) -> np.ndarray:
     """A vector shaped to multiply the rows of `like`."""
     return values.reshape(-1, *(1,) * (like.ndim - 1))

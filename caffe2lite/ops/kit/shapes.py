@@ -1,9 +1,10 @@
-"""Axes of tensors, and tensors seen as matrices."""
+"""Axes of tensors, tensors seen as matrices, and sizes that must agree."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import numpy as np
 
 
 def axis_of(axis: int, ndim: int) -> int:
@@ -30,13 +31,35 @@ def split_axis(axis: int, ndim: int, least: int = 0) -> int:
     return at
 
 
-def matrix(X: Any, axis: int) -> Any:
+def matrix(X: np.ndarray, axis: int) -> np.ndarray:
     """X as rows: the dimensions before `axis`, and those from it on."""
     at = axis_of(axis, X.ndim)
     return X.reshape(math.prod(X.shape[:at]), math.prod(X.shape[at:]))
 
 
-def fitted(array: Any, shape: tuple[int, ...], what: str) -> Any:
+def rows_of(X: np.ndarray) -> np.ndarray:
+    """X as a matrix with its first dimension as rows, of which there may be none."""
+    return X.reshape(X.shape[0], math.prod(X.shape[1:]))
+
+
+def one(operand: np.ndarray, what: str) -> np.ndarray:
+    """The value of a one-element tensor, as a 0-d array."""
+    if operand.size != 1:
+        raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
+    return operand.reshape(())
+
+
+def check_sizes(**operands: np.ndarray) -> None:
+    """ValueError where operands differ in size from the first one."""
+    (first, reference), *others = operands.items()
+    for what, operand in others:
+        if operand.size != reference.size:
+            raise ValueError(
+                f"{what} {list(operand.shape)} must have as many elements as {first} {list(reference.shape)}"
+            )
+
+
+def fitted(array: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
     """The array in the shape of what it belongs to; ValueError where it has not as many values."""
     if array.size != math.prod(shape):
         raise ValueError(f"{what} must have the {math.prod(shape)} values of the shape {list(shape)}, found {list(array.shape)}")

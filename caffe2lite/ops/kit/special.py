@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
 
 # erfc(z) = t exp(-z^2 + p(t)), t = 1 / (1 + z / 2): Numerical Recipes' fit, relative error below 1.2e-7
 _ERFC = (
@@ -13,14 +16,14 @@ _ERFC = (
 _SERIES = [(-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(9, -1, -1)]  # of erf(x) sqrt(pi) / 2 x, in x^2
 
 
-def _polynomial(coefficients: Any, T: Any) -> Any:
+def _polynomial(coefficients: Sequence[float], T: np.ndarray) -> np.ndarray:
     value = T * coefficients[0] + coefficients[1]
     for c in coefficients[2:]:
         value = value * T + c
     return value
 
 
-def erf(xp: Any, X: Any) -> Any:
+def erf(xp: ModuleType, X: np.ndarray) -> np.ndarray:
     """The error function, to single precision."""
     Z = abs(X)
     T = 1 / (1 + Z / 2)

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from caffe2lite.ops.kit.arguments import Arg, group
 
 NOTSET, VALID, SAME, CAFFE_LEGACY_POOLING = range(4)
@@ -184,7 +186,7 @@ def join_shape(batch: int, channels: int, size: tuple[int, ...], window: Window)
     return (batch, *size, channels) if window.channels_last else (batch, channels, *size)
 
 
-def channels_first(array: Any, window: Window) -> Any:
+def channels_first(array: np.ndarray, window: Window) -> np.ndarray:
     """A view of a tensor (or filter) with channels before the image, whatever its order."""
     if not window.channels_last:
         return array

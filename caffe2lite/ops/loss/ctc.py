@@ -28,7 +28,12 @@ def _lengths(INPUTS, SEQ_LEN):
 
 @operator("OUTPUT_LEN VALUES", types={"INPUTS": "float32", "SEQ_LEN": "int32"}, gradient=FORBID_GRADIENT)
 def CTCGreedyDecoder(xp, INPUTS, SEQ_LEN=None, *, merge_repeated: bool = True):
-    """The most probable class of each step without blanks, and (merge_repeated) without repetitions."""
+    """The most probable class of each step without blanks, and (merge_repeated) without repetitions.
+
+    Graves et al., Connectionist Temporal Classification, 2006.  INPUTS [T, N, classes], SEQ_LEN [N], OUTPUT_LEN [N],
+    VALUES [sum of OUTPUT_LEN]; float32 probabilities, all others int32.  ValueError where INPUTS has not 3
+    dimensions, SEQ_LEN is not [N], or a length is above T.
+    """
     found = []
     for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):
         best = INPUTS[:steps, b].argmax(axis=1) if steps else np.zeros(0, np.int64)
@@ -87,7 +92,13 @@ def _best(total, count):
 def CTCBeamSearchDecoder(
     xp, INPUTS, SEQ_LEN=None, *, beam_width: int = 10, num_candidates: int = 1, prune_threshold: float = 0.001
 ):
-    """The `num_candidates` most probable labellings of each sequence: their lengths, labels and probabilities."""
+    """The `num_candidates` most probable labellings of each sequence: their lengths, labels and probabilities.
+
+    Hannun et al., First-Pass Large Vocabulary Continuous Speech Recognition, 2014, without a language model.  INPUTS
+    [T, N, classes], SEQ_LEN [N], OUTPUT_LEN [N * num_candidates], VALUES [sum of OUTPUT_LEN], OUTPUT_PROB as
+    OUTPUT_LEN; float32 probabilities, lengths and labels int32.  ValueError where INPUTS has not 3 dimensions,
+    SEQ_LEN is not [N], or a length is above T.
+    """
     lengths, values, probabilities = [], [], []
     check_result((max(num_candidates, 0),), "int64")
     for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):

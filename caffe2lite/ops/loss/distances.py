@@ -8,6 +8,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import check_sizes
 
 
 def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
@@ -18,7 +19,7 @@ def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
     return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
 
 
-def _infer_rows(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape[:1] or (1,), inputs[0].dtype)]
 
 
@@ -42,24 +43,31 @@ def _cosine(xp: Any, x: Any, y: Any) -> Any:
     return dot / (nx * ny)
 
 
-def _cosine_slope(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
+def _cosine_gradient(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
     dot, nx, ny = (v[:, None] for v in _cosine_parts(xp, x, y))
     scale = d / (nx * ny)
     return (y - x * (dot / (nx * nx))) * scale, (x - y * (dot / (ny * ny))) * scale
 
 
-def _l1_slope(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
+def _l1_gradient(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
     away = x - y
     sign = (away > _TINY).astype(x.dtype) - (away < -_TINY).astype(x.dtype)
     return sign * d, -sign * d
 
 
-def _l2_slope(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
+def _l2_gradient(xp: Any, x: Any, y: Any, d: Any) -> tuple[Any, Any]:
     away = (x - y) * d
     return away, -away
 
 
-def _measure(name: str, gradient: str, measure: Any, slope: Any, doc: str, empty_is_none: bool = False) -> None:
+_ROWS = """X and Y [N, ...], Z [N] (of a scalar [1]); float32.  ValueError where the shapes of X and Y differ."""
+_ROWS_GRADIENT = """X and Y [N, ...], dZ [N], dX and dY of their shape; float32.  ValueError where the shapes differ or dZ is not
+[N]."""
+
+
+def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empty_is_none: bool = False) -> None:
+    """Add a measure of rows and its gradient, for which `derive` gives dX and dY of rows."""
+
     def kernel(xp, X, Y, *, out):
         x, y = _rows(X, Y)
         Z = out((len(x) if X.size or not empty_is_none else 0,), X.dtype)
@@ -74,7 +82,7 @@ def _measure(name: str, gradient: str, measure: Any, slope: Any, doc: str, empty
         types={"X": "float32", "Y": "=X"},
         infer=_infer_rows,
         gradient=single(gradient, "I0 I1 GO0 -> GI0 GI1"),
-        doc=doc,
+        doc=f"{doc}\n\n{_ROWS}",
     )(kernel)
 
     def backward(xp, X, Y, dZ, *, out):
@@ -85,7 +93,7 @@ def _measure(name: str, gradient: str, measure: Any, slope: Any, doc: str, empty
         if not X.size:
             return out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
         dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
-        to_x, to_y = slope(xp, x, y, dZ.reshape(-1, 1))
+        to_x, to_y = derive(xp, x, y, dZ.reshape(-1, 1))
         dX.reshape(x.shape)[...] = to_x
         dY.reshape(y.shape)[...] = to_y
         return dX, dY
@@ -95,26 +103,32 @@ def _measure(name: str, gradient: str, measure: Any, slope: Any, doc: str, empty
         name=gradient,
         types={"X": "float32", "Y": "=X", "dZ": "=X"},
         infer=like(0, 1),
-        doc=f"dX and dY of {name}.",
+        doc=f"dX and dY of {name}.\n\n{_ROWS_GRADIENT}",
     )(backward)
 
 
-for _name, _back, _compute, _slope, _doc in (
+for _name, _back, _compute, _derive, _doc in (
     (
         "L1Distance",
         "L1DistanceGradient",
         lambda xp, x, y: abs(x - y).sum(axis=1),
-        _l1_slope,
+        _l1_gradient,
         "Z[i] = sum of |X - Y| over row i.",
     ),
     (
         "SquaredL2Distance",
         "SquaredL2DistanceGradient",
         lambda xp, x, y: xp.square(x - y).sum(axis=1) * x.dtype.type(0.5),
-        _l2_slope,
+        _l2_gradient,
         "Z[i] = half the sum of (X - Y)^2 over row i.",
     ),
-    ("CosineSimilarity", "CosineSimilarityGradient", _cosine, _cosine_slope, "Z[i] = cosine of the angle of rows i."),
+    (
+        "CosineSimilarity",
+        "CosineSimilarityGradient",
+        _cosine,
+        _cosine_gradient,
+        "Z[i] = cosine of the angle of rows i.",
+    ),
     (
         "DotProduct",
         "DotProductGradient",
@@ -123,7 +137,7 @@ for _name, _back, _compute, _slope, _doc in (
         "Z[i] = dot product of rows i.",
     ),
 ):
-    _measure(_name, _back, _compute, _slope, _doc, empty_is_none=_name == "DotProduct")
+    _measure(_name, _back, _compute, _derive, _doc, empty_is_none=_name == "DotProduct")
 
 
 # ---- rows of different length ------------------------------------------------------------------------------------
@@ -149,9 +163,18 @@ def _pair(X: Any, Y: Any, replicate: bool) -> tuple[Any, Any, bool]:
     return long, short, swapped
 
 
+def _turns(rows: Any, n: int) -> Any:
+    """Return rows as [rows, repetitions of n, n]."""
+    return rows.reshape(len(rows), rows.shape[1] // n, n)
+
+
 @operator("Z", types={"X": "float32", "Y": "=X"}, infer=_infer_rows, gradient=_padding_gradient)
 def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool = False, out):
-    """Z[i] = dot product of rows i, the shorter one filled up with `pad_value`, or repeated."""
+    """Z[i] = dot product of rows i, the shorter one filled up with `pad_value`, or repeated.
+
+    X [N, D], Y [N, E], Z [N]; float32.  ValueError where the numbers of rows differ, or with replicate neither D nor
+    E is a multiple of the other.
+    """
     long, short, _ = _pair(X, Y, replicate)
     Z = out((len(long),), X.dtype)
     n = short.shape[1]
@@ -165,7 +188,11 @@ def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool =
 
 @operator("dX dY", types={"X": "float32", "Y": "=X", "dZ": "=X"}, infer=like(0, 1))
 def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, replicate: bool = False, out):
-    """dX and dY of DotProductWithPadding."""
+    """dX and dY of DotProductWithPadding.
+
+    X and dX [N, D], Y and dY [N, E], dZ [N]; float32.  ValueError where the numbers of rows differ, or with replicate
+    neither D nor E is a multiple of the other.
+    """
     long, short, swapped = _pair(X, Y, replicate)
     _check_rows(dZ, len(long))
     n = short.shape[1]
@@ -179,8 +206,8 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
     d_long, d_short = (dY, dX) if swapped else (dX, dY)
     d_long, d_short = d_long.reshape(long.shape), d_short.reshape(short.shape)
     if replicate:
-        d_long.reshape(len(long), -1, n)[...] = (short * d)[:, None, :]
-        d_short[...] = (long.reshape(len(long), -1, n)).sum(axis=1) * d
+        _turns(d_long, n)[...] = (short * d)[:, None, :]
+        d_short[...] = _turns(long, n).sum(axis=1) * d
     else:
         d_long[:, :n] = short * d
         d_long[:, n:] = d * X.dtype.type(pad_value)
@@ -191,16 +218,14 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
 # ---- criteria ----------------------------------------------------------------------------------------------------
 
 
-def _check_sizes(*operands: Any) -> None:
-    if len({a.size for a in operands}) > 1:
-        raise ValueError(f"all inputs must have one size, found {[list(a.shape) for a in operands]}")
-
-
 @operator("loss", types={"S": "float32", "Y": "int32"}, infer=like(0),
           gradient=single("CosineEmbeddingCriterionGradient", "I0 I1 GO0 -> GI0"))  # fmt: skip
 def CosineEmbeddingCriterion(xp, S, Y, *, margin: float = 0.0, out):
-    """loss = 1 - S where Y is 1, max(0, S - margin) elsewhere."""
-    _check_sizes(S, Y)
+    """loss = 1 - S where Y is 1, max(0, S - margin) elsewhere.
+
+    S [...], Y of its size, loss of its shape; float32, Y int32.  ValueError where the sizes differ.
+    """
+    check_sizes(S=S, Y=Y)
     loss = out(S.shape, S.dtype)
     loss[...] = xp.where(Y.reshape(S.shape) == 1, 1 - S, xp.maximum(S - S.dtype.type(margin), 0))
     return loss
@@ -208,17 +233,23 @@ def CosineEmbeddingCriterion(xp, S, Y, *, margin: float = 0.0, out):
 
 @operator("dS", types={"S": "float32", "Y": "int32", "dloss": "float32"}, infer=like(0))
 def CosineEmbeddingCriterionGradient(xp, S, Y, dloss, *, margin: float = 0.0, out):
-    """dS = -dloss where Y is 1, dloss where S >= margin, else 0."""
-    _check_sizes(S, Y, dloss)
-    slope = xp.where(Y.reshape(S.shape) == 1, -1, S.dtype.type(margin) <= S)
-    return xp.multiply(dloss.reshape(S.shape), slope.astype(S.dtype), out(S.shape, S.dtype))
+    """dS = -dloss where Y is 1, dloss where S >= margin, else 0.
+
+    S [...], Y and dloss of its size, dS of its shape; float32, Y int32.  ValueError where the sizes differ.
+    """
+    check_sizes(S=S, Y=Y, dloss=dloss)
+    derivative = xp.where(Y.reshape(S.shape) == 1, -1, S.dtype.type(margin) <= S)
+    return xp.multiply(dloss.reshape(S.shape), derivative.astype(S.dtype), out(S.shape, S.dtype))
 
 
 @operator("loss", types={"X1": "float32", "X2": "float32", "Y": "int32"}, infer=like(0),
           gradient=single("MarginRankingCriterionGradient", "I0 I1 I2 GO0 -> GI0 GI1"))  # fmt: skip
 def MarginRankingCriterion(xp, X1, X2, Y, *, margin: float = 1.0, out):
-    """loss = max(0, margin - Y * (X1 - X2)), where Y is 1 or -1."""
-    _check_sizes(X1, X2, Y)
+    """loss = max(0, margin - Y * (X1 - X2)), where Y is 1 or -1.
+
+    X1 [...], X2 and Y of its size, loss of its shape; float32, Y int32.  ValueError where the sizes differ.
+    """
+    check_sizes(X1=X1, X2=X2, Y=Y)
     loss = out(X1.shape, X1.dtype)
     y = Y.reshape(X1.shape).astype(X1.dtype)
     return xp.maximum(X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)), 0, out=loss)
@@ -226,8 +257,11 @@ def MarginRankingCriterion(xp, X1, X2, Y, *, margin: float = 1.0, out):
 
 @operator("dX1 dX2", types={"X1": "float32", "X2": "float32", "Y": "int32", "dloss": "float32"}, infer=like(0, 1))
 def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0, out):
-    """dX1 = -Y * dloss and dX2 = Y * dloss where the loss is above 0 or just reaches it, else 0."""
-    _check_sizes(X1, X2, Y, dloss)
+    """dX1 = -Y * dloss and dX2 = Y * dloss where the loss is above 0 or just reaches it, else 0.
+
+    X1 [...], X2, Y and dloss of its size; float32, Y int32.  ValueError where the sizes differ.
+    """
+    check_sizes(X1=X1, X2=X2, Y=Y, dloss=dloss)
     y = Y.reshape(X1.shape).astype(X1.dtype)
     reached = X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)) >= 0
     step = dloss.reshape(X1.shape) * y * reached
@@ -247,8 +281,12 @@ def _log_odds(xp: Any, p: Any) -> Any:
 @operator("L", types={"X": "float32", "T": "=X"}, infer=like(0),
           gradient=single("BernoulliJSDGradient", "GO0 I0 I1 -> GI0"))  # fmt: skip
 def BernoulliJSD(xp, X, T, *, out):
-    """L = Jensen-Shannon divergence of coins with the probabilities X and T."""
-    _check_sizes(X, T)
+    """L = Jensen-Shannon divergence of coins with the probabilities X and T.
+
+    H((X + T) / 2) - (H(X) + H(T)) / 2 for the entropy H (Lin, Divergence Measures Based on the Shannon Entropy,
+    1991).  X [...], T of its size, L of its shape; float32.  ValueError where the sizes differ.
+    """
+    check_sizes(X=X, T=T)
     L = out(X.shape, X.dtype)
     t = T.reshape(X.shape)
     L[...] = _entropy(xp, (X + t) / 2) - (_entropy(xp, X) + _entropy(xp, t)) / 2
@@ -257,17 +295,24 @@ def BernoulliJSD(xp, X, T, *, out):
 
 @operator("dX", types={"dL": "float32", "X": "=dL", "T": "=dL"}, infer=like(1))
 def BernoulliJSDGradient(xp, dL, X, T, *, out):
-    """dX of BernoulliJSD."""
-    _check_sizes(dL, X, T)
+    """dX of BernoulliJSD.
+
+    dL [...], X and T of its size, dX of X's shape; float32.  ValueError where the sizes differ.
+    """
+    check_sizes(dL=dL, X=X, T=T)
     mean = (X + T.reshape(X.shape)) / 2
-    slope = (_log_odds(xp, X) - _log_odds(xp, mean)) / 2
-    return xp.multiply(dL.reshape(X.shape), slope, out(X.shape, X.dtype))
+    derivative = (_log_odds(xp, X) - _log_odds(xp, mean)) / 2
+    return xp.multiply(dL.reshape(X.shape), derivative, out(X.shape, X.dtype))
 
 
 @operator("Y", inplace={0: 0}, types={"X": "float32", "lambda1": "=X", "lambda2": "=X"}, infer=like(0),
           gradient=NO_GRADIENT_YET)  # fmt: skip
 def BatchBoxCox(xp, X, lambda1, lambda2, *, out):
-    """Y = Box-Cox transform of each column: ((X + lambda2)^lambda1 - 1) / lambda1, or its logarithm for lambda1 = 0."""
+    """Y = Box-Cox transform of each column: ((X + lambda2)^lambda1 - 1) / lambda1, or its logarithm for lambda1 = 0.
+
+    Box and Cox, An Analysis of Transformations, 1964; X + lambda2 counts as 1e-6 at least.  X [N, D], Y of its shape,
+    lambda1 and lambda2 [D]; float32.  ValueError where lambda1 or lambda2 is not [D].
+    """
     if X.ndim < 1 or lambda1.shape != (math.prod(X.shape[1:]),) or lambda2.shape != lambda1.shape:
         raise ValueError(
             f"one lambda1 and lambda2 for each column of X {list(X.shape)} is needed, found {list(lambda1.shape)} and "

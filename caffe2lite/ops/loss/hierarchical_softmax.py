@@ -14,6 +14,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.nn.softmax import softmax_rows
 from caffe2lite.proto import hsm_pb2
 
@@ -46,7 +47,7 @@ def _paths(hierarchy: bytes, W: Any) -> dict[int, list[tuple[slice, int]]]:
 def _check(X: Any, W: Any, b: Any, labels: Any = None) -> Any:
     if X.ndim < 1 or W.ndim != 2 or b.shape != W.shape[:1]:
         raise ValueError(f"X, W and b do not fit: {list(X.shape)}, {list(W.shape)}, {list(b.shape)}")
-    rows = X.reshape(X.shape[0], math.prod(X.shape[1:]))
+    rows = rows_of(X)
     if rows.shape[1] != W.shape[1] or (labels is not None and labels.size != len(rows)):
         raise ValueError(
             f"rows of X have {rows.shape[1]} values and those of W {W.shape[1]}; {len(rows)} labels are needed"
@@ -78,7 +79,12 @@ def _gradient(g: Any) -> Any:
 
 @operator("Y intermediate", types={"X": "float32", "W": "=X", "b": "=X", "labels": "int32"}, gradient=_gradient)
 def HSoftmax(xp, X, W, b, labels, *, hierarchy: bytes, out):
-    """Y[i] = -log of the probability of word labels[i]; and the scores and softmax of all nodes on its path."""
+    """Y[i] = -log of the probability of word labels[i]; and the scores and softmax of all nodes on its path.
+
+    Morin and Bengio, Hierarchical Probabilistic Neural Network Language Model, 2005.  X [N, D], W [M, D], b [M],
+    labels [N] (int32), Y [N], intermediate [size]; float32.  ValueError where the shapes do not fit, a label is no
+    word, a path leads outside of W, or hierarchy is no HierarchyProto.
+    """
     rows, table = _check(X, W, b, labels), _paths(hierarchy, W)
     places, size = _places(labels, table)
     Y, inner = out[0]((len(rows),), X.dtype), out[1]((size,), X.dtype)
@@ -105,7 +111,11 @@ def HSoftmax(xp, X, W, b, labels, *, hierarchy: bytes, out):
     infer=like(0, 1, 2, 4),
 )
 def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes, out):
-    """Gradients of HSoftmax."""
+    """Gradients of HSoftmax.
+
+    X [N, D], W [M, D], b [M], labels [N] (int32), intermediate [size], dY [N], the gradients as what they are of;
+    float32.  ValueError where the shapes do not fit or a label is no word.
+    """
     rows, table = _check(X, W, b, labels), _paths(hierarchy, W)
     places, size = _places(labels, table)
     if intermediate.size != size or dY.size != len(rows):
@@ -122,14 +132,14 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
             p = intermediate[at + n + span]
             to_p = xp.zeros_like(p)
             to_p[:, target] = -d[:, 0] / xp.maximum(p[:, target], _TINY)
-            slope = p * d
-            slope[:, target] -= d[:, 0]
-            dinner[at + span] = slope
+            to_score = p * d
+            to_score[:, target] -= d[:, 0]
+            dinner[at + span] = to_score
             dinner[at + n + span] = to_p
             at = at + 2 * n
-            dW[node] += slope.T.dot(x)
-            db[node] += slope.sum(axis=0)
-            dx[samples] += slope.dot(W[node])
+            dW[node] += to_score.T.dot(x)
+            db[node] += to_score.sum(axis=0)
+            dx[samples] += to_score.dot(W[node])
     return dX, dW, db, dinner
 
 
@@ -137,7 +147,11 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
     "names scores", types={"X": "float32", "W": "=X", "b": "=X"}, host="X W b names scores", gradient=FORBID_GRADIENT
 )
 def HSoftmaxSearch(xp, X, W, b, *, tree: bytes, beam: float = 0.01, topN: int = 5, out):
-    """The topN best nodes for each sample and their -log probabilities; children are followed within the beam."""
+    """The topN best nodes for each sample and their -log probabilities; children are followed within the beam.
+
+    X [N, D], W [M, D], b [M], names [N, topN] (strings), scores [N, topN]; float32.  ValueError where the shapes do
+    not fit, a node is outside of W, or tree is no TreeProto.
+    """
     rows = _check(X, W, b)
     root = _message(hsm_pb2.TreeProto, tree, "tree").root_node
     names, scores = out[0]((len(rows), topN), "object"), out[1]((len(rows), topN), X.dtype)
@@ -172,7 +186,11 @@ def _search(x: Any, W: Any, b: Any, node: Any, before: float, beam: float) -> It
 
 @operator("tree", types="int32 int64", host="labels tree", gradient=None)
 def HuffmanTreeHierarchy(xp, labels, *, num_classes: int, out):
-    """A tree in which frequent labels have short paths: a serialised TreeProto, as the one string of a tensor."""
+    """A tree in which frequent labels have short paths: a serialised TreeProto, as the one string of a tensor.
+
+    Huffman, A Method for the Construction of Minimum-Redundancy Codes, 1952.  labels [...] (int32 or int64), tree [1]
+    (a string).  ValueError where a label is not from 0 to num_classes - 1.
+    """
     if num_classes < 0:
         raise ValueError(f"num_classes must not be negative, found {num_classes}")
     check_result((num_classes,), "int64")

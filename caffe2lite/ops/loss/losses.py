@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import fitted
+from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.nn.softmax import check_labels
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
@@ -18,7 +17,7 @@ def _rows(X: Any) -> Any:
     """X as a matrix with its first dimension as rows; a vector is one column."""
     if X.ndim < 1:
         raise ValueError("a dimension for the batch is needed, found a scalar")
-    return X.reshape(X.shape[0], -1) if X.size else X.reshape(X.shape[0], math.prod(X.shape[1:]))
+    return rows_of(X)
 
 
 def _labels(rows: Any, labels: Any) -> Any:
@@ -35,9 +34,14 @@ def _labels(rows: Any, labels: Any) -> Any:
     types={"X": "float32", "labels": "int32"},
     infer=lambda args, inputs: [Spec(inputs[0].shape[:1], inputs[0].dtype)],
     gradient=single("LabelCrossEntropyGradient", "I0 I1 GO0 -> GI0"),
+    traits="class_labels",
 )
 def LabelCrossEntropy(xp, X, labels, *, out):
-    """Y[i] = -log(X[i, labels[i]])."""
+    """Y[i] = -log(X[i, labels[i]]).
+
+    X [N, D], labels [N] or [N, 1] (int32), Y [N]; float32; probabilities below 1e-20 count as 1e-20.  ValueError
+    where a label is not from 0 to D - 1 or there is not one for each row.
+    """
     rows = _rows(X)
     labels = _labels(rows, labels)
     Y = out((len(rows),), X.dtype)
@@ -45,9 +49,13 @@ def LabelCrossEntropy(xp, X, labels, *, out):
     return Y
 
 
-@operator("dX", types={"X": "float32", "labels": "int32", "dY": "float32"}, infer=like(0))
+@operator("dX", types={"X": "float32", "labels": "int32", "dY": "float32"}, infer=like(0), traits="class_labels")
 def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
-    """dX[i, labels[i]] = -dY[i] / X[i, labels[i]], 0 elsewhere."""
+    """dX[i, labels[i]] = -dY[i] / X[i, labels[i]], 0 elsewhere.
+
+    X and dX [N, D], labels [N] or [N, 1] (int32), dY [N]; float32.  ValueError where a label is not from 0 to D - 1,
+    or labels or dY does not have one value for each row.
+    """
     rows = _rows(X)
     labels = _labels(rows, labels)
     if dY.shape != (len(rows),):
@@ -71,10 +79,14 @@ def _same(X: Any, labels: Any) -> None:
     gradient=single("CrossEntropyGradient", "I0 I1 GO0 -> GI0"),
 )
 def CrossEntropy(xp, X, labels, *, out):
-    """Y[i] = sum over j of -labels[i, j] * log(X[i, j])."""
+    """Y[i] = sum over j of -labels[i, j] * log(X[i, j]).
+
+    X and labels [N, D], Y [N]; float32; probabilities below 1e-20 count as 1e-20.  ValueError where the shapes differ
+    or a label is not from 0 to 1.
+    """
     _same(X, labels)
     if not ((labels >= 0) & (labels <= 1)).all():
-        raise ValueError("the labels are probabilities, and one is not from 0 to 1")
+        raise ValueError(f"the labels must be probabilities from 0 to 1, found {labels.min()} to {labels.max()}")
     rows = _rows(X)
     Y = out((len(rows),), X.dtype)
     Y[...] = (labels.reshape(rows.shape) * -xp.log(xp.maximum(rows, _TINY))).sum(axis=1)
@@ -83,14 +95,17 @@ def CrossEntropy(xp, X, labels, *, out):
 
 @operator("dX", types={"X": "float32", "labels": "=X", "dY": "=X"}, infer=like(0))
 def CrossEntropyGradient(xp, X, labels, dY, *, out):
-    """dX = -labels / X * dY, row by row."""
+    """dX = -labels / X * dY, row by row.
+
+    X, labels and dX [N, D], dY [N]; float32.  ValueError where the shapes differ or dY is not [N].
+    """
     _same(X, labels)
     rows = _rows(X)
     if dY.shape != (len(rows),):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
-    slope = labels.reshape(rows.shape) / xp.maximum(rows, _TINY)
-    xp.multiply(slope, -dY.reshape(-1, 1), dX.reshape(rows.shape))
+    derivative = labels.reshape(rows.shape) / xp.maximum(rows, _TINY)
+    xp.multiply(derivative, -dY.reshape(-1, 1), dX.reshape(rows.shape))
     return dX
 
 
@@ -101,7 +116,10 @@ def CrossEntropyGradient(xp, X, labels, dY, *, out):
     gradient=single("MakeTwoClassGradient", "GO0 -> GI0"),
 )
 def MakeTwoClass(xp, X, *, out):
-    """Y[..., 0] = 1 - X, Y[..., 1] = X."""
+    """Y[..., 0] = 1 - X, Y[..., 1] = X.
+
+    X [...], Y [..., 2]; float32.  TypeError for other dtypes.
+    """
     Y = out((*X.shape, 2), X.dtype)
     Y[..., 0] = 1 - X
     Y[..., 1] = X
@@ -110,7 +128,10 @@ def MakeTwoClass(xp, X, *, out):
 
 @operator("dX", types="float32", infer=lambda args, inputs: [Spec(inputs[0].shape[:-1], inputs[0].dtype)])
 def MakeTwoClassGradient(xp, dY, *, out):
-    """dX = dY[..., 1] - dY[..., 0]."""
+    """dX = dY[..., 1] - dY[..., 0].
+
+    dY [..., 2], dX [...]; float32.  ValueError where the last dimension of dY is not 2.
+    """
     if not dY.ndim or dY.shape[-1] != 2:
         raise ValueError(f"the last dimension must be 2, found the shape {list(dY.shape)}")
     return xp.subtract(dY[..., 1], dY[..., 0], out(dY.shape[:-1], dY.dtype))
@@ -154,7 +175,12 @@ _infer_rows = lambda args, inputs: [Spec(inputs[0].shape[:-1], inputs[0].dtype)]
 def SigmoidCrossEntropyWithLogits(
     xp, logits, targets, *, log_D_trick: bool = False, unjoined_lr_loss: bool = False, out
 ):
-    """Y = cross entropy of sigmoid(logits) and targets, mean over the last dimension."""
+    """Y = cross entropy of sigmoid(logits) and targets, mean over the last dimension.
+
+    -t * log s - (1 - t) * log(1 - s) for s = sigmoid(x); with log_D_trick -(2 t - 1) * log s; with unjoined_lr_loss
+    -t * x + (1 - t) * max(x, 0) + (1 - t) * log(1 + exp(-|x|)).  logits and targets [..., D], Y [...]; float32.
+    ValueError where the shapes differ or both arguments are set.
+    """
     _check_logits(logits, targets, log_D_trick, unjoined_lr_loss)
     x, t = logits, targets
     positive, rest = xp.maximum(x, 0), _softplus_of_minus_abs(xp, x)
@@ -171,24 +197,28 @@ def SigmoidCrossEntropyWithLogits(
 def SigmoidCrossEntropyWithLogitsGradient(
     xp, dY, logits, targets, *, log_D_trick: bool = False, unjoined_lr_loss: bool = False, out
 ):
-    """dlogits of SigmoidCrossEntropyWithLogits."""
+    """dlogits of SigmoidCrossEntropyWithLogits.
+
+    dY [...], logits, targets and dlogits [..., D]; float32.  ValueError where the shapes of logits and targets differ
+    or both arguments are set.
+    """
     _check_logits(logits, targets, log_D_trick, unjoined_lr_loss)
     sigmoid, t = _logistic(xp, logits), targets
     if log_D_trick:
-        slope = (2 * t - 1) * (1 - sigmoid)
+        derivative = (2 * t - 1) * (1 - sigmoid)
     elif unjoined_lr_loss:
-        slope = t - (1 - t) * sigmoid
+        derivative = t - (1 - t) * sigmoid
     else:
-        slope = t - sigmoid
-    return _spread(xp, dY, slope, out)
+        derivative = t - sigmoid
+    return _spread(xp, dY, derivative, out)
 
 
-def _spread(xp: Any, dY: Any, slope: Any, out: Any) -> Any:
-    """-slope * dY / n, where n elements of the last dimension were averaged."""
-    n = slope.shape[-1] if slope.ndim else 1
-    dX = out(slope.shape, slope.dtype)
-    each = fitted(dY, (*slope.shape[:-1], 1) if slope.ndim else (), "dY")
-    xp.multiply(slope, each / slope.dtype.type(-max(n, 1)), dX)
+def _spread(xp: Any, dY: Any, derivative: Any, out: Any) -> Any:
+    """-derivative * dY / n, where n elements of the last dimension were averaged."""
+    n = derivative.shape[-1] if derivative.ndim else 1
+    dX = out(derivative.shape, derivative.dtype)
+    each = dY.reshape((*derivative.shape[:-1], 1)) if derivative.ndim else dY.reshape(())
+    xp.multiply(derivative, each / derivative.dtype.type(-max(n, 1)), dX)
     return dX
 
 
@@ -199,7 +229,10 @@ def _spread(xp: Any, dY: Any, slope: Any, out: Any) -> Any:
     gradient=single("WeightedSigmoidCrossEntropyWithLogitsGradient", "GO0 I0 I1 I2 -> GI0"),
 )
 def WeightedSigmoidCrossEntropyWithLogits(xp, logits, targets, weights, *, out):
-    """Y = weighted cross entropy of sigmoid(logits) and targets, mean over the last dimension."""
+    """Y = weighted cross entropy of sigmoid(logits) and targets, mean over the last dimension.
+
+    logits, targets and weights [..., D], Y [...]; float32.  ValueError where the shapes differ.
+    """
     _check_logits(logits, targets, False, False)
     _check_logits(logits, weights, False, False)
     terms = logits * targets - xp.maximum(logits, 0) - _softplus_of_minus_abs(xp, logits)
@@ -208,7 +241,10 @@ def WeightedSigmoidCrossEntropyWithLogits(xp, logits, targets, weights, *, out):
 
 @operator("dlogits", types={"dY": "float32", "logits": "=dY", "targets": "=dY", "weights": "=dY"}, infer=like(1))
 def WeightedSigmoidCrossEntropyWithLogitsGradient(xp, dY, logits, targets, weights, *, out):
-    """dlogits of WeightedSigmoidCrossEntropyWithLogits."""
+    """dlogits of WeightedSigmoidCrossEntropyWithLogits.
+
+    dY [...], logits, targets, weights and dlogits [..., D]; float32.  ValueError where the shapes differ.
+    """
     _check_logits(logits, targets, False, False)
     _check_logits(logits, weights, False, False)
     return _spread(xp, dY, (targets - _logistic(xp, logits)) * weights, out)
@@ -233,7 +269,10 @@ def _total(xp: Any, X: Any, average: bool, out: Any) -> Any:
     gradient=single("AveragedLossGradient", "I0 GO0 -> GI0"),
 )
 def AveragedLoss(xp, X, *, out):
-    """Y = mean of all elements of X; 0 where there are none."""
+    """Y = mean of all elements of X; 0 where there are none.
+
+    X [...], Y a scalar; float32, on GPUs float16 too.  TypeError for other dtypes.
+    """
     return _total(xp, X, True, out)
 
 
@@ -245,19 +284,28 @@ def AveragedLoss(xp, X, *, out):
     gradient=single("SumElementsGradient", "I0 GO0 -> GI0"),
 )
 def SumElements(xp, X, *, average: bool = False, out):
-    """Y = sum of all elements of X, or their mean."""
+    """Y = sum of all elements of X, or their mean.
+
+    X [...], Y a scalar; float32, on GPUs float16 too.  TypeError for other dtypes.
+    """
     return _total(xp, X, average, out)
 
 
 @operator("Y", types="int32", infer=scalar(), gradient=FORBID_GRADIENT)
 def SumElementsInt(xp, X, *, out):
-    """Y = sum of all elements of X."""
+    """Y = sum of all elements of X.
+
+    X [...], Y a scalar; int32.  TypeError for other dtypes.
+    """
     return _total(xp, X, False, out)
 
 
 @operator("Y", types="float32 float64", infer=scalar())
 def SumSqrElements(xp, X, *, average: bool = False, out):
-    """Y = sum of the squares of X, or their mean."""
+    """Y = sum of the squares of X, or their mean.
+
+    X [...], Y a scalar; float32 or float64.  TypeError for other dtypes.
+    """
     Y = out((), X.dtype)
     Y[...] = xp.vdot(X, X)
     if average and X.size:
@@ -277,11 +325,17 @@ def _even(xp: Any, X: Any, dY: Any, average: bool, out: Any) -> Any:
 
 @operator("dX", types={"X": "float32", "dY": "float32"}, cuda_types={"X": "float32 float16"}, infer=like(0))
 def AveragedLossGradient(xp, X, dY, *, out):
-    """dX = dY / n for each of the n elements."""
+    """dX = dY / n for each of the n elements.
+
+    X [...], dX of its shape, dY a scalar; float32, on GPUs float16 too.  ValueError where dY is not one value.
+    """
     return _even(xp, X, dY, True, out)
 
 
 @operator("dX", types={"X": "float32", "dY": "float32"}, cuda_types={"X": "float32 float16"}, infer=like(0))
 def SumElementsGradient(xp, X, dY, *, average: bool = False, out):
-    """dX = dY for each element, or its share of the mean."""
+    """dX = dY for each element, or its share of the mean.
+
+    X [...], dX of its shape, dY a scalar; float32, on GPUs float16 too.  ValueError where dY is not one value.
+    """
     return _even(xp, X, dY, average, out)

@@ -7,6 +7,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, scalar
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.nn.softmax import check_labels
 
 
 def _check(X: Any, labels: Any) -> None:
@@ -21,9 +22,13 @@ def _check(X: Any, labels: Any) -> None:
     types={"predictions": "float32", "labels": "int32"},
     infer=scalar("float32"),
     gradient=FORBID_GRADIENT,
+    traits="class_labels",
 )
 def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
-    """The share of rows whose label is among the `top_k` best scores; of equal scores the earlier is better."""
+    """The share of rows whose label is among the `top_k` best scores; of equal scores the earlier is better.
+
+    predictions [N, D], labels [N], accuracy a scalar; float32, labels int32.  ValueError where the shapes do not fit.
+    """
     _check(predictions, labels)
     n, classes = predictions.shape
     inside = (labels >= 0) & (labels < classes)
@@ -43,11 +48,14 @@ def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
     gradient=FORBID_GRADIENT,
 )
 def MultiClassAccuracy(xp, predictions, labels, *, out):
-    """For each class the share of its rows that have their best score there, and how many rows it has."""
+    """For each class the share of its rows that have their best score there, and how many rows it has.
+
+    predictions [N, D], labels [N], accuracies and amounts [D]; float32, labels and amounts int32.  ValueError where
+    the shapes do not fit or a label is not from 0 to D - 1.
+    """
     _check(predictions, labels)
     classes = predictions.shape[1]
-    if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
-        raise ValueError(f"labels must be from 0 to {classes - 1}")
+    check_labels(labels, classes)
     hits, amounts = out[0]((classes,), "float32"), out[1]((classes,), "int32")
     amounts[...] = xp.bincount(labels, minlength=classes)
     right = labels[predictions.argmax(axis=1) == labels] if labels.size else labels
@@ -58,7 +66,10 @@ def MultiClassAccuracy(xp, predictions, labels, *, out):
 
 @operator("Y", types="float32", infer=scalar("float32"), gradient=FORBID_GRADIENT)
 def Perplexity(xp, X, *, out):
-    """Y = the geometric mean of 1 / X over the n probabilities of X."""
+    """Y = the geometric mean of 1 / X over the n probabilities of X.
+
+    X [N], Y a scalar; float32.  ValueError where X is no vector.
+    """
     if X.ndim != 1:
         raise ValueError(f"the probabilities must be a vector, found {list(X.shape)}")
     Y = out((), X.dtype)

@@ -42,10 +42,15 @@ def _pair_gradient(g: Any) -> Any:
 
 @operator("Y", types={"X": "float32", "labels": "=X", "lengths": "int32"}, host="lengths", gradient=_pair_gradient)
 def PairWiseLoss(xp, X, labels, lengths=None, *, out):
-    """Y[k] = mean of log(1 + exp(x_j - x_i)) over the pairs of session k in which i has the higher label."""
+    """Y[k] = mean of log(1 + exp(x_j - x_i)) over the pairs of session k in which i has the higher label.
+
+    Burges et al., Learning to Rank using Gradient Descent, 2005.  X and labels [n] or [n, 1], lengths [sessions]
+    (int32), Y [sessions] (without lengths [1]); float32.  ValueError where there is not one label for each score, or
+    the lengths do not add up to n.
+    """
     if not X.size:
         if lengths is not None and int(lengths.sum()):
-            raise ValueError("the lengths count items, and there are none")
+            raise ValueError(f"the lengths {lengths.tolist()} of the sessions must add up to the 0 items")
         Y = out((1 if lengths is None else lengths.size,) if lengths is not None else (0,), X.dtype)
         Y[...] = 0
         return Y
@@ -60,7 +65,11 @@ def PairWiseLoss(xp, X, labels, lengths=None, *, out):
 
 @operator("dX", types={"X": "float32", "labels": "=X", "dY": "=X", "lengths": "int32"}, host="lengths", infer=like(0))
 def PairWiseLossGradient(xp, X, labels, dY, lengths=None, *, out):
-    """dX of PairWiseLoss."""
+    """dX of PairWiseLoss.
+
+    X, labels and dX [n] or [n, 1], dY and lengths [sessions] (int32); float32.  ValueError where dY has not one value
+    for each session, or the lengths do not add up to n.
+    """
     dX = out(X.shape, X.dtype)
     if not X.size:
         return dX
@@ -108,7 +117,11 @@ def LambdaRankNdcg(
     use_exp_gain: bool = True,
     out,
 ):
-    """LambdaRank for scores y of items with relevance r: the loss of each session, and its slope by y."""
+    """LambdaRank for scores y of items with relevance r: the loss of each session, and its gradient by y.
+
+    Burges, From RankNet to LambdaRank to LambdaMART, 2010.  y, r and dy [n], lengths [sessions] (int32), loss
+    [sessions]; float32.  ValueError where y and r differ in length, or the lengths do not add up to n.
+    """
     if y.shape != r.shape or y.ndim != 1:
         raise ValueError(f"y and r must be vectors of one length, found {list(y.shape)} and {list(r.shape)}")
     loss, dy = out[0]((lengths.size,), y.dtype), out[1](y.shape, y.dtype)
@@ -140,7 +153,11 @@ def LambdaRankNdcg(
     "dy_out", types={"y": "float32", "lengths": "int32", "dy": "=y", "dloss": "=y"}, host="lengths", infer=like(0)
 )
 def LambdaRankNdcgGradient(xp, y, lengths, dy, dloss, *, out):
-    """dy of each session times its dloss."""
+    """dy of each session times its dloss.
+
+    y, dy and dy_out [n], lengths and dloss [sessions]; float32, lengths int32.  ValueError where dloss has not one
+    value for each session, or the lengths do not add up to n.
+    """
     if dy.shape != y.shape:
         raise ValueError(f"dy must have the shape of y, {list(y.shape)}, found {list(dy.shape)}")
     if dloss.size != lengths.size:
@@ -157,7 +174,11 @@ def LambdaRankNdcgGradient(xp, y, lengths, dy, dloss, *, out):
 
 @operator("AP", stateful=True, types={"predictions": "float32", "labels": "int32"}, gradient=FORBID_GRADIENT)
 def APMeter(ctx, predictions, labels, *, buffer_size: int = 1000, out):
-    """AP[c] = average precision of class c over the last `buffer_size` rows that this operator has seen."""
+    """AP[c] = average precision of class c over the last `buffer_size` rows that this operator has seen.
+
+    predictions and labels [N, D], AP [D]; float32, labels int32 (1: positive).  ValueError where the shapes differ or
+    change their D, or buffer_size is not above 0.
+    """
     xp = ctx.xp
     if predictions.ndim != 2 or labels.shape != predictions.shape:
         raise ValueError(

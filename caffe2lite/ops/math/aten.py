@@ -30,7 +30,13 @@ def _aten(*names: str) -> Callable[[Any], Any]:
 
 @operator("Ys*", num_inputs=(0, MANY), stateful=True)
 def ATen(ctx, *Xs, operator: str):
-    """A function of PyTorch's tensor library."""
+    """A function of PyTorch's tensor library.
+
+    The argument `operator` names it; the tensors [...] are the operands, of any type, and the function's other
+    parameters are arguments of the operator. As many of its results [...] are kept as there are outputs. ValueError
+    where the function is unknown (the message lists those there are), or where it does not take these operands and
+    arguments.
+    """
     function = _FUNCTIONS.get(operator)
     if function is None:
         raise ValueError(f"ATen has no function {operator!r} here; there are {', '.join(sorted(_FUNCTIONS))}")
@@ -217,14 +223,18 @@ def _along(found: Any, dim: Any, keepdim: Any, xp: Any) -> Any:
 def _max(xp, X, *Ys, dim=None, keepdim=0):
     if Ys:
         return xp.maximum(X, Ys[0])
-    return X.max() if dim is None else (X.max(axis=dim, keepdims=bool(keepdim)), _argmax(xp, X, dim=dim, keepdim=keepdim))
+    return (
+        X.max() if dim is None else (X.max(axis=dim, keepdims=bool(keepdim)), _argmax(xp, X, dim=dim, keepdim=keepdim))
+    )
 
 
 @_aten("min")
 def _min(xp, X, *Ys, dim=None, keepdim=0):
     if Ys:
         return xp.minimum(X, Ys[0])
-    return X.min() if dim is None else (X.min(axis=dim, keepdims=bool(keepdim)), _argmin(xp, X, dim=dim, keepdim=keepdim))
+    return (
+        X.min() if dim is None else (X.min(axis=dim, keepdims=bool(keepdim)), _argmin(xp, X, dim=dim, keepdim=keepdim))
+    )
 
 
 @_aten("cumsum")

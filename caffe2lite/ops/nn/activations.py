@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, zeros
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import fitted
+from caffe2lite.ops.kit.shapes import axis_of, check_sizes
 from caffe2lite.ops.kit.special import erf
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -28,7 +28,10 @@ _FROM_X = {"X": "float32", "dY": "=X"}
     gradient=single("ReluGradient", "O0 GO0 -> GI0"),
 )
 def Relu(xp, X, *, out):
-    """Y = max(X, 0), element by element."""
+    """Y = max(X, 0), element by element.
+
+    X [...], Y of its shape; float32, on GPUs float16 too.  TypeError for other dtypes.
+    """
     Y = out(X.shape, X.dtype)
     if xp is not np:
         return xp.maximum(X, X.dtype.type(0), out=Y)
@@ -46,16 +49,24 @@ def _relu_again(xp, inputs, outputs, args):
     return functools.partial(np.clip, X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
+@operator(
+    "dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0)
+)
 def ReluGradient(xp, Y, dY, *, out):
-    """dX = dY where Y > 0, else 0."""
+    """dX = dY where Y > 0, else 0.
+
+    Y [...], dY and dX of its shape; float32, on GPUs float16 too.  ValueError where the shapes differ.
+    """
     dX = out(Y.shape, Y.dtype)
     return xp.multiply(dY, Y > 0, dX)
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SigmoidGradient", "O0 GO0 -> GI0"))
 def Sigmoid(xp, X, *, out):
-    """Y = 1 / (1 + exp(-X))."""
+    """Y = 1 / (1 + exp(-X)).
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     Y = out(X.shape, X.dtype)
     xp.negative(X, Y)
     xp.exp(Y, Y)
@@ -65,7 +76,10 @@ def Sigmoid(xp, X, *, out):
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def SigmoidGradient(xp, Y, dY, *, out):
-    """dX = dY * Y * (1 - Y)."""
+    """dX = dY * Y * (1 - Y).
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     dX = out(Y.shape, Y.dtype)
     return xp.multiply(dY, (1 - Y) * Y, dX)
 
@@ -78,19 +92,29 @@ def _softsign_gradient(g):
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=_softsign_gradient)
 def Softsign(xp, X, *, out):
-    """Y = X / (1 + |X|)."""
+    """Y = X / (1 + |X|).
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes; ValueError where the gradient is asked for in
+    place.
+    """
     return xp.divide(X, 1 + abs(X), out=out(X.shape, X.dtype))
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_X, alike="X dY", infer=like(0))
 def SoftsignGradient(xp, X, dY, *, out):
-    """dX = dY / (1 + |X|)^2."""
+    """dX = dY / (1 + |X|)^2.
+
+    X [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.divide(dY, xp.square(1 + abs(X)), out=out(X.shape, X.dtype))
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SoftplusGradient", "O0 GO0 -> GI0"))
 def Softplus(xp, X, *, out):
-    """Y = log(exp(X) + 1)."""
+    """Y = log(exp(X) + 1).
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     Y = out(X.shape, X.dtype)
     xp.exp(X, Y)
     xp.add(Y, 1, Y)
@@ -99,13 +123,20 @@ def Softplus(xp, X, *, out):
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def SoftplusGradient(xp, Y, dY, *, out):
-    """dX = dY * (1 - exp(-Y))."""
+    """dX = dY * (1 - exp(-Y)).
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, 1 - xp.exp(-Y), out=out(Y.shape, Y.dtype))
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("EluGradient", "O0 GO0 -> GI0"))
 def Elu(xp, X, *, alpha: float = 1.0, out):
-    """Y = X where X >= 0, alpha * (exp(X) - 1) elsewhere."""
+    """Y = X where X >= 0, alpha * (exp(X) - 1) elsewhere.
+
+    Clevert et al., Fast and Accurate Deep Network Learning by Exponential Linear Units, 2016.  X [...], Y of its
+    shape; float32.  TypeError for other dtypes.
+    """
     low = (xp.exp(xp.minimum(X, 0)) - 1) * X.dtype.type(alpha)
     Y = out(X.shape, X.dtype)
     Y[...] = xp.where(X < 0, low, X)
@@ -114,13 +145,20 @@ def Elu(xp, X, *, alpha: float = 1.0, out):
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y >= 0, dY * (Y + alpha) elsewhere."""
+    """dX = dY where Y >= 0, dY * (Y + alpha) elsewhere.
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, xp.where(Y < 0, Y + Y.dtype.type(alpha), 1), out=out(Y.shape, Y.dtype))
 
 
 @operator("Y", types="float32", infer=like(0), gradient=single("GeluGradient", "GO0 I0 -> GI0"))
 def Gelu(xp, X, *, fast_gelu: bool = False, out):
-    """Y = X * P(N <= X) for a standard normal N; `fast_gelu` takes an approximation by tanh."""
+    """Y = X * P(N <= X) for a standard normal N; `fast_gelu` takes an approximation by tanh.
+
+    Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.  The approximation is X / 2 * (1 + tanh(sqrt(2 / pi) * (X
+    + 0.044715 X^3))).  X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     if fast_gelu:
         half = (1 + xp.tanh(_gelu_inner(X))) / 2
     else:
@@ -134,45 +172,68 @@ def _gelu_inner(X):
 
 @operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
-    """dX = dY * (P(N <= X) + X * density(X))."""
+    """dX = dY * (P(N <= X) + X * density(X)).
+
+    dY [...], X and dX of its shape; float32.  ValueError where dY does not fit X.
+    """
     if fast_gelu:
         t = xp.tanh(_gelu_inner(X))
-        slope = (1 + t) / 2 + X * (1 - t * t) / 2 * (1 + X * X * (3 * 0.044715)) * math.sqrt(2 / math.pi)
+        derivative = (1 + t) / 2 + X * (1 - t * t) / 2 * (1 + X * X * (3 * 0.044715)) * math.sqrt(2 / math.pi)
     else:
-        slope = (1 + erf(xp, X * math.sqrt(0.5))) / 2 + X * xp.exp(X * X / -2) / math.sqrt(2 * math.pi)
-    return xp.multiply(dY, slope, out=out(X.shape, X.dtype))
+        derivative = (1 + erf(xp, X * math.sqrt(0.5))) / 2 + X * xp.exp(X * X / -2) / math.sqrt(2 * math.pi)
+    return xp.multiply(dY, derivative, out=out(X.shape, X.dtype))
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("HardSigmoidGradient", "O0 GO0 -> GI0"))
 def HardSigmoid(xp, X, *, alpha: float = 0.2, beta: float = 0.5, out):
-    """Y = alpha * X + beta, limited to [0, 1]."""
+    """Y = alpha * X + beta, limited to [0, 1].
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     line = X * X.dtype.type(alpha) + X.dtype.type(beta)
     return xp.maximum(xp.minimum(line, 1), 0, out=out(X.shape, X.dtype))
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
-    """dX = alpha * dY where 0 < Y < 1, else 0."""
+    """dX = alpha * dY where 0 < Y < 1, else 0.
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, ((Y > 0) & (Y < 1)) * Y.dtype.type(alpha), out=out(Y.shape, Y.dtype))
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LeakyReluGradient", "O0 GO0 -> GI0"))
 def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
-    """Y = X where X >= 0, alpha * X elsewhere."""
+    """Y = X where X >= 0, alpha * X elsewhere.
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     return xp.multiply(X, xp.where(X >= 0, X.dtype.type(1), X.dtype.type(alpha)), out=out(X.shape, X.dtype))
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
-    """dX = dY where Y >= 0, alpha * dY elsewhere."""
+    """dX = dY where Y >= 0, alpha * dY elsewhere.
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, xp.where(Y >= 0, Y.dtype.type(1), Y.dtype.type(alpha)), out=out(Y.shape, Y.dtype))
 
 
 @operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LogitGradient", "I0 GO0 -> GI0"), limits="eps > 0, eps < 0.5"
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    infer=like(0),
+    gradient=single("LogitGradient", "I0 GO0 -> GI0"),
+    limits="eps > 0, eps < 0.5",
 )
 def Logit(xp, X, *, eps: float = 1e-6, out):
-    """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps]."""
+    """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps].
+
+    X [...], Y of its shape; float32.  ValueError where eps is not between 0 and 0.5.
+    """
     low, one = X.dtype.type(eps), X.dtype.type(1)  # NumPy 1 makes float64 of 1 - float32
     x = xp.minimum(xp.maximum(X, low), one - low)
     return xp.log(x / (1 - x), out=out(X.shape, X.dtype))
@@ -180,7 +241,10 @@ def Logit(xp, X, *, eps: float = 1e-6, out):
 
 @operator("dX", types=_FROM_X, alike="X dY", infer=like(0))
 def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
-    """dX = dY / (X * (1 - X)) where eps <= X <= 1 - eps, else 0."""
+    """dX = dY / (X * (1 - X)) where eps <= X <= 1 - eps, else 0.
+
+    X [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     low, one = X.dtype.type(eps), X.dtype.type(1)
     dX = out(X.shape, X.dtype)
     dX[...] = xp.where((low > X) | (one - low < X), 0, dY / (X * (1 - X)))
@@ -189,19 +253,26 @@ def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
 
 @operator("Y", types="float32 float64", infer=like(0), gradient=single("MishGradient", "I0 O0 GO0 -> GI0"))
 def Mish(xp, X, *, out):
-    """Y = X * tanh(log(exp(X) + 1))."""
+    """Y = X * tanh(log(exp(X) + 1)).
+
+    Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019.  X [...], Y of its shape; float32 or
+    float64.  TypeError for other dtypes.
+    """
     return xp.multiply(X, xp.tanh(xp.log(xp.exp(X) + 1)), out=out(X.shape, X.dtype))
 
 
 @operator("dX", types={"X": "float32 float64", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
 def MishGradient(xp, X, Y, dY, *, out):
-    """dX from dY, by t = tanh(softplus(X)): dY * (t + X * (1 - t^2) * sigmoid(X))."""
+    """dX from dY, by t = tanh(softplus(X)): dY * (t + X * (1 - t^2) * sigmoid(X)).
+
+    X [...], Y, dY and dX of its shape; float32 or float64.  ValueError where the shapes differ.
+    """
     t = xp.tanh(xp.log(xp.exp(X) + 1))
     return xp.multiply(dY, t + X * (1 - t * t) / (1 + xp.exp(-X)), out=out(X.shape, X.dtype))
 
 
 def _slopes(xp, X, slope, order):
-    """The slopes as an array that broadcasts against X."""
+    """Return the slopes as an array that broadcasts against X."""
     axis = 1 if order == "NCHW" else X.ndim - 1
     if not 0 <= axis < X.ndim:
         raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
@@ -223,14 +294,22 @@ def _slopes(xp, X, slope, order):
     gradient=single("PReluGradient", "O0 GO0 I0 I1 -> GI0 GI1"),
 )
 def PRelu(xp, X, slope, *, order: str = "NCHW", out):
-    """Y = X where X > 0, slope * X elsewhere; one slope, or one a channel."""
+    """Y = X where X > 0, slope * X elsewhere; one slope, or one a channel.
+
+    He et al., Delving Deep into Rectifiers, 2015.  X [N, C, ...] (NHWC: [N, ..., C]), slope [1] or [C], Y of X's
+    shape; float32.  ValueError where slope has neither one value nor one a channel.
+    """
     w = _slopes(xp, X, slope, order)
     return xp.multiply(X, xp.where(X > 0, X.dtype.type(1), w), out=out(X.shape, X.dtype))
 
 
 @operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
-    """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0."""
+    """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0.
+
+    Y [N, C, ...], dY, X and dX of its shape, slope and dSlope [1] or [C]; float32.  ValueError where slope has
+    neither one value nor one a channel.
+    """
     w = _slopes(xp, X, slope, order)
     below = ~(X > 0)
     dX = xp.multiply(dY, xp.where(below, w, X.dtype.type(1)), out=out[0](X.shape, X.dtype))
@@ -241,17 +320,28 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
 
 
 @operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ReluNGradient", "O0 GO0 -> GI0"), limits="n > 0"
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    infer=like(0),
+    gradient=single("ReluNGradient", "O0 GO0 -> GI0"),
+    limits="n > 0",
 )
 def ReluN(xp, X, *, n: float = 6.0, out):
-    """Y = X limited to [0, n]."""
+    """Y = X limited to [0, n].
+
+    X [...], Y of its shape; float32.  ValueError where n is not above 0.
+    """
     Y = xp.maximum(X, 0, out=out(X.shape, X.dtype))
     return xp.minimum(Y, Y.dtype.type(n), out=Y)
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0), limits="n > 0")
 def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
-    """dX = dY where 0 < Y < n, else 0."""
+    """dX = dY where 0 < Y < n, else 0.
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ or n is not above 0.
+    """
     return xp.multiply(dY, (Y > 0) & (Y.dtype.type(n) > Y), out=out(Y.shape, Y.dtype))
 
 
@@ -259,30 +349,51 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 @operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SeluGradient", "O0 GO0 -> GI0"), limits="scale > 1"
+    "Y",
+    inplace={0: 0},
+    types="float32",
+    infer=like(0),
+    gradient=single("SeluGradient", "O0 GO0 -> GI0"),
+    limits="scale > 1",
 )
 def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
-    """Y = scale * (X where X > 0, alpha * (exp(X) - 1) elsewhere)."""
+    """Y = scale * (X where X > 0, alpha * (exp(X) - 1) elsewhere).
+
+    Klambauer et al., Self-Normalizing Neural Networks, 2017.  X [...], Y of its shape; float32.  ValueError where
+    scale is not above 1.
+    """
     low = (xp.exp(xp.minimum(X, 0)) - 1) * X.dtype.type(alpha)
     return xp.multiply(xp.where(X > 0, X, low), X.dtype.type(scale), out=out(X.shape, X.dtype))
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0), limits="scale > 1")
 def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
-    """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere)."""
-    slope = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))
-    return xp.multiply(fitted(dY, Y.shape, "dY"), slope, out=out(Y.shape, Y.dtype))
+    """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere).
+
+    Y [...], dX of its shape, dY of as many values; float32.  ValueError where their numbers differ or scale is not
+    above 1.
+    """
+    derivative = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))
+    check_sizes(Y=Y, dY=dY)
+    return xp.multiply(dY.reshape(Y.shape), derivative, out=out(Y.shape, Y.dtype))
 
 
 @operator("Y", types="float32", infer=like(0), gradient=single("SwishGradient", "I0 O0 GO0 -> GI0"))
 def Swish(xp, X, *, out):
-    """Y = X / (1 + exp(-X))."""
+    """Y = X / (1 + exp(-X)).
+
+    Ramachandran et al., Searching for Activation Functions, 2017.  X [...], Y of its shape; float32.  TypeError for
+    other dtypes.
+    """
     return xp.divide(X, 1 + xp.exp(-X), out=out(X.shape, X.dtype))
 
 
 @operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
 def SwishGradient(xp, X, Y, dY, *, out):
-    """dX = dY * (Y + (1 - Y) / (1 + exp(-X)))."""
+    """dX = dY * (Y + (1 - Y) / (1 + exp(-X))).
+
+    X [...], Y, dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, Y + (1 - Y) / (1 + xp.exp(-X)), out=out(X.shape, X.dtype))
 
 
@@ -290,7 +401,10 @@ def SwishGradient(xp, X, Y, dY, *, out):
     "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ThresholdedReluGradient", "O0 GO0 -> GI0")
 )
 def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
-    """Y = X where X > alpha, else 0."""
+    """Y = X where X > alpha, else 0.
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     Y = out(X.shape, X.dtype)
     Y[...] = xp.where(X.dtype.type(alpha) < X, X, 0)
     return Y
@@ -298,19 +412,26 @@ def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y > 0, -dY where Y < 0 (as Caffe2 has it, whatever alpha is), else 0."""
+    """dX = dY where Y > 0, -dY where Y < 0 (as Caffe2 has it, whatever alpha is), else 0.
+
+    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
+    """
     return xp.multiply(dY, xp.sign(Y), out=out(Y.shape, Y.dtype))
 
 
 def _infer_glu(args, inputs):
-    shape = list(inputs[0].shape)
-    shape[args.get("dim", -1)] //= 2
-    return [Spec(tuple(shape), inputs[0].dtype)]
+    shape = inputs[0].shape
+    axis = axis_of(args.get("dim", -1), len(shape))
+    return [Spec((*shape[:axis], shape[axis] // 2, *shape[axis + 1 :]), inputs[0].dtype)]
 
 
 @operator("Y", types="float32", infer=_infer_glu)
 def Glu(xp, X, *, dim: int = -1, out):
-    """Y = A * sigmoid(B), where X is A and B side by side along `dim`."""
+    """Y = A * sigmoid(B), where X is A and B side by side along `dim`.
+
+    Dauphin et al., Language Modeling with Gated Convolutional Networks, 2017.  X [..., 2 D, ...], Y [..., D, ...];
+    float32.  ValueError where X has no such dimension or its size is odd.
+    """
     axis = dim + X.ndim if dim < 0 else dim
     if not 0 <= axis < X.ndim or X.shape[axis] % 2:
         raise ValueError(f"axis {dim} of {list(X.shape)} cannot be split into halves")

@@ -160,7 +160,7 @@ def _bn_gradient(g: Any) -> Any:
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 
-def _infer_bn(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_bn(args: Any, inputs: Any) -> list[Spec]:
     channel = inputs[1]
     return [inputs[0], channel, channel, channel, channel]
 
@@ -194,7 +194,15 @@ def SpatialBN(
     num_batches: int = 1,
     out,
 ):
-    """Y = (X - mean) / sqrt(var + epsilon) * scale + bias, by the batch's statistics, in a test by the running ones."""
+    """Y = (X - mean) / sqrt(var + epsilon) * scale + bias, by the batch's statistics, in a test by the running ones.
+
+    Ioffe and Szegedy, Batch Normalization, 2015.  Training writes the running statistics too, v = momentum * v + (1 -
+    momentum) * the batch's (the variance with n / (n - 1)), and saves the batch's mean and 1 / sqrt(var + epsilon).
+
+    X [N, C, ...] (NHWC: [N, ..., C]), Y of its shape, all others [C]; float32, on GPUs X float16 too.  With
+    num_batches above 1, sums and sumsq [C] are over that many batches (ChannelStats).  ValueError where a vector is
+    not [C], outputs are not 1 in a test and 5 in training, epsilon is not above 0, or momentum not from 0 to 1.
+    """
     return normalize(
         xp, Channels(X, order), X, scale, bias, mean, var, sums, sumsq,
         is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
@@ -210,7 +218,6 @@ def _spatial_bn_compiled(
         xp, CompiledChannels(X, order), X, scale, bias, mean, var, sums, sumsq,
         is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
     )  # fmt: skip
-
 
 
 def normalize(
@@ -261,9 +268,16 @@ def normalize(
 def SpatialBNGradient(
     xp, X, scale, dY, mean, inv_std, all_dscale=None, all_dbias=None, *, order: str = "NCHW", num_batches: int = 1, out
 ):
-    """dX, dscale and dbias; the last two inputs are the sums over all batches, where several were normalized as one."""
+    """dX, dscale and dbias; the last two inputs are the sums over all batches, where several were normalized as one.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), dY and dX of its shape, all others [C]; float32, on GPUs X and dY float16 too.
+    ValueError where a vector is not [C], the shapes of X and dY differ, or num_batches is above 1 without these two
+    inputs.
+    """
     sums = all_dscale, all_dbias
-    return normalize_gradient(xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
+    return normalize_gradient(
+        xp, Channels(X, order), X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out
+    )
 
 
 @compiled(SpatialBNGradient)
@@ -273,7 +287,6 @@ def _spatial_bn_gradient_compiled(
     layout = CompiledChannels(X, order)
     sums = all_dscale, all_dbias
     return normalize_gradient(xp, layout, X, scale, dY, mean, inv_std, *sums, num_batches=num_batches, out=out)
-
 
 
 def normalize_gradient(
@@ -315,7 +328,10 @@ def normalize_gradient(
     gradient=FORBID_GRADIENT,
 )
 def ChannelStats(xp, X, *, order: str = "NCHW", out):
-    """Sum and sum of squares of each channel."""
+    """Sum and sum of squares of each channel.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), sums and sumsq [C]; float32.  ValueError where X has fewer than 2 dimensions.
+    """
     layout = Channels(X, order)
     sums, squares = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
     sums[...] = layout.sums(xp, X)
@@ -325,7 +341,11 @@ def ChannelStats(xp, X, *, order: str = "NCHW", out):
 
 @operator("dscale dbias", types={"X": "float32", "mean": "=X", "inv_std": "=X", "dY": "=X"}, gradient=FORBID_GRADIENT)
 def ChannelBackpropStats(xp, X, mean, inv_std, dY, *, order: str = "NCHW", out):
-    """What SpatialBNGradient needs from each batch: dscale = sum of dY * normalized X, dbias = sum of dY."""
+    """What SpatialBNGradient needs from each batch: dscale = sum of dY * normalized X, dbias = sum of dY.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), dY of its shape, all others [C]; float32.  ValueError where a vector is not
+    [C].
+    """
     layout = Channels(X, order)
     layout.check(mean=mean, inv_std=inv_std)
     dscale, dbias = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
@@ -336,7 +356,10 @@ def ChannelBackpropStats(xp, X, mean, inv_std, dY, *, order: str = "NCHW", out):
 
 @operator("mean square", types="float32", gradient=single("BatchMomentsGradient", "GO0 GO1 I0 -> GI0"))
 def BatchMoments(xp, X, *, order: str = "NCHW", out):
-    """Mean and mean square of each channel."""
+    """Mean and mean square of each channel.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), mean and square [C]; float32.  ValueError where X has fewer than 2 dimensions.
+    """
     layout = Channels(X, order)
     share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
     mean, square = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
@@ -347,7 +370,11 @@ def BatchMoments(xp, X, *, order: str = "NCHW", out):
 
 @operator("dX", types={"dmean": "float32", "dsquare": "=dmean", "X": "=dmean"}, infer=like(2))
 def BatchMomentsGradient(xp, dmean, dsquare, X, *, order: str = "NCHW", out):
-    """dX = (dmean + 2 X dsquare) / n."""
+    """dX = (dmean + 2 X dsquare) / n.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), dX of its shape, dmean and dsquare [C]; float32, with n = X.size / C.
+    ValueError where dmean or dsquare is not [C].
+    """
     layout = Channels(X, order)
     layout.check(dmean=dmean, dsquare=dsquare)
     share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
@@ -370,7 +397,11 @@ def _affine_gradient(g: Any) -> Any:
     gradient=_affine_gradient,
 )
 def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool = False, out):
-    """Y = X * scale + bias, channel by channel."""
+    """Y = X * scale + bias, channel by channel.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), Y of its shape, scale and bias [C]; float32.  ValueError where scale or bias is
+    not [C], or Y overwrites X with is_learnable.
+    """
     layout = Channels(X, order)
     layout.check(scale=scale, bias=bias)
     if is_learnable and out.replaces(X):
@@ -389,7 +420,11 @@ def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool
     infer=like(0, 2, 2),
 )
 def AffineChannelGradient(xp, dY, X, scale=None, *, order: str = "NCHW", is_learnable: bool = False, out):
-    """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without is_learnable the inputs are dY and scale."""
+    """dX = dY * scale, dscale = sum of dY * X, dbias = sum of dY; without is_learnable the inputs are dY and scale.
+
+    dY [N, C, ...] (NHWC: [N, ..., C]), X and dX of its shape, all others [C]; float32.  ValueError where scale is not
+    [C], or is_learnable has not three inputs and outputs.
+    """
     if is_learnable and (scale is None or len(out) < 3):
         raise ValueError("with is_learnable the inputs are dY, X, scale, and the outputs dX, dscale, dbias")
     if not is_learnable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.infer import Spec, given, size_of
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
 
@@ -30,7 +30,7 @@ def infer_filter_gradient(outputs_at: int | None):
         X, W = inputs[0], inputs[1]
         if args.get("no_bias"):
             return [W, X]
-        return [W, None if outputs_at is None else Spec((W.shape[outputs_at],), W.dtype), X]
+        return [W, UNKNOWN if outputs_at is None else Spec((W.shape[outputs_at],), W.dtype), X]
 
     return infer
 
@@ -147,7 +147,16 @@ def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     return (dW, dX) if no_bias else (dW, db, dX)
 
 
-_DOC = "Y = X convolved with the filter, plus the bias.  X (N, C, …), filter (M, C / group, kernel…), bias (M), Y (N, M, …)."
+_OPERANDS = """X [N, C, ...], filter [M, C / group, kernel ...], bias [M]; in the order NHWC X [N, ..., C], filter
+[M, kernel ..., C / group].  The image has as many dimensions as the kernel; float32, on GPUs float16 too (Y, and the
+gradients, as X).  ValueError where the filter does not fit the kernel or C, M or C is no multiple of group, the bias is not
+[M], or the window does not fit into the padded image."""
+_DOC = f"""Y = X convolved with the filter, plus the bias: Y [N, M, ...].
+
+{_OPERANDS}"""
+_GRADIENT_DOC = f"""Gradients of a convolution by its filter, its bias (unless no_bias) and its input (where a last output is named).
+
+{_OPERANDS}  dY must have the result's shape [N, M, ...]."""
 
 for _name, _gradient in (
     ("Conv", "ConvGradient"),
@@ -172,7 +181,7 @@ for _name, _gradient in (
         types={"X": "float32", "filter": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "filter": "=X", "dY": "=X"},
         infer=infer_filter_gradient(0),
-        doc="Gradients of a convolution by its filter, its bias (unless no_bias) and its input (where a last output is named).",
+        doc=_GRADIENT_DOC,
     )(_ConvGradient)
 
 operator(
@@ -181,5 +190,5 @@ operator(
     types={"X": "float32", "filter": "=X", "bias": "=X"},
     infer=_infer,
     cost=_cost,
-    doc="A convolution, then max(Y, 0).",
+    doc=f"Y = max(Z, 0) of the convolution Z: Y [N, M, ...].\n\n{_OPERANDS}",
 )(_ConvRelu)

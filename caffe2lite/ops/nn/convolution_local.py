@@ -20,7 +20,7 @@ def _all_columns(xp, X, place, group):
     block = _whole(place)._replace(last=X.shape[0])
     made = columns.columns(xp, X, place, block, group)  # (group, depth, N × positions)
     depth = made.shape[1]
-    return made.reshape(group, depth, X.shape[0], -1).transpose(3, 0, 2, 1)
+    return made.reshape(group, depth, X.shape[0], math.prod(place.out)).transpose(3, 0, 2, 1)
 
 
 def _prepare(X, filter, window):
@@ -79,7 +79,9 @@ def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     x, dy = windows.channels_first(X, window), windows.channels_first(dY, window)
     taps = _all_columns(xp, x, place, window.group)
     W = _by_position(xp, filter, window, place, outputs)
-    g = dy.reshape(batch, window.group, outputs // window.group, -1).transpose(3, 1, 0, 2)  # positions, group, N, M
+    g = dy.reshape(batch, window.group, outputs // window.group, math.prod(place.out)).transpose(
+        3, 1, 0, 2
+    )  # positions, group, N, M
     dW = out[0](filter.shape, X.dtype)
     by_filter = xp.matmul(g.swapaxes(2, 3), taps)
     depth = filter.shape[-1] if window.channels_last else filter.shape[n + 1]
@@ -109,6 +111,10 @@ def _lc_gradient(kind):
     return make
 
 
+_OPERANDS = """X [N, C, ...], filter [positions ..., M, C / group, kernel ...], bias [positions ..., M], Y [N, M, positions
+...]; in the order NHWC X [N, ..., C], filter [positions ..., M, kernel ..., C / group], Y [N, positions ..., M]; float32.
+ValueError where the filter, the bias or dY has another shape, or M or C is no multiple of group."""
+
 for _name, _gradient in (
     ("LC", "LCGradient"),
     ("LC1D", "LC1DGradient"),
@@ -121,7 +127,7 @@ for _name, _gradient in (
         types={"X": "float32", "filter": "=X", "bias": "=X"},
         infer=lambda args, inputs: [_infer_lc(args, inputs)],
         gradient=_lc_gradient(_gradient),
-        doc="A convolution with a filter for each position.  filter (positions…, M, C / group, kernel…), bias (positions…, M).",
+        doc=f"Y = a convolution with a filter of its own for each position, plus the bias.\n\n{_OPERANDS}",
     )(_LC)
     operator(
         "dfilter dbias? dX?",
@@ -129,7 +135,7 @@ for _name, _gradient in (
         num_inputs=(2, 3),
         types={"X": "float32", "filter": "=X", "dY": "=X"},
         infer=infer_filter_gradient(None),
-        doc="Gradients of a locally connected layer by its filter, its bias (unless no_bias) and its input.",
+        doc=f"Gradients of a locally connected layer by its filter, its bias (unless no_bias) and its input.\n\n{_OPERANDS}",
     )(_LCGradient)
 
 
@@ -150,7 +156,7 @@ def _sampling(xp, X, offset, place, groups):
 
 
 def _corners(xp, y, x, size):
-    """For each of four corners (row, column, weight, inside, slope by y, slope by x)."""
+    """For each of four corners (row, column, weight, inside, derivative by y, derivative by x)."""
     height, width = size
     within = (y >= 0) & (y < height) & (x >= 0) & (x < width)
     y_moves, x_moves = y < height - 1, x < width - 1  # from the last row on, all is the last row
@@ -222,7 +228,8 @@ def _deform_gradient(g):
 
 def _by_group(xp, array, group, batch):
     """(N, group, depth of a group, positions) of columns (N, channels…, taps, positions…)."""
-    return array.reshape(batch, group, -1, array.shape[-2] * array.shape[-1])
+    positions = array.shape[-2] * array.shape[-1]
+    return array.reshape(batch, group, math.prod(array.shape[1:-2]) // group, positions)
 
 
 @operator(
@@ -231,9 +238,12 @@ def _by_group(xp, array, group, batch):
     gradient=_deform_gradient,
 )
 def DeformConv(xp, X, offset, filter, bias=None, *, deformable_group: int = 1, window: Window, out):
-    """A convolution whose taps are moved by `offset` (N, 2 × taps × deformable_group, H, W), pixels interpolated.
+    """Y = a convolution whose taps are moved by `offset`, pixels being interpolated, plus the bias.
 
-    Dai et al., Deformable Convolutional Networks, 2017.
+    Dai et al., Deformable Convolutional Networks, 2017.  X [N, C, H, W], offset
+    [N, 2 * kh * kw * deformable_group, oh, ow] (y, then x, of each tap), filter [M, C / group, kh, kw], bias [M], Y
+    [N, M, oh, ow]; float32.  ValueError for the order NHWC and where offset has another shape, or deformable_group
+    does not divide C and M.
     """
     groups = deformable_group
     place = _deform(X, offset, filter, window, groups)
@@ -251,12 +261,16 @@ def DeformConv(xp, X, offset, filter, bias=None, *, deformable_group: int = 1, w
 
 @operator("doffset dfilter dbias? dX?", num_outputs=(2, 4), types={"X": "float32", "offset": "=X"})
 def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, deformable_group: int = 1, window: Window, out):
-    """Gradients by the offsets, the filter, the bias (unless no_bias) and the input."""
+    """Gradients by the offsets, the filter, the bias (unless no_bias) and the input.
+
+    Shapes as in DeformConv, dY [N, M, oh, ow], the gradients as what they are of; float32.  ValueError for the order
+    NHWC and where offset has another shape, or deformable_group does not divide C and M.
+    """
     groups = deformable_group
     place = _deform(X, offset, filter, window, groups)
     batch, M = X.shape[0], filter.shape[0]
     taps, corners = _sampled(xp, X, offset, place, groups)
-    g = dY.reshape(batch, window.group, M // window.group, -1)
+    g = dY.reshape(batch, window.group, M // window.group, math.prod(place.out))
     dfilter = out[1](filter.shape, X.dtype)
     by_filter = xp.matmul(g, _by_group(xp, taps, window.group, batch).swapaxes(2, 3)).sum(axis=0)
     dfilter[...] = by_filter.reshape(filter.shape)
@@ -277,10 +291,10 @@ def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, deformabl
         made.append(dX)
     per = X.shape[1] // groups
     plane = xp.arange(batch * X.shape[1]).reshape(batch, groups, per, 1, 1, 1) * (X.shape[2] * X.shape[3])
-    for row, column, weight, slope_y, slope_x in corners:
+    for row, column, weight, by_y, by_x in corners:
         seen = _pixels(xp, X, groups, row, column) * dcol
-        by_offset[:, :, :, 0] += (seen * slope_y[:, :, None].astype(X.dtype)).sum(axis=2)
-        by_offset[:, :, :, 1] += (seen * slope_x[:, :, None].astype(X.dtype)).sum(axis=2)
+        by_offset[:, :, :, 0] += (seen * by_y[:, :, None].astype(X.dtype)).sum(axis=2)
+        by_offset[:, :, :, 1] += (seen * by_x[:, :, None].astype(X.dtype)).sum(axis=2)
         if dX is not None:
             places = plane + (row * X.shape[3] + column)[:, :, None]
             share = dcol * weight[:, :, None].astype(X.dtype)

@@ -85,7 +85,13 @@ def _infer(args, inputs):
     gradient=conv_gradient("ConvTransposeGradient"),
 )
 def ConvTranspose(xp, X, filter, bias=None, *, window: TransposedWindow, out):
-    """Y spreads each pixel of X by the filter.  X (N, M, …), filter (M, C / group, kernel…), Y (N, C, …)."""
+    """Y = each pixel of X spread over a window by the filter, plus the bias.
+
+    X [N, M, H, W], filter [M, C / group, kh, kw], bias [C], Y [N, C, oh, ow], oh = (H - 1) * stride + kh + adj -
+    padding; in the order NHWC X [N, H, W, M], filter [M, kh, kw, C / group]; other numbers of dimensions alike.
+    float32, on GPUs float16 too.  ValueError where the filter does not fit the kernel or M, the bias is not [C], adj
+    is not from 0 to stride - 1, or nothing is left of Y.
+    """
     window, place, batch, made = prepare(X.shape, filter.shape, window)
     if bias is not None and bias.shape != (made,):
         raise ValueError(
@@ -116,7 +122,11 @@ def _infer_gradient(args, inputs):
     infer=_infer_gradient,
 )
 def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, window: TransposedWindow, out):
-    """Gradients by the filter, the bias (unless no_bias) and the input (where a last output is named)."""
+    """Gradients by the filter, the bias (unless no_bias) and the input (where a last output is named).
+
+    Shapes as in ConvTranspose, dY [N, C, oh, ow], the gradients as what they are of; float32, on GPUs float16 too.
+    ValueError where the filter does not fit X or dY does not have the result's shape.
+    """
     window, place, batch, made = prepare(X.shape, filter.shape, window)
     wanted = windows.join_shape(batch, made, place.size, window)
     if dY.shape != wanted:

@@ -66,7 +66,9 @@ class _Stack:
         if input_mode not in ("linear", "skip"):
             raise ValueError(f"input_mode must be linear or skip, got {input_mode!r}")
         if input_mode == "skip" and features != hidden_size:
-            raise ValueError(f"with input_mode skip the input must have hidden_size {hidden_size} features, not {features}")
+            raise ValueError(
+                f"with input_mode skip the input must have hidden_size {hidden_size} features, not {features}"
+            )
         if dropout != 1 and num_layers > 1:
             raise ValueError(f"dropout between layers is not supported: 1 (keep everything) is expected, got {dropout}")
         self.features, self.hidden, self.mode = features, hidden_size, rnn_mode
@@ -81,7 +83,12 @@ class _Stack:
             weights.append(((at, (rows, width)), (at + rows * width, (gates, hidden_size))))
             at += rows * width + gates * hidden_size
         self.layers = [
-            _Layer(k % self.directions == 1, *weights[k], (at + 2 * k * gates, (gates,)), (at + (2 * k + 1) * gates, (gates,)))
+            _Layer(
+                k % self.directions == 1,
+                *weights[k],
+                (at + 2 * k * gates, (gates,)),
+                (at + (2 * k + 1) * gates, (gates,)),
+            )
             for k in range(self.count)
         ]
         self.size = at + 2 * self.count * gates
@@ -118,7 +125,9 @@ class _Trace(NamedTuple):
     gates: list[tuple[Any, ...]]
 
 
-def _run(xp: Any, stack: _Stack, layer: _Layer, parameters: Any, X: Any, h: Any, c: Any) -> tuple[Any, Any, Any, _Trace]:
+def _run(
+    xp: Any, stack: _Stack, layer: _Layer, parameters: Any, X: Any, h: Any, c: Any
+) -> tuple[Any, Any, Any, _Trace]:
     """(outputs, last hidden state, last cell, trace) of one layer in one direction."""
     W, R, bW, bR = parameters
     steps = X[::-1] if layer.reverse else X
@@ -171,7 +180,12 @@ def _forward(xp: Any, stack: _Stack, X: Any, hidden: Any, cell: Any, weights: An
     gradient=single("RecurrentGradient", "I0 I1 I2 I3 O3 O0 GO0 -> GI0 GI1 GI2 GI3 O4 O3"),
 )
 def Recurrent(xp, X, hidden, cell, weights, *, layers: Layers, out):
-    """Layers of LSTM or GRU over X [time, batch, features], from initial states on; a GRU does not look at `cell`."""
+    """Layers of LSTM or GRU over a sequence, from initial states on; a GRU does not look at `cell`.
+
+    X [T, N, D], hidden and cell [layers * directions, N, H], weights [size] (see the head of this file), output
+    [T, N, directions * H], hidden_output and cell_output as the states; float32, dropout_states [1] uint8.
+    ValueError where the weights or the states have another size, or an argument names no such mode.
+    """
     _check_input(X)
     stack = _Stack(X.shape[2], layers)
     lstm = stack.mode == "lstm"
@@ -201,7 +215,11 @@ def _nothing(outs: Any) -> tuple[Any, ...]:
     types={"X": "float32", "hidden": "=X", "cell": "=X", "weights": "=X", "dY": "=X"},
 )
 def RecurrentGradient(xp, X, hidden, cell, weights, rnn_scratch, Y, dY, *, layers: Layers, out):
-    """Gradients of Recurrent by input, initial states and parameters, from that of the outputs; runs the layers again."""
+    """Gradients of Recurrent by input, initial states and parameters, from that of the outputs; runs the layers again.
+
+    Shapes as in Recurrent, dY [T, N, directions * H], the gradients as what they are of; float32.  ValueError where
+    the weights or the states have another size.
+    """
     _check_input(X)
     stack = _Stack(X.shape[2], layers)
     lstm = stack.mode == "lstm"
@@ -213,13 +231,13 @@ def RecurrentGradient(xp, X, hidden, cell, weights, rnn_scratch, Y, dY, *, layer
     dh = stack.states(X, dH)[0]
     dc = stack.states(X, dC)[0] if lstm else None
     vector, gradient = weights.reshape(-1), dW.reshape(-1)
-    slope = dY
+    above = dY
     for first in reversed(range(0, stack.count, stack.directions)):
         below = xp.zeros((*X.shape[:2], traces[first].inputs.shape[2]), X.dtype)
         for side in range(stack.directions):
             k = first + side
             layer = stack.layers[k]
-            mine = slope[:, :, side * stack.hidden : (side + 1) * stack.hidden]
+            mine = above[:, :, side * stack.hidden : (side + 1) * stack.hidden]
             W, R, *_ = layer.of(vector)
             dgiven, drecurrent, dh[k], d = _back(xp, stack, traces[k], R, mine[::-1] if layer.reverse else mine)
             if lstm:
@@ -236,14 +254,14 @@ def RecurrentGradient(xp, X, hidden, cell, weights, rnn_scratch, Y, dY, *, layer
             gbW[...] = flat.sum(axis=0)
             gbR[...] = drec.sum(axis=0)
             below += part[::-1] if layer.reverse else part
-        slope = below
-    dX[...] = slope
+        above = below
+    dX[...] = above
     scratch, states = _nothing((out[5], out[4]))
     return dX, dH, dC, dW, states, scratch
 
 
 def _back(xp: Any, stack: _Stack, trace: _Trace, R: Any, dY: Any) -> tuple[Any, Any, Any, Any]:
-    """(slopes of what inputs give to the gates, of what hidden states give, of the first hidden state, of the cell)."""
+    """(gradients of what inputs give to the gates, of what hidden states give, of the first hidden state, of the cell)."""
     dgiven = xp.empty((*dY.shape[:2], R.shape[0]), dY.dtype)
     drecurrent = dgiven if stack.mode == "lstm" else xp.empty_like(dgiven)
     dh = xp.zeros(dY.shape[1:], dY.dtype)
@@ -253,16 +271,21 @@ def _back(xp: Any, stack: _Stack, trace: _Trace, R: Any, dY: Any) -> tuple[Any, 
         if stack.mode == "lstm":
             i, f, g, o, top = trace.gates[t]
             dc = dc + dh * o * (1 - top * top)
-            slopes = dc * g * i * (1 - i), dc * trace.cells[t] * f * (1 - f), dc * i * (1 - g * g), dh * top * o * (1 - o)
+            by_gates = (
+                dc * g * i * (1 - i),
+                dc * trace.cells[t] * f * (1 - f),
+                dc * i * (1 - g * g),
+                dh * top * o * (1 - o),
+            )
             dc = dc * f
             kept = 0
         else:
             r, u, n, rn = trace.gates[t]
             dn = dh * (1 - u) * (1 - n * n)
-            slopes = dn * rn * r * (1 - r), dh * (trace.before[t] - n) * u * (1 - u), dn
-            drecurrent[t] = xp.concatenate([*slopes[:2], dn * r], axis=1)
+            by_gates = dn * rn * r * (1 - r), dh * (trace.before[t] - n) * u * (1 - u), dn
+            drecurrent[t] = xp.concatenate([*by_gates[:2], dn * r], axis=1)
             kept = dh * u
-        dgiven[t] = xp.concatenate(slopes, axis=1)
+        dgiven[t] = xp.concatenate(by_gates, axis=1)
         dh = drecurrent[t] @ R + kept
     return dgiven, drecurrent, dh, dc
 
@@ -278,7 +301,9 @@ def _part(X: Any, weights: Any, layers: Layers, kind: str, source: str, layer: i
     names = _PARAMETERS[stack.mode]
     gate, _, what = kind.rpartition("_")
     if gate not in names or what not in ("w", "b"):
-        raise ValueError(f"param_type must be one of {', '.join(f'{n}_{e}' for e in 'wb' for n in names)}, got {kind!r}")
+        raise ValueError(
+            f"param_type must be one of {', '.join(f'{n}_{e}' for e in 'wb' for n in names)}, got {kind!r}"
+        )
     if source not in ("input", "recurrent"):
         raise ValueError(f"input_type must be input or recurrent, got {source!r}")
     if not 0 <= layer < stack.count:
@@ -292,7 +317,11 @@ def _part(X: Any, weights: Any, layers: Layers, kind: str, source: str, layer: i
 def RecurrentParamGet(
     xp, input, all_params, *, layers: Layers, param_type: str = "", input_type: str = "", layer: int = 0, out
 ):
-    """The weights or biases of one gate of one layer."""
+    """The weights or biases of one gate of one layer.
+
+    input [T, N, D] (only its shape counts), all_params [size], param [H, ...] for weights and [H] for biases;
+    float32.  ValueError where param_type, input_type or layer names none, or all_params has another size.
+    """
     part = _part(input, all_params, layers, param_type, input_type, layer)
     made = out(part.shape, part.dtype)
     made[...] = part
@@ -306,7 +335,11 @@ def RecurrentParamGet(
 def RecurrentParamSet(
     xp, input, all_params, param, *, layers: Layers, param_type: str = "", input_type: str = "", layer: int = 0
 ):
-    """Write the weights or biases of one gate of one layer."""
+    """Write the weights or biases of one gate of one layer.
+
+    input [T, N, D] (only its shape counts), all_params [size], param [H, ...] for weights and [H] for biases;
+    float32.  ValueError where param_type, input_type or layer names none, or param has another size.
+    """
     part = _part(input, all_params, layers, param_type, input_type, layer)
     if param.size != part.size:
         raise ValueError(f"{part.size} values are needed, of shape {list(part.shape)}, got {list(param.shape)}")

@@ -41,7 +41,11 @@ def _infer(args, inputs):
 
 @operator("Y", types="float32", gradient=single("Col2Im", "GO0 I0 -> GI0"), infer=_infer)
 def Im2Col(xp, X, *, window: ColumnWindow, out):
-    """Y (N, C × kernel, height, width of the result): what is under the window; NHWC: channels last."""
+    """Y = what is under each position of the window, in the channels.
+
+    X [N, C, H, W], Y [N, C * kh * kw, oh, ow]; in the order NHWC X [N, H, W, C], Y [N, oh, ow, kh * kw * C]; float32.
+    ValueError where X has not two dimensions of an image, or the window does not fit into it.
+    """
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
     depth = channels * place.kernel[0] * place.kernel[1]
@@ -58,7 +62,11 @@ def Im2Col(xp, X, *, window: ColumnWindow, out):
 
 @operator("Y", types={"X": "float32"}, gradient=single("Im2Col", "GO0 -> GI0"), infer=like(1))
 def Col2Im(xp, X, Z, *, window: ColumnWindow, out):
-    """Y, of the shape of Z: each column is added back to the pixels that Im2Col took it from."""
+    """Y = each column of X added back to the pixels of the shape of Z that Im2Col took it from.
+
+    X [N, C * kh * kw, oh, ow], Z and Y [N, C, H, W] (NHWC: channels last); float32.  ValueError where X does not have
+    what Im2Col makes of Z, or the window does not fit into Z.
+    """
     batch, channels, size = windows.split_shape(Z.shape, window, "the image")
     place = windows.place(window, size)
     wanted = windows.join_shape(batch, channels * place.kernel[0] * place.kernel[1], place.out, window)

@@ -24,7 +24,9 @@ def _run(xp, steps, h, c, weights, backwards):
     return made, h, c
 
 
-@operator("output hidden cell", num_inputs=(1, MANY), types={"inputs": "float32", "rest": "float32"}, gradient=NO_GRADIENT)
+@operator(
+    "output hidden cell", num_inputs=(1, MANY), types={"inputs": "float32", "rest": "float32"}, gradient=NO_GRADIENT
+)
 def InferenceLSTM(
     xp, inputs, *rest, num_layers: int = 1, has_biases: bool = False, batch_first: bool = False,
     bidirectional: bool = False,
@@ -33,6 +35,10 @@ def InferenceLSTM(
 
     After the inputs [time, batch, features] come the initial hidden states and cells, then for each layer and direction
     the weights of the inputs and of the hidden state, and with has_biases two biases.
+
+    inputs [T, N, D] (batch_first: [N, T, D]), states [layers * directions, N, H], weights [4 H, D] and [4 H, H],
+    biases [4 H], output [T, N, directions * H]; float32.  ValueError where the number of inputs or a number of
+    dimensions differs.
     """
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
@@ -45,7 +51,9 @@ def InferenceLSTM(
     hidden, cell, *weights = rest
     for k, weight in enumerate(weights):
         if weight.ndim != (2 if k % each < 2 else 1):
-            raise ValueError(f"weights are matrices and biases vectors; input {3 + k} has the shape {list(weight.shape)}")
+            raise ValueError(
+                f"weights are matrices and biases vectors; input {3 + k} has the shape {list(weight.shape)}"
+            )
     steps = inputs.swapaxes(0, 1) if batch_first else inputs
     if hidden.shape != cell.shape or hidden.ndim != 3 or hidden.shape[:2] != (num_layers * directions, steps.shape[1]):
         raise ValueError(

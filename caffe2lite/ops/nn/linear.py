@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Infer, Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import fitted, split_axis
+from caffe2lite.ops.kit.shapes import split_axis
 
 
 def _matrix(X: Any, axis: int) -> Any:
@@ -82,12 +82,19 @@ def _cost_fc(args: Any, inputs: Any) -> tuple[int, int, int]:
     return (2 * depth + 1) * math.prod(Y.shape), size_of(Y), size_of(*inputs)
 
 
-_FC = {"types": {"X": "float32", "W": "float32", "b": "=W"}, "cuda_types": {"X": "float32 float16", "W": "=X", "b": "=W"}}
+_FC = {
+    "types": {"X": "float32", "W": "float32", "b": "=W"},
+    "cuda_types": {"X": "float32 float16", "W": "=X", "b": "=W"},
+}
 
 
 @operator("Y", **_FC, infer=_infer_fc, cost=_cost_fc, gradient=single("FCGradient", "I0 I1 GO0 -> GI1 GI2 GI0"))
 def FC(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
-    """Y = X W^T + b, with X as rows from `axis` on, and W as outputs by inputs."""
+    """Y = X W^T + b, with X as rows from `axis` on, and W as outputs by inputs.
+
+    X [..., K ...], W [M, K ...], b [M] -> Y [..., M], K being the product of the dimensions from `axis` on; float32,
+    on GPUs float16 too.  ValueError where W does not take K values, or b is not [M].
+    """
     return _fully_connected(xp, X, W, b, axis, axis_w, False, out)
 
 
@@ -100,7 +107,11 @@ def _fc_again(xp, inputs, outputs, args):
     "Y", **_FC, infer=_infer_fc, cost=_cost_fc, gradient=single("FCTransposedGradient", "I0 I1 GO0 -> GI1 GI2 GI0")
 )
 def FCTransposed(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
-    """Y = X W + b, with X as rows from `axis` on, and W inputs by outputs."""
+    """Y = X W + b, with X as rows from `axis` on, and W inputs by outputs.
+
+    X [..., K ...], W [K ..., M], b [M] -> Y [..., M], K being the product of the dimensions from `axis` on; float32,
+    on GPUs float16 too.  ValueError where W does not take K values, or b is not [M].
+    """
     return _fully_connected(xp, X, W, b, axis, axis_w, True, out)
 
 
@@ -109,7 +120,9 @@ def _fc_transposed_again(xp, inputs, outputs, args):
     return _fully_connected_again(inputs, outputs[0], args, transposed=True)
 
 
-def _fully_connected_gradient(xp: Any, X: Any, W: Any, dY: Any, axis: int, axis_w: int, transposed: bool, out: Any) -> Any:
+def _fully_connected_gradient(
+    xp: Any, X: Any, W: Any, dY: Any, axis: int, axis_w: int, transposed: bool, out: Any
+) -> Any:
     rows, weights = _matrix(X, axis), _matrix(W, axis_w)
     n_in, n_out = weights.shape if transposed else weights.shape[::-1]
     if rows.shape[1] != n_in or dY.size != rows.shape[0] * n_out:
@@ -148,13 +161,21 @@ _FC_GRADIENT = {
 
 @operator("dW db dX?", **_FC_GRADIENT, infer=_infer_fc_gradient(transposed=False))
 def FCGradient(xp, X, W, dY, *, axis: int = 1, axis_w: int = 1, out):
-    """dW = dY^T X, db = sum of dY over the rows, dX = dY W."""
+    """dW = dY^T X, db = sum of dY over the rows, dX = dY W.
+
+    X [..., K ...], W [M, K ...], dY [..., M] -> dW and dX of the shapes of W and X, db [M]; float32, on GPUs float16
+    too.  ValueError where W or dY does not fit X.
+    """
     return _fully_connected_gradient(xp, X, W, dY, axis, axis_w, False, out)
 
 
 @operator("dW db dX?", **_FC_GRADIENT, infer=_infer_fc_gradient(transposed=True))
 def FCTransposedGradient(xp, X, W, dY, *, axis: int = 1, axis_w: int = 1, out):
-    """dW = X^T dY, db = sum of dY over the rows, dX = dY W^T."""
+    """dW = X^T dY, db = sum of dY over the rows, dX = dY W^T.
+
+    X [..., K ...], W [K ..., M], dY [..., M] -> dW and dX of the shapes of W and X, db [M]; float32, on GPUs float16
+    too.  ValueError where W or dY does not fit X.
+    """
     return _fully_connected_gradient(xp, X, W, dY, axis, axis_w, True, out)
 
 
@@ -182,7 +203,7 @@ def _matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
-def _infer_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_matmul(args: Any, inputs: Any) -> list[Spec]:
     if len(inputs) > 2:
         return [Spec(inputs[2].shape, inputs[0].dtype)]
     sizes = []
@@ -204,7 +225,12 @@ def _infer_matmul(args: Any, inputs: Any) -> list[Spec | None]:
 def MatMul(
     xp, A, B, shaped_like=None, *, axis_a: int = 1, axis_b: int = 1, trans_a: bool = False, trans_b: bool = False, out
 ):
-    """Y = A B of the two as matrices, either transposed on request; a third input gives Y's shape."""
+    """Y = A B of the two as matrices, either transposed on request; a third input gives Y's shape.
+
+    A [N, K], B [K, M] -> Y [N, M]; tensors of more dimensions are matrices at axis_a and axis_b, trans_a takes A
+    [K, N], trans_b B [M, K]; float32.  ValueError where the two K differ, an axis is out of range, or the third input
+    has not N M values.
+    """
     for what, operand, axis in (("a", A, axis_a), ("b", B, axis_b)):
         if not -operand.ndim <= axis < operand.ndim:
             raise ValueError(f"axis_{what} is {axis}, and {what.upper()} has the shape {list(operand.shape)}")
@@ -247,7 +273,7 @@ def _batch_matmul_gradient(g: Any) -> Any:
     return [to_A, to_B]
 
 
-def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec]:
     """Leading dimensions as NumPy broadcasts them; a vector has neither rows nor columns."""
     A, B = (s.shape for s in inputs)
     rows = () if len(A) < 2 else (A[-1 if args["trans_a"] else -2],)
@@ -259,7 +285,12 @@ def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec | None]:
 @operator("Y", types={"A": "float32", "B": "=A"}, cuda_types={"A": "float32 float16", "B": "=A"},
           infer=_infer_batch_matmul, gradient=_batch_matmul_gradient)  # fmt: skip
 def BatchMatMul(xp, A, B, *, trans_a: bool = False, trans_b: bool = False, broadcast: bool = False, out):
-    """Y = A B over the last two dimensions, either transposed; `broadcast` takes vectors and repeats as NumPy does."""
+    """Y = A B over the last two dimensions, either transposed; `broadcast` takes vectors and repeats as NumPy does.
+
+    A [..., N, K], B [..., K, M] -> Y [..., N, M]; trans_a takes A [..., K, N], trans_b B [..., M, K]; float32, on
+    GPUs float16 too.  ValueError where the two K or, without broadcast, the leading dimensions differ, or an operand
+    is a scalar.
+    """
     if not broadcast and A.ndim > 1 and B.ndim > 1 and A.shape[:-2] != B.shape[:-2]:
         raise ValueError(
             f"A {list(A.shape)} and B {list(B.shape)} must be batches of one shape; broadcast=1 takes others"
@@ -295,7 +326,10 @@ def _affine_rows(X: Any, w: Any, b: Any, axis: int) -> Any:
 @operator("Y", types={"X": "float32", "w": "=X", "b": "=X"}, infer=lambda args, inputs: inputs[:1],
           gradient=single("ElementwiseLinearGradient", "GO0 I0 I1 -> GI0 GI1 GI2"))  # fmt: skip
 def ElementwiseLinear(xp, X, w, b, *, axis: int = 1, out):
-    """Y = X * w + b, column by column of X as a matrix at `axis`."""
+    """Y = X * w + b, column by column of X as a matrix at `axis`.
+
+    X [..., K ...], w and b [K], Y of X's shape; float32.  ValueError where w or b is not [K].
+    """
     rows = _affine_rows(X, w, b, axis)
     Y = out(X.shape, X.dtype)
     flat = Y.reshape(rows.shape)
@@ -307,27 +341,37 @@ def ElementwiseLinear(xp, X, w, b, *, axis: int = 1, out):
 @operator("dX dw db", types={"dY": "float32", "X": "=dY", "w": "=dY"},
           infer=lambda args, inputs: [inputs[1], inputs[2], inputs[2]])  # fmt: skip
 def ElementwiseLinearGradient(xp, dY, X, w, *, axis: int = 1, out):
-    """dX = dY * w, dw = sum of dY * X, db = sum of dY, over the rows."""
+    """dX = dY * w, dw = sum of dY * X, db = sum of dY, over the rows.
+
+    dY [..., K ...], X and dX of its shape, w, dw and db [K]; float32.  ValueError where w is not [K].
+    """
     rows = _affine_rows(X, w, w, axis)
-    slope = fitted(dY, rows.shape, "dY")
+    dy = dY.reshape(rows.shape)
     dX = out[0](X.shape, X.dtype)
-    xp.multiply(slope, w, dX.reshape(rows.shape))
+    xp.multiply(dy, w, dX.reshape(rows.shape))
     dw, db = out[1](w.shape, w.dtype), out[2](w.shape, w.dtype)
-    dw[...] = (slope * rows).sum(axis=0)
-    slope.sum(axis=0, out=db)
+    dw[...] = (dy * rows).sum(axis=0)
+    dy.sum(axis=0, out=db)
     return dX, dw, db
 
 
 @operator("Y", types={"indices": "int32"}, num_inputs=(2, 256))
 def ConcatBatchMatMulBatchGatherOp(xp, indices, *Xs, out):
-    """Y = for each sample, some of the dot products of all pairs of its feature vectors, by index into their square."""
+    """Y = for each sample, some of the dot products of all pairs of its feature vectors, by index into their square.
+
+    indices [K] (int32; a * F + b for the product of features a and b), F features [N, D], Y [N, K]; any dtype that
+    multiplies, the same for all.  ValueError where the features differ or an index is not from 0 to F^2 - 1.
+    """
     first = Xs[0]
     if first.ndim != 2 or any(X.shape != first.shape or X.dtype != first.dtype for X in Xs):
         raise ValueError(f"all features must be matrices of one shape and type, found {[list(X.shape) for X in Xs]}")
     count = len(Xs)
     flat = indices.reshape(-1)
     if flat.size and not (int(flat.min()) >= 0 and int(flat.max()) < count * count):
-        raise ValueError(f"an index is not from 0 to {count * count - 1}, the pairs of {count} features")
+        raise ValueError(
+            f"indices must be from 0 to {count * count - 1}, the pairs of {count} features; found {int(flat.min())} to "
+            f"{int(flat.max())}"
+        )
     features = xp.stack(Xs, axis=1)
     products = xp.matmul(features, features.swapaxes(1, 2)).reshape(len(first), count * count)
     Y = out((len(first), flat.size), first.dtype)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, fitted, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
@@ -68,11 +68,11 @@ def _group_norm_gradient(
     dscale, dbias = out[1](scale.shape, scale.dtype), out[2](scale.shape, scale.dtype)
     dscale[...] = (dy * normal).sum(axis=(0, 3)).reshape(-1)
     dbias[...] = dy.sum(axis=(0, 3)).reshape(-1)
-    slope = dy * gamma
+    d = dy * gamma
     share = X.dtype.type(1 / max(groups.elements, 1))
-    along = (slope * normal).sum(axis=(2, 3), keepdims=True) * share
-    level = slope.sum(axis=(2, 3), keepdims=True) * share
-    groups.view(dX)[...] = inv * (slope - level - normal * along)
+    along = (d * normal).sum(axis=(2, 3), keepdims=True) * share
+    level = d.sum(axis=(2, 3), keepdims=True) * share
+    groups.view(dX)[...] = inv.reshape(shape) * (d - level - normal * along)
     return dX, dscale, dbias
 
 
@@ -89,12 +89,17 @@ def _instance_gradient(g: Any) -> Any:
     "Y mean? inv_std?",
     inplace={0: 0},
     types={"X": "float32", "scale": "=X", "bias": "=X"},
-    infer=lambda args, inputs: [inputs[0], None, None],
+    infer=lambda args, inputs: [inputs[0], UNKNOWN, UNKNOWN],
     gradient=_instance_gradient,
     limits="epsilon >= 0",
 )
 def InstanceNorm(xp, X, scale, bias, *, epsilon: float = 1e-5, order: str = "NCHW", out):
-    """Y = each channel of each image, normalized over its pixels, * scale + bias."""
+    """Y = each channel of each image, normalized over its pixels, * scale + bias.
+
+    Ulyanov et al., Instance Normalization, 2016.  X [N, C, ...] (NHWC: [N, ..., C]), Y of its shape, scale and bias
+    [C], mean and inv_std (1 / sqrt(variance + epsilon)) [N, C]; float32.  ValueError where scale or bias is not [C]
+    or epsilon is below 0.
+    """
     groups = _Groups(X, order, Channels(X, order).count)
     Y = out[0](X.shape, X.dtype)
     return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, scale, bias, epsilon, Y))))
@@ -107,12 +112,19 @@ def _into(out: Any, value: Any) -> Any:
 
 
 @operator(
-    "dX dscale dbias", types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"}, infer=like(0, 1, 1), limits="epsilon >= 0"
+    "dX dscale dbias",
+    types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"},
+    infer=like(0, 1, 1),
+    limits="epsilon >= 0",
 )
 def InstanceNormGradient(
     xp, X, scale, bias, dY, mean=None, inv_std=None, *, epsilon: float = 1e-5, order: str = "NCHW", out
 ):
-    """Gradients of InstanceNorm; statistics that are not given are found again."""
+    """Gradients of InstanceNorm; statistics that are not given are found again.
+
+    X [N, C, ...] (NHWC: [N, ..., C]), dY and dX of its shape, scale, bias, dscale and dbias [C], mean and inv_std
+    [N, C]; float32.  ValueError where scale is not [C] or epsilon is below 0.
+    """
     groups = _Groups(X, order, Channels(X, order).count)
     x = groups.view(X)
     if mean is None:
@@ -127,13 +139,17 @@ def InstanceNormGradient(
     "Y mean? inv_std?",
     num_outputs={1, 3},
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
-    infer=lambda args, inputs: [inputs[0], None, None],
+    infer=lambda args, inputs: [inputs[0], UNKNOWN, UNKNOWN],
     gradient=single("GroupNormGradient", "GO0 I0 I1 I2 O1 O2 -> GI0 GI1 GI2"),
 )
 def GroupNorm(
     xp, X, gamma, beta, *, group: int = 32, epsilon: float = 1e-5, order: str = "NCHW", is_test: bool = False, out
 ):
-    """Y = each group of channels of each image, normalized, * gamma + beta."""
+    """Y = each group of channels of each image, normalized, * gamma + beta.
+
+    Wu and He, Group Normalization, 2018.  X [N, C, ...] (NHWC: [N, ..., C]), Y of its shape, gamma and beta [C], mean
+    and inv_std [N, group]; float32.  ValueError where gamma or beta is not [C], or C is no multiple of group.
+    """
     groups = _Groups(X, order, group)
     Y = out[0](X.shape, X.dtype)
     return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, gamma, beta, epsilon, Y))))
@@ -141,7 +157,11 @@ def GroupNorm(
 
 @operator("dX dgamma dbeta", types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY"}, infer=like(1, 2, 2))
 def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32, order: str = "NCHW", out):
-    """Gradients of GroupNorm."""
+    """Gradients of GroupNorm.
+
+    dY [N, C, ...] (NHWC: [N, ..., C]), X and dX of its shape, gamma, beta, dgamma and dbeta [C], mean and inv_std
+    [N, group]; float32.  ValueError where gamma is not [C], or C is no multiple of group.
+    """
     return _group_norm_gradient(xp, _Groups(X, order, group), X, dY, gamma, mean, inv_std, out)
 
 
@@ -155,6 +175,10 @@ def _affine_pair(rows: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
     return gamma.reshape(-1), None if beta is None else beta.reshape(-1)
 
 
+_LAYER_OPERANDS = """X [..., row ...], Y of its shape, mean and std [..., 1], gamma and beta with one value for each of a
+row's; float32.  ValueError where X has no such axis, gamma or beta has another size, or elementwise_affine has none."""
+
+
 def _layer_gradient(g: Any) -> Any:
     inputs = [g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)]
     if g.number("elementwise_affine"):
@@ -162,7 +186,7 @@ def _layer_gradient(g: Any) -> Any:
     return g.single("LayerNormGradient", inputs, [g.GI(0)])
 
 
-def _infer_layer(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_layer(args: Any, inputs: Any) -> list[Spec]:
     shape = inputs[0].shape
     axis = args.get("axis", 1)
     row = Spec((*shape[: axis + len(shape) if axis < 0 else axis], 1), inputs[0].dtype)
@@ -179,7 +203,12 @@ def _infer_layer(args: Any, inputs: Any) -> list[Spec | None]:
 def LayerNorm(
     xp, X, gamma=None, beta=None, *, axis: int = 1, epsilon: float = 1e-5, elementwise_affine: bool = False, out
 ):
-    """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for."""
+    """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for.
+
+    Ba et al., Layer Normalization, 2016.  X [..., row ...], Y of its shape, mean and std = sqrt(variance + epsilon)
+    [..., 1], gamma and beta with one value for each of a row's; float32.  ValueError where X has no such axis, gamma
+    or beta has another size, or elementwise_affine has none.
+    """
     if X.ndim < 2:
         raise ValueError(f"X must have two dimensions or more, found {list(X.shape)}")
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
@@ -215,7 +244,7 @@ operator(
     inplace=[(0, 0), (0, 1)],
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
-    doc="LayerNorm under a name of its own.",
+    doc=f"LayerNorm under a name of its own, without a gradient.\n\n{_LAYER_OPERANDS}",
 )(LayerNorm.kernels["", None])
 
 
@@ -227,7 +256,11 @@ operator(
     infer=lambda args, inputs: [inputs[0], *inputs[5:6], *inputs[5:6]],
 )
 def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, elementwise_affine: bool = False, out):
-    """Gradients of LayerNorm."""
+    """Gradients of LayerNorm.
+
+    dY [..., row ...], Y, X and dX of its shape, mean and std [..., 1], gamma, dgamma and dbeta of a row's size;
+    float32.  ValueError where X has no such axis, gamma has another size, or elementwise_affine has none.
+    """
     x = matrix(X, axis)
     dy = fitted(dY, x.shape, "dY")
     if mean.size < x.shape[0] or std.size < x.shape[0]:
@@ -237,17 +270,17 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     if not x.shape[1]:
         return dX
     normal = (x - m) / s
-    slope, affine = dy, []
+    d, affine = dy, []
     if elementwise_affine:
         if gamma is None or len(out) < 3:
             raise ValueError("elementwise_affine needs gamma as sixth input, and 3 outputs")
         weights, _ = _affine_pair(x, gamma, None)
-        slope = dy * weights
+        d = dy * weights
         affine = [_into(out[1], (dy * normal).sum(axis=0).reshape(gamma.shape)),
                   _into(out[2], dy.sum(axis=0).reshape(gamma.shape))]  # fmt: skip
-    level = slope.mean(axis=1, keepdims=True)
-    along = (slope * normal).mean(axis=1, keepdims=True)
-    dX.reshape(x.shape)[...] = (slope - level - normal * along) / s
+    level = d.mean(axis=1, keepdims=True)
+    along = (d * normal).mean(axis=1, keepdims=True)
+    dX.reshape(x.shape)[...] = (d - level - normal * along) / s
     return (dX, *affine)
 
 
@@ -258,7 +291,12 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     gradient=single("RMSNormGradient", "GO0 I0 I1 O1 -> GI0 GI1 GI2"),
 )
 def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
-    """Y = each row of X over its root mean square, * gamma + beta; rrms = 1 / root mean square."""
+    """Y = each row of X over its root mean square, * gamma + beta; rrms = 1 / root mean square.
+
+    Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.  X [..., row ...], Y of its shape, rrms [...],
+    gamma and beta with one value for each of a row's; float32 or float64.  ValueError where X has no such axis or
+    gamma or beta has another size.
+    """
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     gamma, beta = _affine_pair(rows, gamma, beta)
     Y, rrms = out[0](X.shape, X.dtype), out[1](X.shape[:at], X.dtype)
@@ -275,14 +313,18 @@ def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
     "dX dgamma dbeta", types={"dY": "float32 float64", "X": "=dY", "gamma": "=dY", "rrms": "=dY"}, infer=like(0, 2, 2)
 )
 def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
-    """Gradients of RMSNorm."""
+    """Gradients of RMSNorm.
+
+    dY [..., row ...], X and dX of its shape, rrms [...], gamma, dgamma and dbeta of a row's size; float32 or float64.
+    ValueError where X has no such axis or gamma has another size.
+    """
     rows = matrix(X, axis)
     weights, _ = _affine_pair(rows, gamma, None)
     dy, r = fitted(dY, rows.shape, "dY"), fitted(rrms, (rows.shape[0], 1), "rrms")
     dX = out[0](X.shape, X.dtype)
-    slope = dy * weights
-    along = (slope * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
-    dX.reshape(rows.shape)[...] = slope * r - rows * along * r * r * r
+    d = dy * weights
+    along = (d * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
+    dX.reshape(rows.shape)[...] = d * r - rows * along * r * r * r
     dgamma = _into(out[1], (dy * rows * r).sum(axis=0).reshape(gamma.shape))
     return dX, dgamma, _into(out[2], dy.sum(axis=0).reshape(gamma.shape))
 
@@ -298,13 +340,19 @@ def _norm(xp: Any, X: Any, axis: int) -> Any:
 
 @operator("Y", types="float32", infer=like(0), gradient=single("NormalizeGradient", "I0 GO0 -> GI0"))
 def Normalize(xp, X, *, axis: int = -1, out):
-    """Y = X over its Euclidean norm along the axis."""
+    """Y = X over its Euclidean norm along the axis.
+
+    A norm below 1e-12 counts as 1e-12.  X [...], Y of its shape; float32.  ValueError where X has no such axis.
+    """
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
 @operator("dX", shapes="dY = X", types={"X": "float32", "dY": "=X"}, infer=like(0))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
-    """dX = dY / norm - X * sum of X * dY / norm^3."""
+    """dX = dY / norm - X * sum of X * dY / norm^3.
+
+    X [...], dY and dX of its shape; float32.  ValueError where X has no such axis or dY does not fit.
+    """
     at = axis_of(axis, X.ndim)
     norm = _norm(xp, X, at)
     along = (X * dY).sum(axis=at, keepdims=True) / (norm * norm * norm)
@@ -313,7 +361,10 @@ def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
 
 @operator("Y", types="float32", infer=like(0))
 def NormalizeL1(xp, X, *, axis: int = -1, out):
-    """Y = X over the sum of its absolute values along the axis; 0 where that is 0."""
+    """Y = X over the sum of its absolute values along the axis; 0 where that is 0.
+
+    X [...], Y of its shape; float32.  ValueError where X has no such axis.
+    """
     norm = abs(X).sum(axis=axis_of(axis, X.ndim), keepdims=True)
     return xp.divide(X, xp.where(norm == 0, 1, norm), out(X.shape, X.dtype))
 
@@ -364,7 +415,12 @@ def _power(xp: Any, S: Any, beta: float, out: Any) -> Any:
     gradient=single("LRNGradient", "I0 O0 GO0 -> GI0"),
 )
 def LRN(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out):
-    """Y = X * scale^-beta, where scale = bias + alpha / size * the sum of X^2 over neighbouring channels."""
+    """Y = X * scale^-beta, where scale = bias + alpha / size * the sum of X^2 over neighbouring channels.
+
+    Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural Networks, 2012.  The window is of `size`
+    channels, (size - 1) / 2 of them before.  X [N, C, H, W] or [N, H, W, C], Y and scale of its shape; float32.
+    ValueError where X has not 4 dimensions or size is below 1.
+    """
     axis = _lrn_axis(X, order)
     Y = out[0](X.shape, X.dtype)
     S = out[1](X.shape, X.dtype) if len(out) > 1 else None
@@ -388,7 +444,11 @@ def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out
 def LRNGradient(
     xp, X, Y, dY, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out
 ):
-    """dX = dY * scale^-beta - 2 alpha beta / size * X * the sum of dY * Y / scale over neighbouring channels."""
+    """dX = dY * scale^-beta - 2 alpha beta / size * X * the sum of dY * Y / scale over neighbouring channels.
+
+    X [N, C, H, W] or [N, H, W, C], Y, dY and dX of its shape; float32.  ValueError where X has not 4 dimensions or
+    size is below 1.
+    """
     axis = _lrn_axis(X, order)
     before, behind = _window(size)
     if order == "NCHW":  # for channels last Caffe2 takes the window of the forward pass, which tells for an even size

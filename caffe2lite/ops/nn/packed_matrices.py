@@ -24,19 +24,29 @@ class PackedMatrix(Object):
 
 @operator("Y", types="float32", host="X", shapes="X [N, M]")
 def FbGemmPack(xp, X):
-    """Pack weights [outputs, inputs]."""
+    """Pack weights [outputs, inputs].
+
+    X [outputs, inputs]; float32; Y is a packed matrix.  ValueError where X is no matrix.
+    """
     return PackedMatrix(X.T)
 
 
 @operator("Y", types="float32", host="X", shapes="X [N, M]")
 def FbGemmPackTranspose(xp, X):
-    """Pack weights [inputs, outputs]."""
+    """Pack weights [inputs, outputs].
+
+    X [inputs, outputs]; float32; Y is a packed matrix.  ValueError where X is no matrix.
+    """
     return PackedMatrix(X)
 
 
 @operator("Y", types={"X": "float32", "b": "float32"})
 def FbFCPacked(xp, X, W, b, *, axis: int = 1, axis_w: int = 1, out):
-    """Y = X W + b with packed weights; X is seen as a matrix from `axis` on."""
+    """Y = X W + b with packed weights; X is seen as a matrix from `axis` on.
+
+    X [..., K ...], W a packed matrix of K inputs and M outputs, b [M], Y [..., M]; float32.  ValueError where K or
+    the bias does not fit; TypeError where W is no packed matrix.
+    """
     if not isinstance(W, PackedMatrix):
         raise TypeError("the second input must be a matrix that FbGemmPack has made")
     inputs, outputs = W.weights.shape

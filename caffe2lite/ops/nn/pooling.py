@@ -210,6 +210,11 @@ def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Wi
     return dX
 
 
+_OPERANDS = """X [N, C, ...], Y [N, C, positions ...] (NHWC: channels last); float32, on GPUs float16 too.  ValueError where
+X has no image, the window does not fit into the padded image, or the padding is not smaller than the window."""
+_GRADIENT_OPERANDS = """X and dX [N, C, ...], Y and dY [N, C, positions ...] (NHWC: channels last); float32, on GPUs float16
+too.  ValueError where Y or dY does not have the pool's shape, or the window does not fit X."""
+
 for _name, _gradient in (
     ("MaxPool", "MaxPoolGradient"),
     ("MaxPool1D", "MaxPool1DGradient"),
@@ -223,7 +228,7 @@ for _name, _gradient in (
         cuda_types="float32 float16",
         infer=_infer,
         gradient=single(_gradient, "I0 O0 GO0 -> GI0"),
-        doc="Y = the maximum of X under each position of the window.  X (N, C, …), Y (N, C, …).",
+        doc=f"Y = the maximum of X under each position of the window.\n\n{_OPERANDS}  NaN counts where it comes first in its window.",
     )(_MaxPool)
     operator(
         "dX",
@@ -231,7 +236,7 @@ for _name, _gradient in (
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "Y": "=X", "dY": "=X"},
         infer=like(0),
-        doc="The gradient goes to every pixel that is the maximum of its window.",
+        doc=f"dX = the sum of dY over the windows whose maximum Y a pixel has.\n\n{_GRADIENT_OPERANDS}",
     )(_MaxPoolGradient)
 
 for _name, _gradient in (
@@ -247,7 +252,7 @@ for _name, _gradient in (
         cuda_types="float32 float16",
         infer=_infer,
         gradient=single(_gradient, "I0 O0 GO0 -> GI0"),
-        doc="Y = the mean of X under each position of the window, without padding unless count_include_pad.",
+        doc=f"Y = the mean of X under each position of the window, without padding unless count_include_pad.\n\n{_OPERANDS}",
     )(_AveragePool)
     operator(
         "dX",
@@ -255,7 +260,7 @@ for _name, _gradient in (
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         cuda_types={"X": "float32 float16", "Y": "=X", "dY": "=X"},
         infer=like(0),
-        doc="The gradient is shared by the pixels of each window.",
+        doc=f"dX = the sum of dY / n over the windows that a pixel is in, n being what the mean was over.\n\n{_GRADIENT_OPERANDS}",
     )(_AveragePoolGradient)
 
 
@@ -404,7 +409,9 @@ def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0,
         return _AveragePoolGradient(xp, X, Y, dY, count_include_pad=count_include_pad, window=window, out=out)
     _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    _average_pool_gradient_loop(dY.reshape(-1), dX.reshape(-1), _row(geometry), _fixed(geometry, count_include_pad), *geometry)
+    _average_pool_gradient_loop(
+        dY.reshape(-1), dX.reshape(-1), _row(geometry), _fixed(geometry, count_include_pad), *geometry
+    )
     return dX
 
 
@@ -433,19 +440,27 @@ def _average_pool_gradient_loop(dY, dX, row, fixed, planes, h, w, oh, ow, kh, kw
 
 @operator("Y", types="float32", infer=_infer, gradient=single("LpPoolGradient", "I0 O0 GO0 -> GI0"))
 def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
-    """Y = (sum of |X|^p under the window)^(1/p)."""
+    """Y = (sum of |X|^p under the window)^(1/p).
+
+    X [N, C, ...], Y [N, C, positions ...] (NHWC: channels last); float32.  ValueError where the window does not fit
+    into the padded image, or the padding is not smaller than the window.
+    """
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
         powers = xp.power(xp.abs(X), X.dtype.type(p))
         _reduce(xp, powers, Y, place, window, xp.add, 0)
-        xp.power(Y, X.dtype.type(1 / p), out=Y)
+        xp.power(Y, X.dtype.type(1 / np.float64(p)), out=Y)
     return Y
 
 
 @operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
 def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
-    """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1)."""
+    """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1).
+
+    X and dX [N, C, ...], Y and dY [N, C, positions ...] (NHWC: channels last); float32.  ValueError where Y or dY
+    does not have the pool's shape.
+    """
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
@@ -465,7 +480,11 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     gradient=single("MaxPoolWithIndexGradient", "I0 GO0 O1 -> GI0"),
 )
 def MaxPoolWithIndex(xp, X, *, window: Window, out):
-    """MaxPool (NCHW) that also tells which pixel of the image each maximum is (int32)."""
+    """Y = the maximum of X under each position of the window, Index = which pixel of the image it is.
+
+    X [N, C, ...], Y and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError for the
+    order NHWC and where the window does not fit into the padded image.
+    """
     window, place, batch, channels = _prepare(X.shape, window)
     if window.channels_last:
         raise ValueError("MaxPoolWithIndex takes the order NCHW only")
@@ -485,7 +504,11 @@ def MaxPoolWithIndex(xp, X, *, window: Window, out):
 @operator("dX", types={"X": "float32", "dY": "=X", "Index": "int32"},
           cuda_types={"X": "float32 float16", "dY": "=X", "Index": "int32"})  # fmt: skip
 def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
-    """The gradient goes to the pixel that each maximum was."""
+    """dX = the sum of dY over the windows whose maximum is the pixel that Index names.
+
+    X and dX [N, C, ...], dY and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError
+    where dY or Index does not have the values of N C planes.
+    """
     pixels = math.prod(X.shape[2:])
     if X.ndim < 3 or Index.shape != dY.shape or dY.shape[:2] != X.shape[:2]:
         raise ValueError(f"dY {list(dY.shape)} and Index {list(Index.shape)} are none of images {list(X.shape)}")

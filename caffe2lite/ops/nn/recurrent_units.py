@@ -30,6 +30,8 @@ def _split(rest, sequence_lengths, count):
     for operand in others[1:]:
         if operand.dtype != "float32":
             raise TypeError(f"results and gradients must be float32, found {operand.dtype}")
+    if not others[0].size:
+        raise ValueError(f"the timestep must be one value, found the shape {list(others[0].shape)}")
     return lengths, others
 
 
@@ -85,7 +87,13 @@ def LSTMUnit(
     xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
     drop_states: bool = False, out,
 ):  # fmt: skip
-    """C = f * C_prev + i * g, H = o * tanh(C), for X (1, N, 4D) = gates i, f, o, g and states (1, N, D)."""
+    """C = f * C_prev + i * g, H = o * tanh(C), where X holds the gates i, f (plus forget_bias), o and g, before
+    sigmoid and tanh.
+
+    H_prev, C_prev, H and C [1, N, D], X [1, N, 4 D], lengths [N] and timestep [1]; float32, the last two int32.
+    ValueError where the shapes do not fit or lengths are given against sequence_lengths; TypeError where the last two
+    are not int32.
+    """
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev)
@@ -121,7 +129,11 @@ def LSTMUnitGradient(
     drop_states: bool = False,
     out,
 ):
-    """Gradients by the previous states and the gates."""
+    """Gradients by the previous states and the gates.
+
+    Inputs are those of LSTMUnit, its outputs and their gradients: all [1, N, D] but X and dX [1, N, 4 D], lengths [N]
+    and timestep [1]; float32, the last two int32.  ValueError where the shapes or the number of inputs do not fit.
+    """
     lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
@@ -158,7 +170,12 @@ def _gru_gradient(g):
     gradient=_gru_gradient,
 )
 def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True, drop_states: bool = False, out):
-    """H = u * H_prev + (1 - u) * tanh(o), for X (1, N, 3D) = gates reset, u, o and the state (1, N, D)."""
+    """H = u * H_prev + (1 - u) * tanh(o), where X holds the gates reset, u (before a sigmoid) and o.
+
+    H_prev and H [1, N, D], X [1, N, 3 D], lengths [N] and timestep [1]; float32, the last two int32.  ValueError
+    where the shapes do not fit or lengths are given against sequence_lengths; TypeError where the last two are not
+    int32.
+    """
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 3)
     D = H_prev.shape[2]
@@ -174,7 +191,11 @@ def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True,
     "dH_prev dX", num_inputs=(5, 6), types={"H_prev": "float32", "X": "=H_prev"}, anywhere="rest", infer=like(0, 1)
 )
 def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_states: bool = False, out):
-    """Gradients by the previous state and the gates (none by the reset gate, which acts before)."""
+    """Gradients by the previous state and the gates (none by the reset gate, which acts before).
+
+    Inputs are those of GRUUnit, H and its gradient: all [1, N, D] but X and dX [1, N, 3 D], lengths [N] and timestep
+    [1]; float32, the last two int32.  ValueError where the shapes or the number of inputs do not fit.
+    """
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)
     _check(H_prev, X, 3)
     _check_states(H_prev, dH=dH)

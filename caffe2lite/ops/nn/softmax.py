@@ -32,7 +32,10 @@ def softmax_rows(xp: Any, X: Any, Y: Any) -> None:
     gradient=single("SoftmaxGradient", "O0 GO0 -> GI0"),
 )
 def Softmax(xp, X, *, axis: int = 1, out):
-    """Y = exp(X) / sum of exp(X), over the dimensions from `axis` on."""
+    """Y = exp(X) / sum of exp(X), over the dimensions from `axis` on.
+
+    X [...], Y of its shape; float32, on GPUs float16 too.  ValueError where X has no such axis.
+    """
     rows = matrix(X, axis)
     Y = out(X.shape, X.dtype)
     softmax_rows(xp, rows, Y.reshape(rows.shape))
@@ -41,7 +44,11 @@ def Softmax(xp, X, *, axis: int = 1, out):
 
 @operator("dX", shapes="dY = Y", types={"Y": "float32", "dY": "=Y"}, cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
 def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
-    """dX = (dY - sum of dY * Y) * Y, row by row."""
+    """dX = (dY - sum of dY * Y) * Y, row by row.
+
+    Y [...], dX of its shape, dY of its size; float32, on GPUs float16 too.  ValueError where Y has no such axis or
+    the sizes differ.
+    """
     y = matrix(Y, axis)
     dy = dY.reshape(y.shape)
     dX = out(Y.shape, Y.dtype)
@@ -73,7 +80,6 @@ def _softmax_gradient_loop(Y, dY, dX):
             dx[j] = (dy[j] - mean) * y[j]
 
 
-
 def check_labels(labels: Any, classes: int) -> None:
     """ValueError where a label is no class."""
     if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < classes):
@@ -93,8 +99,12 @@ def _checked(rows: Any, labels: Any, weights: Any, label_prob: bool) -> Any:
         if labels.dtype != rows.dtype:
             raise ValueError(f"with label_prob the labels must be {rows.dtype}, found {labels.dtype}")
         labels = labels.reshape(rows.shape)
-        if not (abs(labels.sum(axis=1) - 1) < 1e-5).all():
-            raise ValueError("with label_prob the probabilities of each row must sum to 1; some differ by 1e-5 or more")
+        sums = labels.sum(axis=1)
+        if not (abs(sums - 1) < 1e-5).all():
+            raise ValueError(
+                f"with label_prob the probabilities of each row must sum to 1, but for 1e-5; found sums from "
+                f"{sums.min()} to {sums.max()}"
+            )
     else:
         if labels.dtype.name != "int32":
             raise ValueError(f"labels must be int32, found {labels.dtype}; label_prob=1 takes probabilities")
@@ -119,9 +129,15 @@ def _with_loss_gradient(g: Any) -> Any:
     infer=lambda args, inputs: [inputs[0], Spec((), inputs[0].dtype)],
     gradient=_with_loss_gradient,
     limits="scale >= 0",
+    traits="class_labels",
 )
 def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
-    """softmax of X, and the weighted mean over rows of -log of the label's probability, times `scale`."""
+    """softmax of X, and the weighted mean over rows of -log of the label's probability, times `scale`.
+
+    X [N ..., D ...], labels [N] (int32; with label_prob probabilities [N, D], as X), weights [N], softmax of X's
+    shape, loss a scalar; float32, on GPUs float16 too.  ValueError where a label is not from 0 to D - 1,
+    probabilities do not sum to 1, a size differs, or scale is below 0.
+    """
     rows = matrix(X, axis)
     labels = _checked(rows, labels, weights, label_prob)
     n, d = rows.shape
@@ -151,9 +167,14 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     num_inputs=(0, MANY),
     infer=like(0),
     limits="scale >= 0",
+    traits="class_labels",
 )
 def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scale: float = 1.0, axis: int = 1, out):
-    """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss."""
+    """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss.
+
+    X and softmax [N ..., D ...], labels [N] (int32) or [N, D], weights [N], dloss a scalar, dX of X's shape; float32,
+    on GPUs float16 too.  ValueError as SoftmaxWithLoss, and where there are not 4 or 5 inputs.
+    """
     if len(rest) not in (2, 3):
         raise ValueError(f"4 or 5 inputs are needed (X, labels, weights?, softmax, dloss), got {len(rest) + 2}")
     weights, (P, dloss) = (rest[0] if len(rest) == 3 else None), rest[-2:]
@@ -206,11 +227,15 @@ def _spatial_gradient(g: Any) -> Any:
     infer=lambda args, inputs: [inputs[0], Spec((), inputs[0].dtype)],
     gradient=_spatial_gradient,
     limits="scale >= 0",
+    traits="class_labels",
 )
 def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, out):
     """softmax over the channels of X, and the weighted mean of -log of the label's probability; label -1: ignored.
 
     As in Caffe2, `scale` is for the gradient; the loss itself is not scaled.
+
+    X and softmax [N, C, H, W], labels and weights [N, H, W], loss a scalar; float32, labels int32.  ValueError where
+    a label is not from -1 to C - 1, the shapes do not fit, or scale is below 0.
     """
     known = _spatial(X, labels, weights)
     P = out[0](X.shape, X.dtype)
@@ -227,9 +252,13 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
 
 
 @operator("dX", types={"X": "float32", "labels": "int32", "rest": "float32"}, num_inputs=(0, MANY), infer=like(0),
-          limits="scale >= 0")  # fmt: skip
+          limits="scale >= 0", traits="class_labels")  # fmt: skip
 def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out):
-    """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss."""
+    """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss.
+
+    X, softmax and dX [N, C, H, W], labels and weights [N, H, W], dloss a scalar; float32, labels int32.  ValueError
+    as SpatialSoftmaxWithLoss, and where there are not 4 or 5 inputs.
+    """
     if len(rest) not in (2, 3):
         raise ValueError(f"4 or 5 inputs are needed (X, labels, weights?, softmax, dloss), got {len(rest) + 2}")
     weights, (P, dloss) = (rest[0] if len(rest) == 3 else None), rest[-2:]

@@ -14,6 +14,9 @@ def TT(xp, X, b, cores, *, inp_sizes: list[int], out_sizes: list[int], tt_ranks:
     """Y = X W + b, W being the product of the cores, which lie in `cores` one behind the other, the last one first.
 
     As in Caffe2 the values of a batch of several rows come out in the order of the transposed [rows, outputs].
+
+    X [N, K], K being the product of inp_sizes, b [M], M that of out_sizes, cores [size], Y [N, M]; float32.
+    ValueError where there is not one rank more than sizes, or X, b or cores does not have the sizes that these say.
     """
     if not len(inp_sizes) == len(out_sizes) == len(tt_ranks) - 1:
         raise ValueError(
@@ -42,7 +45,10 @@ def TT(xp, X, b, cores, *, inp_sizes: list[int], out_sizes: list[int], tt_ranks:
 
 @operator("dX*", num_inputs=(0, MANY), num_outputs=(0, MANY))
 def TTLinearGradient(xp, *inputs, out):
-    """Caffe2 names it and has not written it: TT cannot be trained."""
+    """Caffe2 names it and has not written it: TT cannot be trained.
+
+    Inputs of any shape and any dtype: ValueError always.
+    """
     raise ValueError("there is no gradient of TT, in Caffe2 neither: only TTSparseLengthsSum can be trained")
 
 
@@ -89,7 +95,12 @@ def TTSparseLengthsSum(
     xp, core0, core1, core2, index, lengths, *, factor_i: list[int] = (1, 1, 1),
     factor_j: list[int] = (1, 1, 1), ranks: list[int] = (1, 1, 1, 1), emb_size: int = 64, out,
 ):  # fmt: skip
-    """Sums of rows of a table by segments; a row is the product of one slice of each of three cores."""
+    """Sums of rows of a table by segments; a row is the product of one slice of each of three cores.
+
+    core k [factor_i[k], ranks[k], factor_j[k], ranks[k + 1]], index [n] (int64), lengths [segments] (int32), OUTPUT
+    [segments, emb_size], core0_output and core1_output the products so far, indices [n, 3] (int64); else float32.
+    ValueError where a core does not have its size, an index is no row, or the lengths do not add up to n.
+    """
     if math.prod(factor_j) != emb_size or not len(factor_i) == len(factor_j) == len(ranks) - 1 == 3:
         raise ValueError(
             f"there are three factors and four ranks, and the factors_j make emb_size: got {factor_i}, {factor_j}, "
@@ -98,7 +109,9 @@ def TTSparseLengthsSum(
     _check((core0, core1, core2), factor_i, factor_j, ranks)
     n = index.size
     if n and not 0 <= int(index.min()) <= int(index.max()) < math.prod(factor_i):
-        raise ValueError(f"the indices must be from 0 to {math.prod(factor_i) - 1}")
+        raise ValueError(
+            f"indices must be from 0 to {math.prod(factor_i) - 1}, found {int(index.min())} to {int(index.max())}"
+        )
     segment = _segments(xp, lengths, n)
     chosen = out[3]((n, 3), "int64")
     chosen[:, 0] = index % factor_i[0]
@@ -124,6 +137,9 @@ def TTSparseLengthsSumGradient(
     """Gradients by the cores: each slice gets those of the rows that it had a part in.
 
     Without the arguments the cores say the sizes: (factor_i, rank, factor_j, next rank) each.
+
+    lengths [segments] (int32), indices [n, 3] (int64), dY [segments, emb_size], the gradients as the cores; else
+    float32.  ValueError where a core does not have its size, or the lengths do not add up to n.
     """
     if indices.ndim != 2 or indices.shape[1] != 3 or dY.ndim != 2 or lengths.ndim != 1 or dY.shape[0] != lengths.size:
         raise ValueError(

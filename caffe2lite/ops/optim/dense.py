@@ -17,26 +17,9 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import fitted
+from caffe2lite.ops.kit.shapes import check_sizes, fitted, one
 
 _F = np.float32  # of the compiled loops
-
-
-def one(operand: Any, what: str) -> Any:
-    """The value of a one-element tensor, as a 0-d array."""
-    if operand.size != 1:
-        raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
-    return operand.reshape(())
-
-
-def check_sizes(**operands: Any) -> None:
-    """ValueError where operands differ in size from the first one."""
-    (first, reference), *others = operands.items()
-    for what, operand in others:
-        if operand.size != reference.size:
-            raise ValueError(
-                f"{what} {list(operand.shape)} must have as many elements as {first} {list(reference.shape)}"
-            )
 
 
 def over_blocks(xp: Any, step: Callable[..., None], arrays: Sequence[Any]) -> None:
@@ -92,7 +75,13 @@ def _momentum(xp: Any, grad: Any, moment: Any, lr: Any, momentum: float, nestero
     gradient=FORBID_GRADIENT,
 )
 def MomentumSGD(xp, grad, moment, lr, *, momentum: float = 0.0, nesterov: bool = False, out):
-    """moment = momentum * moment + lr * grad; the step to subtract comes out in the place of the gradient."""
+    """moment = momentum * moment + lr * grad; the step to subtract comes out in the place of the gradient.
+
+    Polyak, Some Methods of Speeding up the Convergence of Iteration Methods, 1964.  The step is moment; nesterov
+    (Nesterov, 1983) takes (1 + momentum) * moment - momentum * the old moment.
+
+    grad [...], moment of its size, lr [1]; float32.  ValueError where a size differs.
+    """
     check_sizes(grad=grad, moment=moment)
     outs = out[0](grad.shape, grad.dtype), out[1](moment.shape, moment.dtype)
     _momentum(xp, grad, moment, one(lr, "lr"), momentum, nesterov, outs, None)
@@ -107,7 +96,11 @@ def MomentumSGD(xp, grad, moment, lr, *, momentum: float = 0.0, nesterov: bool =
     gradient=FORBID_GRADIENT,
 )
 def MomentumSGDUpdate(xp, grad, moment, lr, param, *, momentum: float = 0.0, nesterov: bool = False, out):
-    """moment = momentum * moment + lr * grad; param = param - the step."""
+    """moment = momentum * moment + lr * grad; param = param - the step.
+
+    The step is that of MomentumSGD.  grad [...], moment and param of its size, lr [1]; float32.  ValueError where a
+    size differs.
+    """
     check_sizes(grad=grad, moment=moment, param=param)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
     _momentum(xp, grad, moment, one(lr, "lr"), momentum, nesterov, outs, param)
@@ -141,7 +134,6 @@ def _momentum_update_loop(G, M, P, lr, mu, nesterov):
             P[j] -= new
 
 
-
 def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out):
     if not grad.shape == moment.shape == param.shape:
         raise ValueError(
@@ -167,7 +159,11 @@ def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay
 def FP16MomentumSGDUpdate(
     xp, grad, moment, lr, param, *, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0, out
 ):
-    """MomentumSGDUpdate of half precision, computed in single, with weight decay."""
+    """MomentumSGDUpdate of half precision, computed in single, with weight decay.
+
+    g = grad + weight_decay * param.  grad [...], moment and param of its size, lr [1]; float16, lr float32.
+    ValueError where a size differs.
+    """
     return _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out)
 
 
@@ -180,7 +176,11 @@ def FP16MomentumSGDUpdate(
 def FP32MomentumSGDUpdate(
     xp, grad, moment, lr, param, *, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0, out
 ):
-    """MomentumSGDUpdate with weight decay."""
+    """MomentumSGDUpdate with weight decay.
+
+    g = grad + weight_decay * param.  grad [...], moment and param of its size, lr [1]; float32.  ValueError where a
+    size differs.
+    """
     return _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out)
 
 
@@ -190,8 +190,7 @@ def FP32MomentumSGDUpdate(
 def adam_correction(iteration: Any, beta1: float, beta2: float) -> float:
     """The factor that corrects the bias of the first steps."""
     t = int(one(iteration, "iter")) + 1
-    with np.errstate(all="ignore"):  # as C computes it, where a beta is no share of 1
-        return float(np.sqrt(1 - np.float64(beta2) ** t) / (1 - np.float64(beta1) ** t))
+    return np.sqrt(1 - np.float64(beta2) ** t) / (1 - np.float64(beta1) ** t)  # beyond its limits inf or NaN, as in C
 
 
 @operator(
@@ -212,7 +211,14 @@ def adam_correction(iteration: Any, beta1: float, beta2: float) -> float:
 def Adam(
     xp, param, moment1, moment2, grad, lr, iter, *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, out
 ):
-    """param = param + lr * c * moment1 / (sqrt(moment2) + epsilon); the fourth output is the step without lr."""
+    """param = param + lr * c * moment1 / (sqrt(moment2) + epsilon); the fourth output is the step without lr.
+
+    Kingma and Ba, Adam: A Method for Stochastic Optimization, 2015.  moment1 = beta1 * moment1 + (1 - beta1) * g,
+    moment2 likewise of g^2, c = sqrt(1 - beta2^t) / (1 - beta1^t) for t = iter + 1.
+
+    param [...], moments and grad of its size, lr [1], iter [1]; float32, iter int64.  ValueError where a size
+    differs.
+    """
     check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
     kind = param.dtype.type
     b1, b2, c1, c2, eps = kind(beta1), kind(beta2), kind(1 - beta1), kind(1 - beta2), kind(epsilon)
@@ -269,7 +275,6 @@ def _adam_loop(P, M, V, G, lr, b1, b2, c1, c2, epsilon, correction):
         P[j] += lr * (correction * (m / (np.sqrt(v) + epsilon)))
 
 
-
 @operator(
     "param_out moment_out effective_lr? update?",
     inplace={0: 0, 1: 1},
@@ -278,7 +283,13 @@ def _adam_loop(P, M, V, G, lr, b1, b2, c1, c2, epsilon, correction):
     gradient=FORBID_GRADIENT,
 )
 def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out):
-    """moment = decay * moment + g^2; param = param + lr * g / (sqrt(moment) + epsilon); g includes weight decay."""
+    """moment = decay * moment + g^2; param = param + lr * g / (sqrt(moment) + epsilon); g includes weight decay.
+
+    Duchi et al., Adaptive Subgradient Methods for Online Learning, 2011.  g = grad + weight_decay * param.
+
+    param [...], moment and grad of its size, lr [1], effective_lr (lr / (sqrt(moment) + epsilon)) and update (that
+    times g) as param; float32.  ValueError where a size differs.
+    """
     check_sizes(param=param, moment=moment, grad=grad)
     kind = param.dtype.type
     rate, eps, keep, pull = one(lr, "lr"), kind(epsilon), kind(decay), kind(weight_decay)
@@ -287,9 +298,9 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
     def step(xp, p, m, g, new_p, new_m, lr_out=None, update_out=None):
         t = xp.empty(p.shape, p.dtype)
         if weight_decay:
-            slope = xp.empty(p.shape, p.dtype)
-            xp.multiply(p, pull, slope)
-            g = xp.add(slope, g, slope)
+            decayed = xp.empty(p.shape, p.dtype)
+            xp.multiply(p, pull, decayed)
+            g = xp.add(decayed, g, decayed)
         xp.multiply(g, g, t)
         xp.multiply(m, keep, new_m)
         xp.add(new_m, t, new_m)
@@ -308,7 +319,9 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
 
 
 @compiled(Adagrad)
-def _adagrad_compiled(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out):
+def _adagrad_compiled(
+    xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float = 1.0, weight_decay: float = 0.0, out
+):
     if len(out) > 2:
         options = {"epsilon": epsilon, "decay": decay, "weight_decay": weight_decay, "out": out}
         return Adagrad(xp, param, moment, grad, lr, **options)
@@ -326,7 +339,6 @@ def _adagrad_loop(P, M, G, lr, epsilon, decay, weight_decay):
         m = M[j] * decay + g * g
         M[j] = m
         P[j] += lr / (np.sqrt(m) + epsilon) * g
-
 
 
 @operator(
@@ -360,7 +372,15 @@ def DecayAdagrad(
     bias_correction_first: bool = True,
     out,
 ):
-    """Adagrad's second moment with Adam's first one, and weight decay."""
+    """Adagrad of an averaged gradient: param = param + lr * (c * moment1 / (sqrt(moment2) + epsilon) + weight_decay
+    * param).
+
+    moment1 = beta1 * moment1 + (1 - beta1) * g, moment2 = moment2 + g^2, c = 1 / (1 - beta1^t) for t = iter + 1, or 1
+    without bias_correction_first.
+
+    param [...], moments and grad of its size, lr [1], iter [1]; float32, iter int64.  ValueError where a shape
+    differs.
+    """
     if not param.shape == moment1.shape == moment2.shape == grad.shape:
         shapes = [list(a.shape) for a in (param, moment1, moment2, grad)]
         raise ValueError(f"param, moment1, moment2 and grad must have one shape, found {shapes}")
@@ -388,7 +408,14 @@ def DecayAdagrad(
     limits="epsilon >= 0, decay > 0, decay < 1",
 )
 def Adadelta(xp, param, moment, delta, grad, lr, *, epsilon: float = 1e-5, decay: float = 0.95, out):
-    """Steps of the size of earlier steps: grad * sqrt(delta + epsilon) / sqrt(moment + epsilon), times lr."""
+    """Steps of the size of earlier steps: grad * sqrt(delta + epsilon) / sqrt(moment + epsilon), times lr.
+
+    Zeiler, ADADELTA: An Adaptive Learning Rate Method, 2012.  moment = decay * moment + (1 - decay) * g^2, delta
+    likewise of the step's square; param = param + lr * step.
+
+    param [...], moment, delta and grad of its size, lr [1]; float32.  ValueError where a size differs, epsilon is
+    below 0, or decay is not between 0 and 1.
+    """
     check_sizes(param=param, moment=moment, delta=delta, grad=grad)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment, delta)))
     m, d, step = adadelta_step(xp, moment, delta, grad.reshape(moment.shape), epsilon, decay)
@@ -417,7 +444,13 @@ def adadelta_step(xp: Any, moment: Any, delta: Any, grad: Any, epsilon: float, d
 def RmsProp(
     xp, grad, mean_square, moment, lr, *, decay: float = 0.9, momentum: float = 0.0, epsilon: float = 1e-5, out
 ):
-    """moment = momentum * moment + lr * grad / sqrt(epsilon + mean square): the step, in the gradient's place."""
+    """moment = momentum * moment + lr * grad / sqrt(epsilon + mean square): the step, in the gradient's place.
+
+    Tieleman and Hinton, Lecture 6.5 - RMSProp, 2012.  mean_square = mean_square + (1 - decay) * (grad^2 -
+    mean_square).
+
+    grad [...], mean_square and moment of its size, lr [1]; float32.  ValueError where a size differs.
+    """
     check_sizes(grad=grad, mean_square=mean_square, moment=moment)
     kind = grad.dtype.type
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, mean_square, moment)))
@@ -454,8 +487,8 @@ def ftrl_step(
     sigma = (xp.sqrt(new_n) - xp.sqrt(n)) / alpha
     new_z = z + grad - sigma * param
     l1 = kind(lambda1)
-    slope = (kind(beta) + xp.sqrt(new_n)) / alpha + kind(lambda2)
-    new = xp.where(abs(new_z) > l1, (xp.sign(new_z) * l1 - new_z) / slope, 0)
+    curvature = (kind(beta) + xp.sqrt(new_n)) / alpha + kind(lambda2)
+    new = xp.where(abs(new_z) > l1, (xp.sign(new_z) * l1 - new_z) / curvature, 0)
     return new, xp.stack([new_n, new_z], axis=-1)
 
 
@@ -494,7 +527,15 @@ def Ftrl(
     lambda2: float = 0.001,
     out,
 ):
-    """Follow the regularised leader; the step size alpha may come as fourth input."""
+    """Follow the regularized leader; the step size alpha may come as fourth input.
+
+    McMahan et al., Ad Click Prediction: a View from the Trenches, 2013.  z = z + g - (sqrt(n + g^2) - sqrt(n)) /
+    alpha * param, n = n + g^2; param = 0 where |z| <= lambda1, else (sign(z) * lambda1 - z) / ((beta + sqrt(n)) /
+    alpha + lambda2).
+
+    param [...], n_z [..., 2], grad of param's size, alpha_in [1]; float32.  ValueError where a size differs or alpha
+    is given twice.
+    """
     check_ftrl(param, n_z, grad)
     a = ftrl_alpha(param, alpha, alpha_in)
     nz = n_z.reshape(*param.shape, 2)
@@ -519,7 +560,13 @@ def GFtrl(
     lambda2: float = 0.001,
     out,
 ):
-    """FTRL with the first penalty on the norm of each input's weights: param is outputs by inputs."""
+    """FTRL with the first penalty on the norm of each input's weights: param is outputs by inputs.
+
+    Ni et al., Feature Selection for Facebook Feed Ranking System via a Group-Sparsity-Regularized Training Algorithm,
+    2019.
+
+    param [M, K], n_z [M, K, 2], grad [M, K], alpha_in [1]; float32.  ValueError where a size differs.
+    """
     check_ftrl(param, n_z, grad)
     a = param.dtype.type(alpha) if alpha_in is None else one(alpha_in, "alpha")
     kind = param.dtype.type
@@ -530,8 +577,8 @@ def GFtrl(
     new_z = z + g - (xp.sqrt(new_n) - xp.sqrt(n)) / a * param
     norm = xp.sqrt((new_z * new_z).sum(axis=0, keepdims=True))
     limit = kind(lambda1 * math.sqrt(outputs))
-    slope = (kind(beta) + xp.sqrt(new_n)) / a + kind(lambda2)
-    new = xp.where(norm > limit, new_z * (limit / norm - 1) / slope, 0)
+    curvature = (kind(beta) + xp.sqrt(new_n)) / a + kind(lambda2)
+    new = xp.where(norm > limit, new_z * (limit / norm - 1) / curvature, 0)
     outs = out[0](param.shape, param.dtype), out[1](n_z.shape, n_z.dtype)
     outs[0][...] = new
     outs[1][...] = xp.stack([new_n, new_z], axis=-1).reshape(n_z.shape)

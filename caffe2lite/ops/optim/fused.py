@@ -11,7 +11,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
-from caffe2lite.ops.optim.dense import one
+from caffe2lite.ops.kit.shapes import one
 
 
 def _spread(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bool) -> tuple[Any, Any, Any]:
@@ -34,8 +34,13 @@ def _spread(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bo
     return ids, xp.repeat(rows, counts, axis=0), param.reshape(param.shape[0], width)
 
 
+_OPERANDS = """param [N, D], moment of its shape (RowWise: [N]), indices [n], grad [segments, D], lr [1], lengths [segments];
+float32, indices int32 or int64, lengths int32.  ValueError where an index is no row, the lengths do not add up to n, or
+the moment or the gradient has another size."""
+
+
 def _adagrad(
-    xp: Any, param: Any, moment: Any, ids: Any, slopes: Any, rows: Any, lr: Any, row_wise: bool,
+    xp: Any, param: Any, moment: Any, ids: Any, grads: Any, rows: Any, lr: Any, row_wise: bool,
     epsilon: float, weight_decay: float, weights: Any = None, aux: Any = None,
 ) -> None:  # fmt: skip
     if moment.size != (param.shape[0] if row_wise else param.size):
@@ -43,20 +48,20 @@ def _adagrad(
             f"the moment {list(moment.shape)} must have one value for each {'row' if row_wise else 'element'} of the "
             f"parameter {list(param.shape)}"
         )
-    m = moment.reshape(param.shape[0], -1)
-    rate, kind = one(lr, "lr"), slopes.dtype.type
+    m = moment.reshape(param.shape[0], 1 if row_wise else rows.shape[1])
+    rate, kind = one(lr, "lr"), grads.dtype.type
     for at in sweeps(xp, ids):
         which = ids[at]
-        slope = slopes[at]
-        values = rows[which].astype(slopes.dtype)
+        g = grads[at]
+        values = rows[which].astype(grads.dtype)
         if weights is not None:
             if aux is not None:
-                aux[at] = (values * slope).sum(axis=1)
-            slope = slope * weights[at][:, None]
-        slope = slope + kind(weight_decay) * values
-        square = slope * slope
+                aux[at] = (values * g).sum(axis=1)
+            g = g * weights[at][:, None]
+        g = g + kind(weight_decay) * values
+        square = g * g
         m[which] += square.mean(axis=1, keepdims=True) if row_wise else square
-        rows[which] += rate * slope / (xp.sqrt(m[which]) + kind(epsilon))
+        rows[which] += rate * g / (xp.sqrt(m[which]) + kind(epsilon))
 
 
 _TYPES = {
@@ -69,10 +74,14 @@ _TYPES = {
 }
 
 
+def _adagrad_of(row_wise: bool) -> str:
+    return "RowWiseSparseAdagrad" if row_wise else "SparseAdagrad"
+
+
 def _fused(name: str, row_wise: bool, mean: bool) -> None:
     def kernel(xp, param, moment, indices, grad, lr, lengths, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
-        ids, slopes, rows = _spread(xp, param, indices, grad, lengths, mean)
-        _adagrad(xp, param, moment, ids, slopes, rows, lr, row_wise, epsilon, weight_decay)
+        ids, grads, rows = _spread(xp, param, indices, grad, lengths, mean)
+        _adagrad(xp, param, moment, ids, grads, rows, lr, row_wise, epsilon, weight_decay)
         return param, moment
 
     operator(
@@ -81,7 +90,7 @@ def _fused(name: str, row_wise: bool, mean: bool) -> None:
         mutates=[(0, 0), (1, 1)],
         types=_TYPES,
         host="lengths",
-        doc=f"Adagrad of the rows whose {'means' if mean else 'sums'} the gradient is of.",
+        doc=f"{_adagrad_of(row_wise)} of the rows whose {'means' if mean else 'sums'} the gradient is of.\n\n{_OPERANDS}",
     )(kernel)
 
 
@@ -89,7 +98,7 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
     def kernel(
         xp, param, moment, weights, indices, grad, lr, lengths, *, epsilon: float = 1e-5, weight_decay: float = 0.0, out
     ):
-        ids, slopes, rows = _spread(xp, param, indices, grad, lengths, False)
+        ids, grads, rows = _spread(xp, param, indices, grad, lengths, False)
         if weights.size != ids.size:
             raise ValueError(f"one weight for each of {ids.size} indices is needed, found {list(weights.shape)}")
         aux = out[2](weights.shape, weights.dtype)
@@ -97,9 +106,9 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         weights = weights.reshape(-1)[place]  # as Caffe2 does: each segment begins with the first weight again
         along = aux.reshape(-1)
         if not approximate:
-            along[...] = (rows[ids] * slopes).sum(axis=1)
+            along[...] = (rows[ids] * grads).sum(axis=1)
             along = None
-        _adagrad(xp, param, moment, ids, slopes, rows, lr, row_wise, epsilon, weight_decay, weights, along)
+        _adagrad(xp, param, moment, ids, grads, rows, lr, row_wise, epsilon, weight_decay, weights, along)
         return param, moment, aux
 
     operator(
@@ -108,7 +117,8 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         mutates=[(0, 0), (1, 1)],
         types={**_TYPES, "weights": "float32"},
         host="lengths",
-        doc="Adagrad of the rows whose weighted sums the gradient is of, and the gradient of the weights.",
+        doc=f"{_adagrad_of(row_wise)} of the rows whose weighted sums the gradient is of; aux_grad is the gradient of weights "
+        f"[n].\n\n{_OPERANDS}",
     )(kernel)
 
 
@@ -141,7 +151,11 @@ for _name, _row_wise, _approximate in (
     gradient=FORBID_GRADIENT,
 )
 def RowWiseCounter(xp, prev_iter, counter, indices, iter, *, counter_halflife: int = -1):
-    """Count the updates of rows, where older ones count less: half after counter_halflife iterations."""
+    """Count the updates of rows, where older ones count less: half after counter_halflife iterations.
+
+    prev_iter and counter [N], indices [n], iter [1]; int64, counter float64, indices int32 or int64.  ValueError
+    where an index is no row or the sizes differ.
+    """
     if prev_iter.size != counter.size:
         raise ValueError(f"prev_iter {list(prev_iter.shape)} and counter {list(counter.shape)} must have one size")
     ids = check_indices(indices, counter.size, "the counter")

@@ -1,7 +1,8 @@
 """Learning rates that follow a policy.
 
 A policy is a factory: it gets a reader of the operator's arguments and the base rate, and returns a function from the
-iteration to the factor that the base rate is multiplied with.
+iteration to the factor that the base rate is multiplied with.  Numbers are NumPy's: like C's they overflow to infinity and
+are NaN where there is no result, which Python's own refuse.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Reader:
             raise ValueError(f"argument {message.name} of LearningRate must be {words}")
         return getattr(message, field)
 
-    def number(self, name: str, default: float = 0.0) -> float:
-        """A float argument, of NumPy's: division by 0 and powers that are no numbers have IEEE's results, as in C."""
+    def number(self, name: str, default: float = 0.0) -> np.float64:
+        """A float argument."""
         return np.float64(self._field(name, "f", "a float", default))
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -76,7 +77,7 @@ def _hill(read: Reader, base: float) -> Factor:
     def factor(i: int) -> float:
         if i < n:
             return start + (1 - start) * i / n
-        return max((1 + gamma * (i - n)) ** -power, end)
+        return max(end, (1 + gamma * (i - n)) ** -power)  # `end` where this is NaN
 
     return factor
 
@@ -180,8 +181,8 @@ def _restarts(top: float, bottom: float, period: int, growth: float, shrink: flo
             turn = np.floor(np.log(left) / np.log(growth) + 1e-9)
             length = growth**turn * period
             at = i - (1 - growth**turn) / (1 - growth) * period
-        scale = shrink**turn
-        return scale * (bottom + 0.5 * (top - bottom) * (1 + np.cos(math.pi * at / length)))
+        low, high = (np.float32(shrink**turn) * v for v in (bottom, top))
+        return low + 0.5 * (high - low) * (1 + np.cos(np.pi * at / length))
 
     return factor
 
@@ -263,15 +264,23 @@ def _policy(read: Reader, base: float) -> Factor:
     gradient=NO_GRADIENT,
 )
 def LearningRate(ctx, iter, *, base_lr: float | None = None, out):
-    """lr = base_lr times the factor that the argument `policy` gives for this iteration."""
+    """lr = base_lr times the factor that the argument `policy` gives for this iteration.
+
+    The policies are fixed, alter, hill, slope, step, exp, gate, inv, poly, linearWarmup, constantWarmup, pieceWarmup,
+    cyclical (Smith, Cyclical Learning Rates for Training Neural Networks, 2017), constantThenLinearWarmup,
+    compositeCyclical, cosine (Loshchilov and Hutter, SGDR, 2017), compositeCosine and composite.
+
+    iter [1] (int64), lr a scalar (float32).  ValueError where there is no such policy, base_lr or an argument of the
+    policy is missing, or one by which it divides is not above 0.
+    """
     if base_lr is None:
         raise ValueError("LearningRate needs the argument base_lr, a float")
     if not iter.size:
         raise ValueError("the iteration is an empty tensor")
     factor = getattr(ctx.state, "factor", None)
     if factor is None:
-        factor = ctx.state.factor = _policy(Reader(ctx.op), base_lr)
+        factor = ctx.state.factor = _policy(Reader(ctx.op), np.float64(base_lr))
     lr = out((), "float32")
     with np.errstate(all="ignore"):
-        lr[...] = base_lr * factor(int(iter.reshape(-1)[0]))
+        lr[...] = np.float32(base_lr) * np.float32(factor(int(iter.reshape(-1)[0])))
     return lr

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
+from caffe2lite.ops.kit.shapes import rows_of
 
 
 def _rows(param: Any, indices: Any) -> tuple[Any, Any]:
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")
-    return param.reshape(param.shape[0], math.prod(param.shape[1:])), check_indices(indices, param.shape[0])
+    return rows_of(param), check_indices(indices, param.shape[0])
 
 
 def _sparse_normalize(xp, param, indices, grad=None, *, use_max_norm: bool = True, norm: float = 1.0):
@@ -36,7 +36,8 @@ for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", 
         types={"param": _type, "indices": "int32 int64"},
         limits="norm >= 0",
         gradient=FORBID_GRADIENT,
-        doc="Scale the rows in `indices` to the length `norm`, or with use_max_norm only those that are longer.",
+        doc=f"Scale the rows in `indices` to the length `norm`, or with use_max_norm only those that are longer.\n\n"
+        f"param [N, ...] ({_type}), indices [n] (int32 or int64).  ValueError where an index is no row or norm is below 0.",
     )(_sparse_normalize)
 
 
@@ -47,7 +48,11 @@ for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", 
     limits="reg_lambda > 0, reg_lambda < 1",
 )
 def SparseLpRegularizer(xp, param, indices, grad=None, *, p: float = 2.0, reg_lambda: float = 1e-5):
-    """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2."""
+    """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2.
+
+    param [N, ...] (float32 or float16), indices [n] (int32 or int64).  ValueError where an index is no row, p is
+    neither 1 nor 2, or reg_lambda is not between 0 and 1.
+    """
     if p not in (1.0, 2.0):
         raise ValueError(f"p must be 1.0 or 2.0, found {p}")
     rows, ids = _rows(param, indices)

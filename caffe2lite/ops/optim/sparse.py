@@ -5,7 +5,6 @@ A row that comes several times is stepped several times, in order.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,9 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, gradient_rows, sweeps
+from caffe2lite.ops.kit.shapes import one
 from caffe2lite.ops.optim.adaptive import storm_rates
-from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step, one
+from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step
 
 _INDICES = "int32 int64"
 _F = np.float32  # of the compiled loops
@@ -57,7 +57,11 @@ def _rate(lr: Any) -> Any:
     infer=like(0, 1, 3),
 )
 def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
-    """MomentumSGDUpdate of the rows in `indices`."""
+    """MomentumSGDUpdate of the rows in `indices`.
+
+    grad [n, ...], moment and param [N, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError where
+    an index is no row or a size differs.
+    """
     ids, g, p, m = _rows(param, indices, grad, moment)
     mu, rate = grad.dtype.type(momentum), one(lr, "lr")
     steps = out[0](grad.shape, grad.dtype)
@@ -94,7 +98,6 @@ def _sparse_momentum_loop(ids, G, P, M, steps, lr, mu, nesterov):
             p[j] -= step[j]
 
 
-
 _ADAM_TYPES = {
     "param": "float32",
     "moment1": "=param",
@@ -117,7 +120,13 @@ def SparseAdam(
     xp, param, moment1, moment2, indices, grad, lr, iter,
     *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
 ):  # fmt: skip
-    """Adam of the rows in `indices`; the fourth output are the steps without lr."""
+    """Adam of the rows in `indices`; the fourth output are the steps without lr.
+
+    enableRAdam rectifies the step (Liu et al., On the Variance of the Adaptive Learning Rate and Beyond, 2020).
+
+    param and moments [N, ...], grad and grad_out [n, ...], indices [n], lr [1], iter [1]; float32, indices int32 or
+    int64, iter int64.  ValueError where an index is no row or a size differs.
+    """
     ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
     correction, adapt = adam_correction(iter, beta1, beta2), True
     if enableRAdam:
@@ -138,12 +147,13 @@ def SparseAdam(
 
 def _radam(t: int, beta1: float, beta2: float) -> tuple[float, bool]:
     """Rectified Adam: (factor of the step, whether the second moment adapts it)."""
+    beta1, beta2 = np.float64(beta1), np.float64(beta2)  # beyond its limits inf or NaN, as in C
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * t * beta2**t / (1 - beta2**t)
     if length < 5:
         return 1 / (1 - beta1**t), False
-    rectify = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
-    return rectify * math.sqrt(1 - beta2**t) / (1 - beta1**t), True
+    rectify = np.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+    return rectify * np.sqrt(1 - beta2**t) / (1 - beta1**t), True
 
 
 @compiled(SparseAdam)
@@ -181,7 +191,11 @@ def RowWiseSparseAdam(
     xp, param, moment1, moment2, indices, grad, lr, iter,
     *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
 ):  # fmt: skip
-    """SparseAdam with one second moment a row, of the mean square of its gradient; enableRAdam changes nothing."""
+    """SparseAdam with one second moment a row, of the mean square of its gradient; enableRAdam changes nothing.
+
+    param and moment1 [N, ...], moment2 [N], grad and grad_out [n, ...], indices [n], lr [1], iter [1]; float32,
+    indices int32 or int64, iter int64.  ValueError where an index is no row or a size differs.
+    """
     ids, g, p, m = _rows(param, indices, grad, moment1)
     v = _row_moment(moment2, param)[:, None]
     kind = grad.dtype.type
@@ -249,7 +263,11 @@ def SmartDecaySparseAdam(
     beta2: float = 0.999,
     epsilon: float = 1e-5,
 ):
-    """SparseAdam that makes up for the iterations in which a row was not seen, as if its gradient had been 0."""
+    """SparseAdam that makes up for the iterations in which a row was not seen, as if its gradient had been 0.
+
+    param and moments [N, ...], last_seen [N], grad [n, ...], indices [n], lr [1], iter [1]; float32, indices int32 or
+    int64, last_seen and iter int64.  ValueError where an index is no row or a size differs.
+    """
     ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
     seen = _row_moment(last_seen, param)
     kind = grad.dtype.type
@@ -279,14 +297,20 @@ def SmartDecaySparseAdam(
     gradient=FORBID_GRADIENT,
 )
 def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
-    """Adagrad of the rows in `indices`."""
+    """Adagrad of the rows in `indices`.
+
+    g = grad + weight_decay * row, moment = moment + g^2, row = row + lr * g / (sqrt(moment) + epsilon).
+
+    param and moment [N, ...], grad [n, ...], indices [n], lr [1]; float32, param and moment float16 too, indices
+    int32 or int64.  ValueError where an index is no row or a size differs.
+    """
     ids, g, p, m = _rows(param, indices, grad, moment)
     rate, kind = one(lr, "lr"), grad.dtype.type
     for at in sweeps(xp, ids):
         rows = ids[at]
-        slope = g[at] + kind(weight_decay) * p[rows]
-        m[rows] += slope * slope
-        p[rows] += rate * slope / (xp.sqrt(m[rows]) + kind(epsilon))
+        decayed = g[at] + kind(weight_decay) * p[rows]
+        m[rows] += decayed * decayed
+        p[rows] += rate * decayed / (xp.sqrt(m[rows]) + kind(epsilon))
     return param, moment
 
 
@@ -309,10 +333,9 @@ def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
         begin = ids[k] * width
         g, p, m = G[k], flat[begin : begin + width], moments[begin : begin + width]
         for j in range(width):
-            slope = g[j] + weight_decay * p[j]
-            m[j] += slope * slope
-            p[j] += lr * slope / (np.sqrt(m[j]) + epsilon)
-
+            decayed = g[j] + weight_decay * p[j]
+            m[j] += decayed * decayed
+            p[j] += lr * decayed / (np.sqrt(m[j]) + epsilon)
 
 
 def _check_counter(param, moment, indices, grad, lr, counter=None, *, counter_halflife=-1):
@@ -344,7 +367,12 @@ def RowWiseSparseAdagrad(
     weight_decay: float = 0.0,
     counter_halflife: int = -1,
 ):
-    """SparseAdagrad with one moment a row, of the mean square of its gradient; a counter of rows scales the decay."""
+    """SparseAdagrad with one moment a row, of the mean square of its gradient; a counter of rows scales the decay.
+
+    param [N, ...], moment [N], grad [n, ...], indices [n], lr [1], counter [N]; float32, param float16 too, indices
+    int32 or int64.  ValueError where an index is no row, a size differs, or counter_halflife is above 0 without a
+    counter.
+    """
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
     rate, kind = one(lr, "lr"), grad.dtype.type
@@ -354,9 +382,9 @@ def RowWiseSparseAdagrad(
         if counter is not None and counter_halflife > 0:
             count = counter.reshape(-1)[rows]
             decay = decay * xp.where(count > 0, counter_halflife / count, 1)[:, None].astype(grad.dtype)
-        slope = g[at] + decay * p[rows]
-        m[rows] += (slope * slope).mean(axis=1)
-        p[rows] += (rate / (xp.sqrt(m[rows]) + kind(epsilon)))[:, None] * slope
+        decayed = g[at] + decay * p[rows]
+        m[rows] += (decayed * decayed).mean(axis=1)
+        p[rows] += (rate / (xp.sqrt(m[rows]) + kind(epsilon)))[:, None] * decayed
     return param, moment
 
 
@@ -387,14 +415,13 @@ def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
         g, p = G[k], flat[row * width : (row + 1) * width]
         total = _F(0)
         for j in range(width):
-            slope = g[j] + weight_decay * p[j]
-            total += slope * slope
+            decayed = g[j] + weight_decay * p[j]
+            total += decayed * decayed
         moment = M[row] + total / _F(width)
         M[row] = moment
         step = lr / (np.sqrt(moment) + epsilon)
         for j in range(width):
             p[j] += step * (g[j] + weight_decay * p[j])
-
 
 
 @operator(
@@ -412,7 +439,11 @@ def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
     limits="epsilon >= 0, decay > 0, decay < 1",
 )
 def SparseAdadelta(xp, param, moment, delta, indices, grad, lr, *, epsilon: float = 1e-5, decay: float = 0.95):
-    """Adadelta of the rows in `indices`."""
+    """Adadelta of the rows in `indices`.
+
+    param, moment and delta [N, ...], grad [n, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError
+    where an index is no row, a size differs, epsilon is below 0, or decay is not between 0 and 1.
+    """
     ids, g, p, m, d = _rows(param, indices, grad, moment, delta)
     rate = one(lr, "lr")
     for at in sweeps(xp, ids):
@@ -441,7 +472,11 @@ def SparseFtrl(
     lambda1: float = 0.001,
     lambda2: float = 0.001,
 ):
-    """FTRL of the rows in `indices`."""
+    """FTRL of the rows in `indices`.
+
+    param [N, ...], n_z [N, ..., 2], grad [n, ...], indices [n], alpha_in [1]; float32, indices int32 or int64.
+    ValueError where an index is no row, a size differs, or alpha is given twice.
+    """
     if n_z.size != 2 * param.size:
         raise ValueError(f"n_z {list(n_z.shape)} must hold two values for each of the parameter {list(param.shape)}")
     ids, g, p = _rows(param, indices, grad)
@@ -467,7 +502,11 @@ def SparseFtrl(
     gradient=FORBID_GRADIENT,
 )
 def SparseStorm(xp, param, moment, grad_sq_sum, grad, indices, lr, *, momentum: float = 10.0, beta: float = 0.1):
-    """STORM of the rows in `indices`."""
+    """STORM of the rows in `indices`.
+
+    param and moment [N, ...], grad_sq_sum [1], grad [n, ...], indices [n], lr [1]; float32, indices int32 or int64.
+    ValueError where an index is no row or a size differs.
+    """
     ids, g, p, m = _rows(param, indices, grad, moment)
     total, rate, keep = storm_rates(xp, one(grad_sq_sum, "grad_sq_sum"), grad, one(lr, "lr"), momentum, beta)
     for at in sweeps(xp, ids):
@@ -485,7 +524,11 @@ def SparseStorm(xp, param, moment, grad_sq_sum, grad, indices, lr, *, momentum: 
     gradient=FORBID_GRADIENT,
 )
 def SparseWngrad(xp, param, seq_b, indices, grad, lr, *, epsilon: float = 1e-5):
-    """WNGrad of the rows in `indices`."""
+    """WNGrad of the rows in `indices`.
+
+    As in Caffe2 b grows by |g|^2 / b, without epsilon.  param [N, ...], seq_b [1], grad [n, ...], indices [n], lr
+    [1]; float32, indices int32 or int64.  ValueError where an index is no row or a size differs.
+    """
     ids, g, p = _rows(param, indices, grad)
     b, kind = one(seq_b, "seq_b"), param.dtype.type
     rate = one(lr, "lr") / (b + kind(epsilon))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
+
+import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.optim.dense import check_sizes, one
+from caffe2lite.ops.kit.shapes import check_sizes, one
 
 
 @operator(
@@ -48,7 +50,12 @@ def YellowFin(
     out,
 ):
     """A step with the present lr and mu, then new averages of the gradient, its size, curvature and distance, and of
-    the lr and mu that follow from them."""
+    the lr and mu that follow from them.
+
+    Zhang and Mitliagkas, YellowFin and the Art of Momentum Tuning, 2019.  param [...], moment, g_avg, g2_avg and grad
+    of its size, lr_avg, mu_avg and iter [1], curv_win [curv_win_width], scalars_memory [5]; float32, iter int64.
+    ValueError where a size differs.
+    """
     check_sizes(param=param, moment=moment, g_avg=g_avg, g2_avg=g2_avg, grad=grad)
     if curv_win.size != curv_win_width or scalars_memory.size != 5:
         raise ValueError(
@@ -61,39 +68,45 @@ def YellowFin(
     old = moment * param.dtype.type(mu)
     new = old + grad.reshape(moment.shape) * param.dtype.type(lr)
     step = new * param.dtype.type(1 + mu) - old if nesterov else new
-
-    def mean(average, value):
-        return beta * average + (1 - beta) * value
-
     norm2 = float(xp.vdot(grad, grad))
     window = curv_win.copy()
-    window[(turn - 1) % curv_win_width] = math.log(max(norm2, epsilon))
+    window[(turn - 1) % curv_win_width] = np.log(max(norm2, epsilon))
     seen = window[: min(max(turn, 1), curv_win_width)]
-    g1, g2 = mean(g_avg, grad.reshape(g_avg.shape)), mean(g2_avg, xp.square(grad).reshape(g2_avg.shape))
-    norm_avg, norm2_avg, low_avg, high_avg, distance_avg = scalars_memory.tolist()
-    norm_avg, norm2_avg = mean(norm_avg, math.sqrt(norm2)), mean(norm2_avg, norm2)
-    low_avg, high_avg = mean(low_avg, float(seen.min())), mean(high_avg, float(seen.max()))
-    distance_avg = mean(distance_avg, norm_avg / norm2_avg if norm2_avg else 0.0)
+    g1 = _mean(beta, g_avg, grad.reshape(g_avg.shape))
+    g2 = _mean(beta, g2_avg, xp.square(grad).reshape(g2_avg.shape))
+    memory = _remembered(beta, scalars_memory.tolist(), norm2, float(seen.min()), float(seen.max()))
     if turn > 1:
-        debias = 1 - beta**turn if zero_debias else 1.0
-        low, high = math.exp(low_avg / debias), math.exp(high_avg / debias)
-        spread = max(float(g2.sum()) / debias - float(xp.vdot(g1, g1)) / debias**2, epsilon)
-        best_mu, best_lr = _tune(low, high, spread, distance_avg / debias, epsilon)
-        lr, mu = mean(lr, best_lr), mean(mu, best_mu)
-    values = (param - step.reshape(param.shape), new, lr, mu, window, g1, g2, None)
+        debias = 1 - np.float64(beta) ** turn if zero_debias else 1.0
+        *_, low, high, distance = (v / debias for v in memory)
+        spread = max(np.float64(g2.sum()) / debias - np.float64(xp.vdot(g1, g1)) / debias**2, epsilon)
+        best_mu, best_lr = _tune(np.exp(low), np.exp(high), spread, distance, epsilon)
+        lr, mu = _mean(beta, lr, best_lr), _mean(beta, mu, best_mu)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, operands))
-    for target, value in zip(outs[:7], values):
+    for target, value in zip(outs, (param - step.reshape(param.shape), new, lr, mu, window, g1, g2)):
         target[...] = value
-    outs[7][...] = xp.asarray([norm_avg, norm2_avg, low_avg, high_avg, distance_avg], dtype=param.dtype)
+    outs[7][...] = xp.asarray(memory, dtype=param.dtype)
     return outs
 
 
+def _mean(beta: float, average: Any, value: Any) -> Any:
+    """Return the moving average, with a further value."""
+    return beta * average + (1 - beta) * value
+
+
+def _remembered(beta: float, averages: list[float], norm2: float, low: float, high: float) -> list[float]:
+    """Return the averages of |g|, |g|^2, the log of the lowest and highest curvature, and the distance to the optimum."""
+    values = np.sqrt(norm2), norm2, low, high
+    norm, square, low, high = (_mean(beta, a, v) for a, v in zip(averages, values))
+    return [norm, square, low, high, _mean(beta, averages[4], norm / square if square else 0.0)]
+
+
 def _tune(low: float, high: float, spread: float, distance: float, epsilon: float) -> tuple[float, float]:
-    """(momentum, step size) that the curvature between low and high, noise and distance call for."""
-    p = (distance * low) ** 2 / 2 / spread
-    w3 = (-math.sqrt(p * p + 4 / 27 * p**3) - p) / 2
-    w = math.copysign(abs(w3) ** (1 / 3), w3)
+    """Return (momentum, step size) that the curvature between low and high, noise and distance call for."""
+    # NumPy's numbers become infinite where a power of Python's is an error
+    p = (np.float64(distance) * low) ** 2 / 2 / spread
+    w3 = (-np.sqrt(p * p + 4 / 27 * p**3) - p) / 2
+    w = np.copysign(abs(w3) ** (1 / 3), w3)
     root = w - p / 3 / (w - epsilon if w < 0 else w + epsilon) + 1
-    ratio = math.sqrt(high / low)
+    ratio = np.sqrt(high / low)
     mu = max(root * root, ((ratio - 1) / (ratio + 1)) ** 2)
-    return mu, (1 - math.sqrt(mu)) ** 2 / low
+    return mu, (1 - np.sqrt(mu)) ** 2 / low

@@ -13,7 +13,10 @@ from caffe2lite.ops.kit.registry import MANY, operator
 
 @operator("Y", types="float32", infer=like(0), gradient=NO_GRADIENT)
 def StumpFunc(xp, X, *, threshold: float = 0.0, low_value: float = 0.0, high_value: float = 0.0, out):
-    """Y = low_value where X <= threshold, high_value above."""
+    """Y = low_value where X <= threshold, high_value above.
+
+    X [...], Y of its shape; float32.  TypeError for other dtypes.
+    """
     Y = out(X.shape, X.dtype)
     Y[...] = xp.where(X.dtype.type(threshold) >= X, X.dtype.type(low_value), X.dtype.type(high_value))
     return Y
@@ -21,7 +24,11 @@ def StumpFunc(xp, X, *, threshold: float = 0.0, low_value: float = 0.0, high_val
 
 @operator("Index_Low Index_High", types="float32", gradient=NO_GRADIENT)
 def StumpFuncIndex(xp, X, *, threshold: float = 0.0):
-    """Where the elements of X are that are at most the threshold, and where the others are, int64."""
+    """Where the elements of X are that are at most the threshold, and where the others are, int64.
+
+    X [...], Index_Low and Index_High [n], together all of the flat X; float32, indices int64.  TypeError for other
+    dtypes.
+    """
     low = X.reshape(-1) <= X.dtype.type(threshold)
     return xp.flatnonzero(low), xp.flatnonzero(~low)
 
@@ -47,7 +54,11 @@ def _table(xp: Any, x: Any, values: Any, percentiles: Any) -> Any:
     gradient=NO_GRADIENT,
 )
 def Percentile(xp, X, table, lengths, *, out):
-    """Y = percentile of each element of column j, by the j-th part of the table of (value, percentile)."""
+    """Y = percentile of each element of column j, by the j-th part of the table of (value, percentile).
+
+    X [N, D], table [rows, 2], lengths [D], Y of X's shape; float32, lengths int32.  ValueError where the shapes do
+    not fit, or the lengths are not above 0 and do not add up to the rows.
+    """
     if X.ndim != 2 or table.ndim != 2 or table.shape[1] != 2 or lengths.shape != X.shape[1:]:
         raise ValueError(
             f"a matrix, a table of two columns and a length for each column are needed: {list(X.shape)}, "
@@ -77,9 +88,16 @@ def BisectPercentile(
     lengths: list[int],
     out,
 ):
-    """Y = percentile of each element of column j: that of an equal known value, else between upper and next lower."""
+    """Y = percentile of each element of column j: that of an equal known value, else between upper and next lower.
+
+    X [N, D], Y of its shape; float32.  ValueError where X has not as many columns as there are lengths, or the four
+    lists differ in length.
+    """
     if not len(percentile_raw) == len(percentile_mapping) == len(percentile_lower) == len(percentile_upper):
-        raise ValueError("percentile_raw, _mapping, _lower and _upper must have one length")
+        raise ValueError(
+            f"percentile_raw, _mapping, _lower and _upper must have one length, found {len(percentile_raw)}, "
+            f"{len(percentile_mapping)}, {len(percentile_lower)} and {len(percentile_upper)}"
+        )
     if sum(lengths) != len(percentile_raw) or min(lengths, default=1) < 1:
         raise ValueError(f"the lengths {list(lengths)} must be above 0 and add up to {len(percentile_raw)}")
     if X.ndim != 2 or X.shape[1] != len(lengths):
@@ -102,6 +120,31 @@ def BisectPercentile(
     return Y
 
 
+def _pieces(X: Any, columns: int, given: list[Any], binary: bool) -> tuple[Any, ...]:
+    """Return bounds, slopes and intercepts as [functions, ...]; ValueError where they do not fit the columns."""
+    if any(not v.size for v in given):
+        raise ValueError(
+            f"bounds, slopes and intercepts are needed, all as arguments or all as inputs; found "
+            f"{', '.join(str(v.size) for v in given)} values"
+        )
+    edges, factors, offsets = (v.reshape(-1) for v in given)
+    if X.ndim not in (1, 2):
+        raise ValueError(f"predictions must be a vector or a matrix, found {list(X.shape)}")
+    if binary and columns > 2:
+        raise ValueError(f"binary predictions have 1 or 2 columns, found {columns}")
+    functions = 1 if binary else columns
+    pieces = factors.size // max(functions, 1)
+    if offsets.size != factors.size or pieces * functions != factors.size or edges.size != (pieces + 1) * functions:
+        raise ValueError(
+            f"{functions} functions of n pieces need n slopes, n intercepts and n + 1 bounds each; found "
+            f"{factors.size}, {offsets.size} and {edges.size}"
+        )
+    edges, factors, offsets = (v.reshape(functions, -1) for v in (edges, factors, offsets))
+    if (edges[:, 1:] < edges[:, :-1]).any():
+        raise ValueError(f"the bounds of each function must not descend, found {edges.tolist()}")
+    return edges, factors, offsets
+
+
 @operator(
     "Y",
     types={"X": "float32", "bounds_in": "float32", "slopes_in": "float32", "intercepts_in": "float32"},
@@ -122,32 +165,17 @@ def PiecewiseLinearTransform(
     binary: bool = False,
     out,
 ):
-    """Y = slope * x + intercept of the piece that x is in, column by column; `binary` maps the positive of two."""
+    """Y = slope * x + intercept of the piece that x is in, column by column; `binary` maps the positive of two.
+
+    X [N] or [N, D], Y of its shape, bounds [D * (pieces + 1)], slopes and intercepts [D * pieces]; float32.
+    ValueError where the three do not fit D, are missing, or the bounds descend.
+    """
     given = [xp.asarray(v, dtype=X.dtype) for v in (bounds, slopes, intercepts)]
     if bounds_in is not None:
         given = [bounds_in, slopes_in, intercepts_in]
-    if any(not v.size for v in given):
-        raise ValueError("bounds, slopes and intercepts are needed, all as arguments or all as inputs")
-    edges, factors, offsets = (v.reshape(-1) for v in given)
-    if X.ndim not in (1, 2):
-        raise ValueError(f"predictions must be a vector or a matrix, found {list(X.shape)}")
     columns = X.shape[1] if X.ndim == 2 else 1
-    if binary and columns > 2:
-        raise ValueError(f"binary predictions have 1 or 2 columns, found {columns}")
-    functions = 1 if binary else columns
-    pieces = factors.size // max(functions, 1)
-    if offsets.size != factors.size or pieces * functions != factors.size or edges.size != (pieces + 1) * functions:
-        raise ValueError(
-            f"{functions} functions of n pieces need n slopes, n intercepts and n + 1 bounds each; found "
-            f"{factors.size}, {offsets.size} and {edges.size}"
-        )
-    edges, factors, offsets = (
-        edges.reshape(functions, -1),
-        factors.reshape(functions, -1),
-        offsets.reshape(functions, -1),
-    )
-    if (edges[:, 1:] < edges[:, :-1]).any():
-        raise ValueError("the bounds of each function must be ascending")
+    edges, factors, offsets = _pieces(X, columns, given, binary)
+    pieces = factors.shape[1]
 
     def transform(x: Any, f: int) -> Any:
         x = xp.clip(x, edges[f, 0], edges[f, -1])
@@ -171,12 +199,16 @@ def PiecewiseLinearTransform(
 
 @operator("histogram", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
 def Histogram(xp, *Xs, bin_edges: list[float], out):
-    """How many elements of all inputs are in each bin [left, right), int64."""
+    """How many elements of all inputs are in each bin [left, right), int64.
+
+    Xs of any shape, histogram [bins]; float32 or float64.  ValueError where bin_edges are fewer than 2 or do not
+    rise.
+    """
     edges = list(bin_edges)
     if len(edges) < 2:
-        raise ValueError(f"Number of bin edges must be greater than or equal to 2, found {edges}")
+        raise ValueError(f"bin_edges must hold 2 edges or more, found {edges}")
     if any(b <= a for a, b in itertools.pairwise(edges)):
-        raise ValueError(f"bin_edges must be a strictly increasing sequence of values, found {edges}")
+        raise ValueError(f"bin_edges must rise strictly, found {edges}")
     bounds = xp.asarray(edges, dtype="float32")
     counts = out((len(edges) - 1,), "int64")
     counts[...] = 0
@@ -189,7 +221,11 @@ def Histogram(xp, *Xs, bin_edges: list[float], out):
 
 @operator("current total", stateful=True, types="float32", gradient=FORBID_GRADIENT, limits="num_buckets > 0")
 def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float = 1.0, num_buckets: int = 1, out):
-    """Counts of X in equal buckets, with one below and one above: of this run, and of all runs of this operator."""
+    """Counts of X in equal buckets, with one below and one above: of this run, and of all runs of this operator.
+
+    X [...], current and total [num_buckets + 2]; float32, counts int64.  ValueError where num_buckets is not above 0
+    or the lower bound is above the upper one.
+    """
     xp = ctx.xp
     if lower_bound > upper_bound:
         raise ValueError(f"lower_bound={lower_bound} must be at most upper_bound={upper_bound}")
@@ -208,15 +244,17 @@ def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float 
 _WIDER = 1.0001  # the range is made wider by this, so that the largest value falls into the last bin
 
 
-@operator(
-    "values counts", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT
-)
+@operator("values counts", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT)
 def SelfBinningHistogram(
     xp, *Xs, num_bins: int, bin_spacing: str = "linear", logspacing_start: float = 1e-24, abs: bool = False, out
 ):
-    """A histogram whose bins span the values: their left edges and the end, and the counts (0 for the end)."""
+    """A histogram whose bins span the values: their left edges and the end, and the counts (0 for the end).
+
+    Xs of any shape, values [num_bins + 1] of their dtype, counts [num_bins + 1] (int64); float32 or float64.
+    ValueError where num_bins is not above 0 or bin_spacing is neither linear nor logarithmic.
+    """
     if num_bins < 1:
-        raise ValueError(f"Number of bins must be greater than or equal to 1. num_bins is {num_bins}")
+        raise ValueError(f"num_bins must be above 0, found {num_bins}")
     if bin_spacing not in ("linear", "logarithmic"):
         raise ValueError(f"bin_spacing must be 'linear' or 'logarithmic', found {bin_spacing!r}")
     kind = Xs[0].dtype
@@ -249,17 +287,25 @@ def SelfBinningHistogram(
 
 
 @operator(
-    "value", types="float32 float64", num_inputs=(1, MANY), gradient=FORBID_GRADIENT, limits="quantile >= 0, quantile <= 1"
+    "value",
+    types="float32 float64",
+    num_inputs=(1, MANY),
+    gradient=FORBID_GRADIENT,
+    limits="quantile >= 0, quantile <= 1",
 )
 def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-3, out):
-    """A value that a share `quantile` of all elements (of their absolute values) does not exceed, found by bisection."""
+    """The smallest value that a share `quantile` of all elements (of their absolute values) does not exceed.
+
+    Xs of any shape, value [1] of their dtype; float32 or float64.  ValueError where quantile is not from 0 to 1, tol
+    is not above 0, the dtypes differ, or there are no values.
+    """
     if tol <= 0:
         raise ValueError(f"tol must be above 0, found {tol}")
     if any(X.dtype != Xs[0].dtype for X in Xs):
-        raise ValueError("all inputs must have one type")
+        raise ValueError(f"all inputs must have one type, found {', '.join(X.dtype.name for X in Xs)}")
     x = xp.concatenate([X.reshape(-1) for X in Xs])
     if not x.size:
-        raise ValueError("there are no values")
+        raise ValueError(f"there are no values: the inputs have the shapes {[list(X.shape) for X in Xs]}")
     ordered = xp.sort(xp.absolute(x) if abs else x)
     Y = out((1,), x.dtype)
     Y[...] = _bisect(xp, ordered, math.ceil(quantile * x.size), tol)

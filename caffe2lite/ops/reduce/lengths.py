@@ -59,13 +59,21 @@ def check_lookup(data, indices, lengths):
 
 @operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
 def LengthsSum(xp, data, lengths, *, out):
-    """Y[k] = sum of the rows of segment k of the data."""
+    """Y[k] = sum of the rows of segment k of the data.
+
+    data [N, ...], lengths [segments], Y [segments, ...]; float32, lengths int32.  ValueError where the lengths do not
+    add up to N.
+    """
     return _sum(xp, data, None, lengths, out)[0]
 
 
 @operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
 def LengthsMean(xp, data, lengths, *, out):
-    """Y[k] = mean of the rows of segment k; 0 for one without rows."""
+    """Y[k] = mean of the rows of segment k; 0 for one without rows.
+
+    data [N, ...], lengths [segments], Y [segments, ...]; float32, lengths int32.  ValueError where the lengths do not
+    add up to N.
+    """
     result, counts = _sum(xp, data, None, lengths, out)
     return _divide(xp, result, counts)
 
@@ -78,7 +86,11 @@ def LengthsMean(xp, data, lengths, *, out):
     gradient=single("LengthsMaxWithMainInputAndForwardOutputGradient", "O0 GO0 I1 I0 -> GI0"),
 )
 def LengthsMax(xp, data, lengths, *, out):
-    """Y[k] = maximum of the rows of segment k; 0 for one without rows."""
+    """Y[k] = maximum of the rows of segment k; 0 for one without rows.
+
+    data [N, ...], lengths [segments], Y [segments, ...]; float32, lengths int32.  ValueError where the lengths do not
+    add up to N.
+    """
     starts, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
@@ -86,7 +98,11 @@ def LengthsMax(xp, data, lengths, *, out):
 @operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
           shapes="Y [K, *D], dY = Y, lengths [K], data [R, *D]", infer=like(3))  # fmt: skip
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
-    """The gradient goes to every row that is the maximum of its segment."""
+    """dX = dY at every row that is the maximum of its segment, else 0.
+
+    data and dX [N, ...], lengths [segments], Y and dY [segments, ...]; float32, lengths int32.  ValueError where the
+    lengths do not add up to N or there is not one maximum for each.
+    """
     _, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
     if Y.shape[0] != counts.shape[0]:
         raise ValueError(f"there are {counts.shape[0]} segments, and {Y.shape[0]} maxima")
@@ -103,7 +119,11 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
     gradient=lambda g: _weighted(g, "LengthsWeightedSumGradient", "LengthsWeightedSumWithMainInputGradient"),
 )
 def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
-    """Y[k] = sum of the rows of segment k, each times its weight."""
+    """Y[k] = sum of the rows of segment k, each times its weight.
+
+    data [N, ...], weights [N], lengths [segments], Y [segments, ...]; float32, lengths int32.  ValueError where the
+    lengths do not add up to N or the weights are not [N].
+    """
     check_weights(weights, data.shape[0])
     return _sum(xp, data, None, lengths, out, weights)[0]
 
@@ -157,7 +177,9 @@ def _parts(lengths: Any, work: int) -> list[tuple[int, int, int, int]]:
     return list(zip(cuts, cuts[1:], places, places[1:]))
 
 
-def _sum_compiled(data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False) -> Any:
+def _sum_compiled(
+    data: Any, weights: Any, indices: Any, lengths: Any, out: Any, mean: bool = False, positional: bool = False
+) -> Any:
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
     check_lookup(data, indices, lengths)
@@ -165,13 +187,21 @@ def _sum_compiled(data: Any, weights: Any, indices: Any, lengths: Any, out: Any,
     Y = _result(out, lengths, data)
     if Y.size:
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
-        together([
-            functools.partial(
-                _sum_rows, rows, weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
-                sums[first:last].reshape(-1), mean, positional,
-            )
-            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
-        ])
+        together(
+            [
+                functools.partial(
+                    _sum_rows,
+                    rows,
+                    weights if positional else weights[begin:end],
+                    indices[begin:end],
+                    lengths[first:last],
+                    sums[first:last].reshape(-1),
+                    mean,
+                    positional,
+                )
+                for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+            ]
+        )
     return Y
 
 
@@ -222,7 +252,11 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
 
 @operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
 def SparseLengthsSum(xp, data, indices, lengths, *, out):
-    """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings."""
+    """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings.
+
+    data [N, ...], indices [n], lengths [segments], Y [segments, ...] (float32); data float32 or float16, indices
+    int32 or int64, lengths int32.  ValueError where an index is no row or the lengths do not add up to n.
+    """
     return _sum(xp, data, indices, lengths, out)[0]
 
 
@@ -234,7 +268,11 @@ def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
 
 @operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
 def SparseLengthsMean(xp, data, indices, lengths, *, out):
-    """Y[k] = mean of data[i] over the indices of segment k."""
+    """Y[k] = mean of data[i] over the indices of segment k.
+
+    data [N, ...], indices [n], lengths [segments], Y [segments, ...] (float32); data float32 or float16, indices
+    int32 or int64, lengths int32.  ValueError where an index is no row or the lengths do not add up to n.
+    """
     result, counts = _sum(xp, data, indices, lengths, out)
     return _divide(xp, result, counts)
 
@@ -247,7 +285,11 @@ def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
 
 @operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
 def SparseLengthsMax(xp, data, indices, lengths, *, out):
-    """Y[k] = maximum of data[i] over the indices of segment k."""
+    """Y[k] = maximum of data[i] over the indices of segment k.
+
+    data [N, ...], indices [n], lengths [segments], Y [segments, ...]; float32, indices int32 or int64, lengths int32.
+    ValueError where an index is no row or the lengths do not add up to n.
+    """
     segments.check_indices(indices, data.shape[0])
     starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
@@ -255,7 +297,12 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
 
 @operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [I]", infer=_infer, gradient=_sparse_weighted)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
-    """Y[k] = sum of weight * data[i] over the indices of segment k."""
+    """Y[k] = sum of weight * data[i] over the indices of segment k.
+
+    data [N, ...], weights and indices [n], lengths [segments], Y [segments, ...] (float32); data float32 or float16,
+    indices int32 or int64, lengths int32.  ValueError where an index is no row, the lengths do not add up to n, or
+    the weights are not [n].
+    """
     check_weights(weights, indices.shape[0])
     return _sum(xp, data, indices, lengths, out, weights)[0]
 
@@ -269,7 +316,12 @@ def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *
 
 @operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [W]", infer=_infer)
 def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
-    """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k."""
+    """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k.
+
+    data [N, ...], weights [longest length], indices [n], lengths [segments], Y [segments, ...] (float32); data
+    float32 or float16, indices int32 or int64, lengths int32.  ValueError where an index is no row, the lengths do
+    not add up to n, or a segment is longer than the weights.
+    """
     starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
     if counts.size and int(counts.max()) > weights.shape[0]:
         raise ValueError(f"a segment has {int(counts.max())} indices, and there are {weights.shape[0]} weights")
@@ -283,7 +335,6 @@ def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices,
     if lengths.size and int(lengths.max()) > weights.size:
         raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
     return _sum_compiled(data, weights, indices, lengths, out, positional=True)
-
 
 
 # ---- gradients -------------------------------------------------------------------------------------------------
@@ -394,29 +445,41 @@ _GRADIENT_SHAPES = {
 }
 _WEIGHTED = {"weights": "float32", "dY": "float32", "lengths": "int32"}
 
+_GRADIENT_OPERANDS = """dY [segments, ...], lengths [segments], weights, dweights and indices [n], dX [n, ...]; float32,
+lengths int32, indices int32 or int64.  ValueError where there is not one gradient for each length, or the weights are not
+[n], n being the sum of lengths."""
+
 for _name, _outputs, _kernel, _types, _doc in (
-    ("LengthsSumGradient", "dX", _sum_gradient, _PLAIN, "Each row gets its segment's gradient."),
-    ("LengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "Each row gets its share of its segment's gradient."),
-    ("SparseLengthsSumGradient", "dX", _sum_gradient, _PLAIN, "Each lookup gets its segment's gradient."),
-    ("SparseLengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "Each lookup gets its share of its segment's gradient."),
+    ("LengthsSumGradient", "dX", _sum_gradient, _PLAIN, "dX[i] = dY of row i's segment."),
+    ("LengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "dX[i] = dY of row i's segment over its length."),
+    ("SparseLengthsSumGradient", "dX", _sum_gradient, _PLAIN, "dX[i] = dY of lookup i's segment."),
+    ("SparseLengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "dX[i] = dY of lookup i's segment over its length."),
     ("LengthsIndicesInGradientSumGradient", "dX", _sum_gradient_of, _PLAIN, "As LengthsSumGradient."),
     ("LengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As LengthsMeanGradient."),
     ("SparseLengthsIndicesInGradientSumGradient", "dX", _sum_gradient_of, _PLAIN, "As SparseLengthsSumGradient."),
     ("SparseLengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As SparseLengthsMeanGradient."),
-    ("LengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "Each row gets its weight times its segment's gradient."),
+    ("LengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "dX[i] = weights[i] * dY of row i's segment."),
     ("SparseLengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "As LengthsWeightedSumGradient."),
     ("SparseLengthsIndicesInGradientWeightedSumGradient", "dX", _weighted_gradient_of, _WEIGHTED, "As LengthsWeightedSumGradient."),
-    ("LengthsWeightedSumWithMainInputGradient", "dX dweights", _dense_both, _WEIGHTED, "Gradients by the rows and by the weights."),
-    ("SparseLengthsWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED, "Gradients by lookups and by weights."),
+    (
+        "LengthsWeightedSumWithMainInputGradient", "dX dweights", _dense_both, _WEIGHTED,
+        "dX[i] = weights[i] * dY of row i's segment; dweights[i] = data[i] * dY.",
+    ),
+    (
+        "SparseLengthsWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED,
+        "As LengthsWeightedSumWithMainInputGradient, with the rows data[indices].",
+    ),
     (
         "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED,
-        "Gradients by the lookups and by the weights.",
+        "dX[i] = weights[i] * dY of lookup i's segment; dweights[i] = data[indices[i]] * dY.",
     ),
 ):  # fmt: skip
     _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
     if "_sparse_both" in _kernel.__name__:
         _types = {**_types, "data": "float32", "indices": _INT}
-    operator(_outputs, name=_name, types=_types, shapes=_shapes, infer=_GRADIENT_SHAPES.get(_name), doc=_doc)(_kernel)
+    operator(
+        _outputs, name=_name, types=_types, shapes=_shapes, infer=_GRADIENT_SHAPES.get(_name), doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}"
+    )(_kernel)
 
 
 @compiled(*(registry.find(n) for n in ("LengthsSumGradient", "SparseLengthsSumGradient")))

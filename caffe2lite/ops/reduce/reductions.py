@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
-from caffe2lite.ops.kit.infer import Spec, like, scalar
-from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis, fitted
 
@@ -57,12 +56,21 @@ def _axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     result = sorted({a + ndim if a < 0 else a for a in axes})
     if result[0] < 0 or result[-1] >= ndim:
-        raise ValueError(f"axes={list(axes)} must be among the {ndim} dimensions")
+        raise ValueError(f"axes={list(axes)} must be from {-ndim} to {ndim - 1}, for {ndim} dimensions")
     return tuple(result)
 
 
 def _kept(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
     return tuple(1 if a in axes else d for a, d in enumerate(shape) if keepdims or a not in axes)
+
+
+def _check_results(X: Any, shape: tuple[int, ...], **operands: Any) -> None:
+    """ValueError where operands are not of the size that reducing X gives."""
+    for what, operand in operands.items():
+        if operand.size != math.prod(shape):
+            raise ValueError(
+                f"{what} must be {list(shape)}, what X {list(X.shape)} is reduced to; found {list(operand.shape)}"
+            )
 
 
 def _sum(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
@@ -81,23 +89,30 @@ def _l2(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
     return xp.sqrt((X * X).sum(axis=axes))
 
 
-def _slope_mean(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
+def _gradient_mean(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
     return dY * dY.dtype.type(dY.size / max(X.size, 1))
 
 
-def _slope_ties(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
+def _gradient_ties(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
     return dY * (X == Y)
 
 
-def _slope_l1(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
+def _gradient_l1(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
     return dY * ((X > 1e-12).astype(dY.dtype) - (X < -1e-12).astype(dY.dtype))
 
 
-def _slope_l2(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
+def _gradient_l2(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
     return xp.where(Y == 0, dY, dY * X / Y)
 
 
-def _reduction(name: str, gradient: str, reduce: Any, slope: Any, types: str, doc: str) -> None:
+_OVER_AXES = """X [...], Y with a dimension of 1 for each of the axes (all where none is named), or without them where keepdims
+is 0; {}.  ValueError where an axis is none of X's."""
+
+
+def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, doc: str) -> None:
+    """Add a reduction over axes and its gradient, for which `derive` gives dX of dY, X and Y."""
+    operands = _OVER_AXES.format(types.replace(" ", ", "))
+
     def kernel(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
         over = _axes(axes, X.ndim)
         Y = out(_kept(X.shape, over, keepdims), X.dtype)
@@ -109,20 +124,28 @@ def _reduction(name: str, gradient: str, reduce: Any, slope: Any, types: str, do
         over = _axes(args.get("axes") or (), len(shape))
         return [Spec(_kept(shape, over, args.get("keepdims", True)), inputs[0].dtype)]
 
-    operator("Y", name=name, types=types, infer=infer, gradient=single(gradient, "GO0 I0 O0 -> GI0"), doc=doc)(kernel)
+    operator(
+        "Y",
+        name=name,
+        types=types,
+        infer=infer,
+        gradient=single(gradient, "GO0 I0 O0 -> GI0"),
+        doc=f"{doc}\n\n{operands}",
+    )(kernel)
 
     def backward(xp, dY, X, Y, *, axes: list[int] = (), keepdims: bool = True, out):
         shape = _kept(X.shape, _axes(axes, X.ndim), True)
+        _check_results(X, shape, dY=dY, Y=Y)
         dX = out(X.shape, X.dtype)
-        dX[...] = slope(xp, fitted(dY, shape, "dY"), X, fitted(Y, shape, "Y"))
+        dX[...] = derive(xp, fitted(dY, shape, "dY"), X, fitted(Y, shape, "Y"))
         return dX
 
     operator(
         "dX",
         name=gradient,
         types={"dY": types, "X": "=dY", "Y": "=dY"},
-        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
-        doc=f"dX of {name}, from dY, X and Y.",
+        infer=lambda args, inputs: [UNKNOWN if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
+        doc=f"dX of {name}, from dY, X and Y.\n\ndX as X, dY as Y.  {operands}",
     )(backward)
 
 
@@ -134,15 +157,15 @@ def _min(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
     return extreme(xp, X, axes, largest=False, lanes=True)
 
 
-for _name, _back, _reduce, _slope, _types, _doc in (
+for _name, _back, _reduce, _derive, _types, _doc in (
     ("ReduceSum", "ReduceSumGradient", _sum, lambda xp, dY, X, Y: dY, _NUMBERS, "Y = sum of X over the axes."),
-    ("ReduceMean", "ReduceMeanGradient", _mean, _slope_mean, "float32", "Y = mean of X over the axes."),
-    ("ReduceMax", "ReduceMaxGradient", _max, _slope_ties, _NUMBERS, "Y = largest of X over the axes."),
-    ("ReduceMin", "ReduceMinGradient", _min, _slope_ties, _NUMBERS, "Y = smallest of X over the axes."),
-    ("ReduceL1", "ReduceL1Gradient", _l1, _slope_l1, "float32", "Y = sum of |X|."),
-    ("ReduceL2", "ReduceL2Gradient", _l2, _slope_l2, "float32", "Y = square root of the sum of X^2."),
+    ("ReduceMean", "ReduceMeanGradient", _mean, _gradient_mean, "float32", "Y = mean of X over the axes."),
+    ("ReduceMax", "ReduceMaxGradient", _max, _gradient_ties, _NUMBERS, "Y = largest of X over the axes."),
+    ("ReduceMin", "ReduceMinGradient", _min, _gradient_ties, _NUMBERS, "Y = smallest of X over the axes."),
+    ("ReduceL1", "ReduceL1Gradient", _l1, _gradient_l1, "float32", "Y = sum of |X|."),
+    ("ReduceL2", "ReduceL2Gradient", _l2, _gradient_l2, "float32", "Y = square root of the sum of X^2."),
 ):
-    _reduction(_name, _back, _reduce, _slope, _types, _doc)
+    _reduction(_name, _back, _reduce, _derive, _types, _doc)
 
 
 # ---- over the first or the last dimensions -----------------------------------------------------------------------
@@ -167,7 +190,7 @@ def _inside(xp: Any, matrix: Any, axis: int, lengths: Any, least: int) -> Any:
         raise ValueError(f"one length for each of the {others} results is needed, found {list(lengths.shape)}")
     lengths = lengths.reshape(-1)
     if lengths.size and not (int(lengths.min()) >= 0 and int(lengths.max()) <= most):
-        raise ValueError(f"lengths must be from 0 to {most}")
+        raise ValueError(f"lengths must be from 0 to {most}, found {int(lengths.min())} to {int(lengths.max())}")
     lengths = xp.maximum(lengths, least)
     place = xp.arange(most)
     return place[:, None] < lengths if axis == 0 else place < lengths[:, None]
@@ -204,9 +227,37 @@ def _broadside(values: Any, axis: int) -> Any:
     return values.reshape(1, -1) if axis == 0 else values.reshape(-1, 1)
 
 
+def _one_sided_gradient(
+    xp: Any, dY: Any, X: Any, Y: Any, lengths: Any, n: int, front: bool, mean: bool, out: Any
+) -> Any:
+    """Return dX of a sum or a mean or, with Y, of a maximum."""
+    if Y is None and X.ndim == 1 and X.dtype.name == "int64":  # not X, but its shape
+        X = xp.broadcast_to(xp.zeros((), dY.dtype), tuple(X.tolist()))
+    matrix, stays, axis = _split(X, n, front)
+    if dY.size != math.prod(stays):
+        raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
+    dX = out(X.shape, dY.dtype)
+    target = dX.reshape(matrix.shape)
+    share = _broadside(dY, axis)
+    if mean:
+        share = share / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(dY.dtype)
+    if Y is not None:
+        share = share * (matrix == _broadside(Y, axis))
+    inside = _inside(xp, matrix, axis, lengths, 0)
+    target[...] = share if inside is None else xp.where(inside, share, 0)
+    return dX
+
+
 def _one_sided(
     name: str, gradient: str, reduce: Any, front: bool, types: str, with_y: bool, mean: bool, doc: str
 ) -> None:
+    """Add a reduction over the first or the last dimensions, and its gradient."""
+    operands = (
+        f"X [{'n ..., stays ...' if front else 'stays ..., n ...'}], of which num_reduce_dim dimensions are n, Y [stays ...], lengths "
+        f"[stays] (int32; how many elements count, where not all); {types.replace(' ', ', ')}.  ValueError where "
+        f"num_reduce_dim is not from 0 to X's number of dimensions, or a length not from 0 to n."
+    )
+
     def kernel(xp, X, lengths=None, *, num_reduce_dim: int = 1, out):
         matrix, stays, axis = _split(X, num_reduce_dim, front)
         Y = out(stays, X.dtype)
@@ -221,46 +272,26 @@ def _one_sided(
         inputs = [g.GO(0), g.I(0), *([g.O(0)] if with_y else []), *g.op.input[1:]]
         return g.single(gradient, inputs, [g.GI(0)])
 
-    operator("Y", name=name, types={"X": types, "lengths": "int32"}, infer=infer, gradient=make, doc=doc)(kernel)
-
-    def back(xp, dY, X, Y, lengths, n, out):
-        if Y is None and X.ndim == 1 and X.dtype.name == "int64":  # not X, but its shape
-            if X.size and int(X.min()) < 0:
-                raise ValueError(f"X is told by its shape, and {X.tolist()} is none")
-            check_result(X.tolist(), dY.dtype)
-            X = xp.broadcast_to(xp.zeros((), dY.dtype), tuple(X.tolist()))
-        matrix, stays, axis = _split(X, n, front)
-        if dY.size != math.prod(stays):
-            raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
-        dX = out(X.shape, dY.dtype)
-        if lengths is not None and lengths.shape != (matrix.shape[1 - axis],):
-            raise ValueError(f"lengths must be [{matrix.shape[1 - axis]}], one for each result, found {list(lengths.shape)}")
-        target = dX.reshape(matrix.shape)
-        slope = _broadside(dY, axis)
-        if mean:
-            slope = slope / _broadside(xp.maximum(xp.asarray(_counts(matrix, axis, lengths)), 1), axis).astype(dY.dtype)
-        if Y is not None:
-            slope = slope * (matrix == _broadside(fitted(Y, dY.shape, "Y"), axis))
-        inside = _inside(xp, matrix, axis, lengths, 0)
-        target[...] = slope if inside is None else xp.where(inside, slope, 0)
-        return dX
+    operator(
+        "Y", name=name, types={"X": types, "lengths": "int32"}, infer=infer, gradient=make, doc=f"{doc}\n\n{operands}"
+    )(kernel)
 
     if with_y:
 
         def backward(xp, dY, X, Y, lengths=None, *, num_reduce_dim: int = 1, out):
-            return back(xp, dY, X, Y, lengths, num_reduce_dim, out)
+            return _one_sided_gradient(xp, dY, X, Y, lengths, num_reduce_dim, front, mean, out)
 
     else:
 
         def backward(xp, dY, X, lengths=None, *, num_reduce_dim: int = 1, out):
-            return back(xp, dY, X, None, lengths, num_reduce_dim, out)
+            return _one_sided_gradient(xp, dY, X, None, lengths, num_reduce_dim, front, mean, out)
 
     operator(
         "dX",
         name=gradient,
         types={"dY": types, "lengths": "int32", **({"X": "=dY", "Y": "=dY"} if with_y else {})},
-        infer=lambda args, inputs: [None if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
-        doc=f"dX of {name}, from dY and X (or its shape).",
+        infer=lambda args, inputs: [UNKNOWN if inputs[1].dtype == "int64" else inputs[1]],  # which may be X's shape
+        doc=f"dX of {name}, from dY and X (or its shape).\n\ndX as X, dY as Y.  {operands}",
     )(backward)
 
 
@@ -279,6 +310,9 @@ for _name, _back, _reduce, _front, _types, _with_y, _is_mean, _doc in (
 
 
 def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> None:
+    """Add the maxima of the rows (or columns) of each matrix of a batch, and their gradient."""
+    operands = f"X [N, rows, columns], Y [N, {('columns', 'rows')[axis - 1]}]; float32.  ValueError where X has not 3 dimensions."
+
     def check(X):
         if X.ndim != 3:
             raise ValueError(f"a batch of matrices is needed, found the shape {list(X.shape)}")
@@ -290,9 +324,8 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
         return Y
 
     infer = lambda args, inputs: [Spec(inputs[0].shape[:axis] + inputs[0].shape[axis + 1 :], inputs[0].dtype)]
-    operator("Y", name=name, types="float32", infer=infer, gradient=single(gradient, "I0 O0 GO0 -> GI0"), doc=doc)(
-        kernel
-    )
+    operator("Y", name=name, types="float32", infer=infer, gradient=single(gradient, "I0 O0 GO0 -> GI0"),
+             doc=f"{doc}\n\n{operands}")(kernel)  # fmt: skip
 
     def backward(xp, X, Y, dY, *, out):
         check(X)
@@ -310,7 +343,7 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
         name=gradient,
         types={"X": "float32", "Y": "=X", "dY": "=X"},
         infer=like(0),
-        doc="dX = dY where X is Y, else 0.",
+        doc=f"dX = dY where X is Y, else 0.\n\ndX as X, dY as Y.  {operands}",
         **arity,
     )(backward)
 
@@ -337,7 +370,10 @@ def _power(p: int) -> int:
 
 @operator("Z", types="float32", infer=scalar(shape=(1,)), gradient=single("LpNormGradient", "I0 GO0 -> GI0"))
 def LpNorm(xp, X, *, p: int = 2, average: bool = False, out):
-    """Z = sum of |X|^p (no root), or its mean."""
+    """Z = sum of |X|^p (no root), or its mean.
+
+    X [...], Z [1]; float32.  ValueError where p is neither 1 nor 2, or the mean of no elements is asked for.
+    """
     if average and not X.size:
         raise ValueError(f"the input has no elements: {list(X.shape)}")
     Z = out((1,), X.dtype)
@@ -349,15 +385,19 @@ def LpNorm(xp, X, *, p: int = 2, average: bool = False, out):
 
 @operator("dX", types={"X": "float32", "dZ": "=X"}, infer=lambda args, inputs: inputs[:1])
 def LpNormGradient(xp, X, dZ, *, p: int = 2, average: bool = False, out):
-    """dX = dZ * sign(X) for p = 1, dZ * 2 X for p = 2."""
+    """dX = dZ * sign(X) for p = 1, dZ * 2 X for p = 2.
+
+    X [...], dX of its shape, dZ [1]; float32; with `average` over X.size.  ValueError where p is neither 1 nor 2, or
+    dZ is not [1].
+    """
     if dZ.shape != (1,):
         raise ValueError(f"dZ must be one value of the shape [1], found {list(dZ.shape)}")
-    slope = xp.sign(X) if _power(p) == 1 else 2 * X
+    derivative = xp.sign(X) if _power(p) == 1 else 2 * X
     scale = dZ.reshape(()) / X.dtype.type(X.size if average and X.size else 1)
-    return xp.multiply(slope, scale, out(X.shape, X.dtype))
+    return xp.multiply(derivative, scale, out(X.shape, X.dtype))
 
 
-def _infer_moments(args: Any, inputs: Any) -> list[Spec | None]:
+def _infer_moments(args: Any, inputs: Any) -> list[Spec]:
     shape = inputs[0].shape
     spec = Spec(_kept(shape, _axes(args.get("axes") or (), len(shape)), args.get("keepdims", True)), inputs[0].dtype)
     return [spec, spec]
@@ -376,7 +416,11 @@ def _front_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     gradient=single("MomentsGradient", "GO0 GO1 I0 O0 -> GI0"),
 )
 def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
-    """Mean and (biased) variance of X over the axes."""
+    """Mean and (biased) variance of X over the axes.
+
+    X [...], mean and variance with a dimension of 1 for each of the axes (all where none is named), or without them
+    where keepdims is 0; float32.  ValueError where an axis is none of X's.
+    """
     over = _front_axes(axes, X.ndim)
     shape = _kept(X.shape, over, keepdims)
     mean, variance = out[0](shape, X.dtype), out[1](shape, X.dtype)
@@ -390,8 +434,13 @@ def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
 @operator("dX", types={"dmean": "float32", "dvariance": "=dmean", "X": "=dmean", "mean": "=dmean"},
           infer=lambda args, inputs: [inputs[2]])  # fmt: skip
 def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keepdims: bool = True, out):
-    """dX = (dmean + 2 (X - mean) dvariance) / n."""
+    """dX = (dmean + 2 (X - mean) dvariance) / n.
+
+    X [...], dX of its shape, the others as in Moments, n = X.size / mean.size; float32.  ValueError where an axis is
+    none of X's or a size differs.
+    """
     shape = _kept(X.shape, _front_axes(axes, X.ndim), True)
+    _check_results(X, shape, dmean=dmean, dvariance=dvariance, mean=mean)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
     dmean, dvariance, mean = fitted(dmean, shape, "dmean"), fitted(dvariance, shape, "dvariance"), fitted(mean, shape, "mean")
@@ -402,7 +451,13 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
 # ---- where the extremes are --------------------------------------------------------------------------------------
 
 
+_ARG_OPERANDS = """X [..., n, ...], Y [..., 1, ...], or [...] where keepdims is 0, int64; X float32, float64, int32 or int64.
+ValueError where the axis is none of X's."""
+
+
 def _arg_extreme(name: str, largest: bool, doc: str) -> None:
+    """Add an operator that tells where the extremes along an axis are."""
+
     def kernel(xp, X, *, axis: int = -1, keepdims: bool = True, out):
         at = end_axis(axis, X.ndim)
         Y = out(_kept(X.shape, (at,), keepdims), "int64")
@@ -424,7 +479,9 @@ def _arg_extreme(name: str, largest: bool, doc: str) -> None:
         shape = inputs[0].shape
         return [Spec(_kept(shape, (end_axis(args.get("axis", -1), len(shape)),), args.get("keepdims", True)), "int64")]
 
-    operator("Y", name=name, types=_NUMBERS, infer=infer, gradient=FORBID_GRADIENT, doc=doc)(kernel)
+    operator("Y", name=name, types=_NUMBERS, infer=infer, gradient=FORBID_GRADIENT, doc=f"{doc}\n\n{_ARG_OPERANDS}")(
+        kernel
+    )
 
 
 _arg_extreme("ArgMax", True, "Y = index of the largest element along the axis, the first of several.")
@@ -453,7 +510,10 @@ def _weighted_gradient(g: Any) -> Any:
     gradient=_weighted_gradient,
 )
 def ReduceFrontWeightedSum(xp, X, weights, *, grad_on_weights: bool = False, out):
-    """Y = sum over rows i of weights[i] * X[i]."""
+    """Y = sum over rows i of weights[i] * X[i].
+
+    X [N, ...], weights [N], Y [...]; float32.  ValueError where the weights are not [N].
+    """
     if not X.ndim or weights.shape != X.shape[:1]:
         raise ValueError(f"one weight for each row of X {list(X.shape)} is needed, found {list(weights.shape)}")
     Y = out(X.shape[1:], X.dtype)
@@ -464,7 +524,11 @@ def ReduceFrontWeightedSum(xp, X, weights, *, grad_on_weights: bool = False, out
 
 @operator("dX", types={"weights": "float32", "dY": "float32", "dims": "int64"}, anywhere="dims")
 def ReduceFrontWeightedSumGradient(xp, weights, dY, dims, *, out):
-    """dX[i] = weights[i] * dY."""
+    """dX[i] = weights[i] * dY.
+
+    weights [n], dY [...], dims (the shape of X, int64), dX [N, ...], 0 from row n on; float32.  ValueError where n is
+    above N or dY does not fit.
+    """
     shape = tuple(dims.reshape(-1).tolist())
     if not shape or min(shape) < 0 or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
         raise ValueError(f"weights {list(weights.shape)} and dY {list(dY.shape)} do not fit X of shape {list(shape)}")

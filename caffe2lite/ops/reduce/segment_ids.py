@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import (
@@ -206,8 +206,15 @@ def _by_index(kind, weighted):
 
 def _infer_unsorted(args, inputs):
     count = args["num_segments"]
-    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else None]
+    return [Spec((count, *inputs[0].shape[1:]), inputs[0].dtype) if count >= 0 else UNKNOWN]
 
+
+_OPERANDS = """data [N, ...], weights and ids [n] (n = N where there are no indices), indices [n], Y [segments, ...]; float32,
+ids int32, indices int32 or int64.  ValueError where an index is no row, """
+_SORTED = _OPERANDS + "or the ids do not begin with 0 and rise by 0 or 1."
+_UNSORTED = _OPERANDS + "or an id is negative or not below num_segments (where that is given)."
+_ROW_GRADIENT = """dY [segments, ...], weights and ids [n], dX [n, ...]; float32, ids int32.  ValueError where there is not one
+weight for each id, or the ids do not fit the segments."""
 
 _DENSE = {"data": _FLOAT, "segment_ids": "int32"}
 _WEIGHTED = {"data": _FLOAT, "weights": "=data", "segment_ids": "int32"}
@@ -221,7 +228,7 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
     ),
     (
         "SortedSegmentMean", _sorted_mean, _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
-        "Mean of rows of id k.",
+        "Y[k] = mean of the rows with id k.",
     ),
     (
         "SortedSegmentWeightedSum", _sorted_weighted, _WEIGHTED,
@@ -268,7 +275,8 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
         "Y[k] = sum of weight * data[i] over the indices with id k.",
     ),
 ):  # fmt: skip
-    operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=_doc)(_kernel)
+    _operands = _UNSORTED if "Unsorted" in _name else _SORTED
+    operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(_kernel)
 
 _PLAIN = {"dY": _FLOAT, "segment_ids": "int32"}
 _BY_WEIGHT = {"weights": _FLOAT, "dY": "=weights", "segment_ids": "int32"}
@@ -287,7 +295,12 @@ for _name, _kernel, _types in (
     ("SparseUnsortedSegmentMeanGradient", _unsorted_mean_gradient, _PLAIN),
     ("SparseUnsortedSegmentWeightedSumGradient", _unsorted_weighted_gradient, _BY_WEIGHT),
 ):
-    operator("dX", name=_name, types=_types, doc="Each row gets its share of the gradient of its segment.")(_kernel)
+    operator(
+        "dX",
+        name=_name,
+        types=_types,
+        doc=f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}",
+    )(_kernel)
 
 
 # ---- ranges: reductions that are not sums ------------------------------------------------------------------------
@@ -356,10 +369,22 @@ def _range_gradient(factor):
     return kernel
 
 
+_RANGE_OPERANDS = """data and dX [N, ...], ids [N], Y and dY [segments, ...]; float32, ids int32.  ValueError where the ids do not
+begin with 0 and rise by 0 or 1."""
+
 for _name, _gradient, _kernel, _factor, _doc in (
-    ("SortedSegmentRangeSum", "SortedSegmentRangeSumGradient", _range_sum, lambda xp, x, y, n: 1, "Y[k] = sum of the rows with id k."),
-    ("SortedSegmentRangeMean", "SortedSegmentRangeMeanGradient", _range_mean, lambda xp, x, y, n: 1 / n, "Mean of rows."),
-    ("SortedSegmentRangeMax", "SortedSegmentRangeMaxGradient", _range_max, lambda xp, x, y, n: x == y, "Maximum of rows of id k."),
+    (
+        "SortedSegmentRangeSum", "SortedSegmentRangeSumGradient", _range_sum,
+        lambda xp, x, y, n: 1, "Y[k] = sum of the rows with id k.",
+    ),
+    (
+        "SortedSegmentRangeMean", "SortedSegmentRangeMeanGradient", _range_mean,
+        lambda xp, x, y, n: 1 / n, "Y[k] = mean of the rows with id k.",
+    ),
+    (
+        "SortedSegmentRangeMax", "SortedSegmentRangeMaxGradient", _range_max,
+        lambda xp, x, y, n: x == y, "Y[k] = maximum of the rows with id k.",
+    ),
     (
         "SortedSegmentRangeLogSumExp", "SortedSegmentRangeLogSumExpGradient", _range_log_sum_exp,
         lambda xp, x, y, n: xp.exp(x - y), "Y[k] = log of the sum of exp of the rows with id k.",
@@ -374,12 +399,12 @@ for _name, _gradient, _kernel, _factor, _doc in (
         name=_name,
         types={"data": "float32", "segment_ids": "int32"},
         gradient=single(_gradient, "I0 O0 GO0 I1 -> GI0"),
-        doc=_doc,
+        doc=f"{_doc}\n\n{_RANGE_OPERANDS}",
     )(_kernel)
     operator(
         "dX",
         name=_gradient,
         types={"data": "float32", "Y": "=data", "dY": "=data", "segment_ids": "int32"},
         infer=like(0),
-        doc="The gradient by each row.",
+        doc=f"dX of {_name}: dY of each row's segment times its derivative by that row.\n\n{_RANGE_OPERANDS}",
     )(_range_gradient(_factor))

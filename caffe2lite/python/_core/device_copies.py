@@ -15,7 +15,7 @@ from caffe2lite.python.scope import DeviceScope
 
 
 def copy_func_between_devices(src, dst):
-    """A function (net, *args) that adds the copy operator from `src` to `dst`; None where none is needed."""
+    """Return a function (net, *args) that adds the copy operator from `src` to `dst`; None where none is needed."""
     kinds = (src.device_type, dst.device_type)
     if kinds == (caffe2_pb2.CPU, caffe2_pb2.CPU):
         return None
@@ -69,11 +69,11 @@ def _moved_name(blob, device):
 
 
 def InjectCrossDeviceCopies(net, blob_to_device=None, blob_remap=None, placeHolderOps=None):
-    """A clone of `net` with copies in front of operators that read a blob of another device.
+    """Return a clone of `net` with copies in front of operators that read a blob of another device.
 
     `blob_to_device` says where blobs are already (external inputs that are not in it: on the CPU), `blob_remap` which
     copies exist; both are extended. Operators whose type is in `placeHolderOps` have no schema: their blobs live on
-    their own device. Returns (net, blob_to_device).
+    their own device. Return (net, blob_to_device).
     """
     new_net = net.Clone(net._net.name + "_cross_device", keep_schema=True)
     del new_net._net.op[:]
@@ -122,7 +122,7 @@ def InjectCrossDeviceCopies(net, blob_to_device=None, blob_remap=None, placeHold
 
 
 def InjectDeviceCopiesAmongNets(nets, blob_to_device_init=None):
-    """InjectCrossDeviceCopies over nets that run one after the other; returns (nets, blob_to_device)."""
+    """Apply InjectCrossDeviceCopies to nets that run one after the other; return (nets, blob_to_device)."""
     if not isinstance(nets, list) or not all(hasattr(net, "Proto") for net in nets):
         raise AssertionError(f"nets {nets} should be a list of nets.")
     blob_to_device = {} if blob_to_device_init is None else blob_to_device_init

@@ -5,9 +5,11 @@ from __future__ import annotations
 import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
 
+GpuDeviceType = caffe2_pb2.HIP if C.has_hip_support else caffe2_pb2.CUDA
+
 
 def IsGPUDeviceType(device_type):
-    """Whether this device type is a GPU's (CUDA, HIP)."""
+    """Return whether this device type is a GPU's (CUDA, HIP)."""
     return device_type in (caffe2_pb2.CUDA, caffe2_pb2.HIP)
 
 
@@ -20,7 +22,7 @@ def DeviceOption(
     extra_info=None,
     cuda_gpu_id=None,
 ):
-    """A caffe2_pb2.DeviceOption; `cuda_gpu_id` is the old name of `device_id`."""
+    """Return a caffe2_pb2.DeviceOption; `cuda_gpu_id` is the old name of `device_id`."""
     option = caffe2_pb2.DeviceOption()
     option.device_type = device_type
     option.device_id = int(device_id if cuda_gpu_id is None else cuda_gpu_id)
@@ -30,7 +32,7 @@ def DeviceOption(
         option.random_seed = int(random_seed)
     if numa_node_id is not None:
         if device_type != caffe2_pb2.CPU:
-            raise AssertionError("numa_node_id is for CPU devices")
+            raise AssertionError(f"numa_node_id {numa_node_id} is for CPU devices, got a device of type {device_type}")
         option.numa_node_id = int(numa_node_id)
     if extra_info is not None:
         option.extra_info.extend(extra_info)
@@ -38,7 +40,7 @@ def DeviceOption(
 
 
 def device_option_equal(opt1, opt2, ignore_node_name=True, ignore_random_seed=True):
-    """Whether two options mean one device; a CPU has no id."""
+    """Return whether two options mean one device; a CPU has no id."""
     if not (opt1 and opt2):
         return opt1 == opt2
     counting = [
@@ -52,7 +54,7 @@ def device_option_equal(opt1, opt2, ignore_node_name=True, ignore_random_seed=Tr
 
 
 def InferBlobDevices(net):
-    """{blob: DeviceOption} of what the operators of a net write; the last writer counts."""
+    """Return {blob: DeviceOption} of what the operators of a net write; the last writer counts."""
     places = {}
     for op in net.Proto().op:
         places.update(zip(op.output, InferOpBlobDevices(op)[1]))
@@ -60,13 +62,13 @@ def InferBlobDevices(net):
 
 
 def InferOpBlobDevicesAsDict(op):
-    """({input: DeviceOption}, {output: DeviceOption}) of an operator."""
+    """Return ({input: DeviceOption}, {output: DeviceOption}) of an operator."""
     input_devices, output_devices = InferOpBlobDevices(op)
     return dict(zip(op.input, input_devices)), dict(zip(op.output, output_devices))
 
 
 def InferOpBlobDevices(op):
-    """The devices of an operator's inputs and of its outputs, by its schema: two lists of DeviceOptions."""
+    """Return the devices of an operator's inputs and of its outputs, by its schema: two lists of DeviceOptions."""
     return tuple([_parse_device(raw) for raw in raws] for raws in C.infer_op_input_output_device(op))
 
 
@@ -77,11 +79,11 @@ def _parse_device(raw):
 
 
 def InferOpDeviceAsBlobDevices(op):
-    """The operator's own device for every input and output: two lists of DeviceOptions."""
+    """Return the operator's own device for every input and output: two lists of DeviceOptions."""
     device = op.device_option if op.HasField("device_option") else caffe2_pb2.DeviceOption()
     return [device] * len(op.input), [device] * len(op.output)
 
 
 def device_equal(src, dst):
-    """Whether two options name one device (the type of a device that is not given is CPU)."""
+    """Return whether two options name one device (the type of a device that is not given is CPU)."""
     return src.device_type == dst.device_type and src.device_id == dst.device_id

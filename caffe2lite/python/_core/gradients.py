@@ -8,12 +8,7 @@ import caffe2lite.python._import_c_extension as C
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python._core.devices import device_option_equal
 from caffe2lite.python._core.operators import BlobReference, CreateOperator
-from caffe2lite.python.control_ops_grad import (
-    disambiguate_grad_if_op_output,
-    gen_do_gradient,
-    gen_if_gradient,
-    gen_while_gradient,
-)
+from caffe2lite.python._core.subnets import disambiguate_grad_if_op_output
 
 # A sparse gradient: which rows, and their values.
 GradientSlice = namedtuple("GradientSlice", ["indices", "values"])
@@ -30,7 +25,7 @@ SparseGradGenMeta = namedtuple(
 
 
 def GetIndexFromGradientList(g_list, name):
-    """The place of the gradient (or of the slice with a part) called `name`, or None."""
+    """Return the place of the gradient (or of the slice with a part) called `name`, or None."""
     for i, gradient in enumerate(g_list):
         if gradient == name:
             return i
@@ -270,18 +265,21 @@ class IR:
         return sum_ops, g
 
     def _VerifyGradientGenerators(self, generator):
-        """Whether these gradients have to be summed; raises RuntimeError if they cannot be."""
+        """Return whether these gradients have to be summed; raises RuntimeError if they cannot be."""
         if len({type(g) for g in generator}) > 1:
             raise RuntimeError("one blob gets dense and sparse gradients: make the sparse ones dense (SparseToDense)")
         if len(generator) < 2:
             return False
         first = generator[0].device_option
         if not all(device_option_equal(g.device_option, first) for g in generator[1:]):
-            raise RuntimeError("the gradients of one blob are computed on different devices: copy them to one")
+            places = {(g.device_option.device_type, g.device_option.device_id) for g in generator}
+            raise RuntimeError(
+                f"the gradients of one blob are computed on different devices, {sorted(places)}: copy them to one"
+            )
         return True
 
     def DoGradientAccumulation(self, fwd_op_idx):
-        """Sums for the inputs of which this operator is the first reader; returns (operators, {input: gradient})."""
+        """Sum for the inputs of which this operator is the first reader; return (operators, {input: gradient})."""
         forward_op, in_versions, _ = self.ssa[fwd_op_idx]
         sum_ops = []
         grad_map = {}
@@ -363,7 +361,7 @@ def _without_suffix(name, suffix):
 
 
 def _operator(op_type, inputs, outputs, **kwargs):
-    """An operator over full names."""
+    """Return an operator over full names."""
     return CreateOperator(op_type, [BlobReference(b) for b in inputs], [BlobReference(b) for b in outputs], **kwargs)
 
 
@@ -402,7 +400,7 @@ class GradientRegistry:
 
     @classmethod
     def GetGradientForOp(cls, op, g_output):
-        """(gradient operators, gradients of the inputs) of one operator."""
+        """Return (gradient operators, gradients of the inputs) of one operator."""
         try:
             gradient_ops, g_input = cls._GetGradientForOpCC(op, g_output)
         except Exception as e:
@@ -419,7 +417,7 @@ class GradientRegistry:
     def GetBackwardPass(cls, operators, ys, ys_generate_gradient=False):
         """Gradient operators of `operators` for the blobs `ys`: a list (gradients are filled with 1) or {y: gradient}.
 
-        Returns (operators, {blob: gradient}).
+        Return (operators, {blob: gradient}).
         """
         if isinstance(ys, list):
             ys = dict.fromkeys(ys)
@@ -432,8 +430,3 @@ def _unwrapped(w):
     if w.is_empty():
         return None
     return GradientSlice(w.indices, w.values) if w.is_sparse() else w.dense
-
-
-GradientRegistry.RegisterGradient("Do")(gen_do_gradient)
-GradientRegistry.RegisterGradient("If")(gen_if_gradient)
-GradientRegistry.RegisterGradient("While")(gen_while_gradient)

@@ -9,26 +9,29 @@ import itertools
 
 import numpy as np
 
+import caffe2lite.python._import_c_extension as C
+from caffe2lite.ops.kit.arguments import write as write_argument
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.proto.names import check_names
-from caffe2lite.python import utils, workspace
-from caffe2lite.python._core import operators
+from caffe2lite.python._core import operators, ssa
+from caffe2lite.python._core.blob_table import BlobTable
+from caffe2lite.python._core.builder import Builder
+from caffe2lite.python._core.devices import GpuDeviceType
 from caffe2lite.python._core.gradients import GradientRegistry, GradientSlice
 from caffe2lite.python._core.operators import (
     BlobReference,
     DataType,
-    ScopedBlobReference,
-    ScopedName,
-    _extract_stacktrace,
-    _get_blob_ref,
-    _RectifyInputOutput,
-    _RegisterPythonImpl,
     fill_operator,
+    operator_tracebacks,
+    rectified,
+    register_python_functions,
+    script_frames,
 )
-from caffe2lite.python._core.records import Records
+from caffe2lite.python._core.records import Records, renamed_record
+from caffe2lite.python._core.renaming import recompute_externals, renamed_copy
 
 
-class Net(Records):
+class Net(BlobTable, Records):
     """A NetDef under construction. Every registered operator is a method: `y = net.Relu(x, "y")`.
 
     Such a call returns the output's BlobReference, a tuple of them, or None where there is no output. `outputs` may be
@@ -40,10 +43,8 @@ class Net(Records):
 
     @staticmethod
     def current_prefix():
-        """The name of the NetBuilder around this call, '' outside of one."""
-        from caffe2lite.python.net_builder import NetBuilder
-
-        builder = NetBuilder.current(required=False)
+        """Return the name of the NetBuilder around this call, '' outside of one."""
+        builder = Builder.current(required=False)
         return builder.name if builder else ""
 
     @staticmethod
@@ -88,14 +89,14 @@ class Net(Records):
     # --- what it is ---
 
     def Name(self):
-        """The net's unique name."""
+        """Return the net's unique name."""
         return self._net.name
 
     def __str__(self):
         return self._net.name
 
     def Proto(self):
-        """The NetDef itself; it may be edited."""
+        """Return the NetDef itself; it may be edited."""
         self._InvalidateLookupTables()
         return self._net
 
@@ -104,17 +105,17 @@ class Net(Records):
         self._attr_dict.setdefault(name, []).append(obj)
 
     def get_attributes(self, name):
-        """The list of attributes called `name`."""
+        """Return the list of attributes called `name`."""
         return self._attr_dict.get(name, [])
 
     def AddArgument(self, arg_name, arg_value):
         """Add an argument to the net itself."""
-        utils.fill_argument(self._net.arg.add(), arg_name, arg_value)
+        write_argument(self._net.arg.add(), arg_name, arg_value)
 
     def set_rand_seed(self, seed=100, sequence_seed=True, seed_on_op_def=False):
         """Seed every operator: seed, seed + 1, … with `sequence_seed`; by its definition with `seed_on_op_def`."""
         if sequence_seed and seed_on_op_def:
-            raise AssertionError("give sequence_seed or seed_on_op_def, not both")
+            raise AssertionError("sequence_seed and seed_on_op_def are both true: give one of them")
         for i, op in enumerate(self.Proto().op):
             value = seed
             if sequence_seed:
@@ -124,135 +125,6 @@ class Net(Records):
                 digest = hashlib.md5(op.SerializeToString(deterministic=True), usedforsecurity=False).digest()
                 value = (seed + int.from_bytes(digest[:4], "little")) % (2**31 - 1)
             op.device_option.random_seed = value
-
-    # --- which blobs it knows ---
-
-    def _InvalidateLookupTables(self):
-        self._recreate_lookup_tables = True
-
-    def _RecreateLookupTables(self):
-        self._op_outputs = {blob for op in self._net.op for blob in op.output}
-        self._external_input_map = set(self._net.external_input)
-        self._recreate_lookup_tables = False
-
-    def _CheckLookupTables(self):
-        """Raise AssertionError if the tables do not say what the proto says."""
-        outputs, inputs = self._op_outputs, self._external_input_map
-        self._RecreateLookupTables()
-        if outputs != self._op_outputs or inputs != self._external_input_map:
-            raise AssertionError(f"Lookup tables of net {self.Name()} disagree with its proto")
-
-    def BlobIsDefined(self, blob):
-        """Whether the net computes `blob` or has it as external input."""
-        if self._recreate_lookup_tables:
-            self._RecreateLookupTables()
-        name = blob._name if type(blob) is BlobReference else str(blob)
-        return name in self._op_outputs or name in self._external_input_map
-
-    def is_external_input(self, blob):
-        """Whether `blob` is an external input."""
-        if self._recreate_lookup_tables:
-            self._RecreateLookupTables()
-        return str(blob) in self._external_input_map
-
-    def UsesBlob(self, blob):
-        """Whether an operator reads `blob`, or it is an external input."""
-        name = str(blob)
-        return any(name in op.input for op in self._net.op) or self.is_external_input(name)
-
-    def UsedBlobNames(self):
-        """The set of all blob names."""
-        names = set(self._net.external_input) | set(self._net.external_output)
-        for op in self._net.op:
-            names.update(op.input, op.output)
-        return names
-
-    def GetBlobRef(self, blob_name):
-        """A reference to a blob that the net defines; KeyError for others."""
-        if not self.BlobIsDefined(blob_name):
-            raise KeyError(f"Net does not define blob {blob_name}")
-        return BlobReference(blob_name, self)
-
-    @property
-    def external_inputs(self):
-        """References to the external inputs."""
-        return [BlobReference(blob) for blob in self._net.external_input]
-
-    @property
-    def external_outputs(self):
-        """References to the external outputs."""
-        return [BlobReference(blob) for blob in self._net.external_output]
-
-    def AddExternalInput(self, *inputs):
-        """Declare external inputs; returns a reference, or a list for several. AssertionError for one it has."""
-        if not inputs:
-            raise AssertionError("AddExternalInput needs at least one input")
-        names = [str(blob) for blob in inputs]
-        for i, name in enumerate(names):
-            if self.is_external_input(name) or name in names[:i]:
-                raise AssertionError(f"Net already contains an input named {name}")
-        self._net.external_input.extend(names)
-        self._external_input_map.update(names)
-        references = [_get_blob_ref(name) for name in names]
-        return references[0] if len(references) == 1 else references
-
-    def AddExternalOutput(self, *outputs):
-        """Declare external outputs (BlobReferences that the net defines)."""
-        for blob in outputs:
-            if not isinstance(blob, BlobReference):
-                raise AssertionError(f"An external output is a BlobReference, got {blob!r}")
-            if not self.BlobIsDefined(blob):
-                raise AssertionError(f"{blob} is not defined")
-        self._net.external_output.extend([blob._name for blob in outputs])
-
-    def AddScopedExternalInputs(self, *inputs):
-        """AddExternalInput with the name scope in front; always returns a list."""
-        references = self.AddExternalInput(*[ScopedBlobReference(str(blob)) for blob in inputs])
-        return references if isinstance(references, list) else [references]
-
-    def AddScopedExternalOutputs(self, *outputs):
-        """AddExternalOutput with the name scope in front."""
-        return self.AddExternalOutput(*[ScopedBlobReference(str(blob)) for blob in outputs])
-
-    def AddExternalInputs(self, *inputs):
-        """AddExternalInput."""
-        return self.AddExternalInput(*inputs)
-
-    def AddExternalOutputs(self, *outputs):
-        """AddExternalOutput."""
-        self.AddExternalOutput(*outputs)
-
-    # --- names for new blobs ---
-
-    def NextScopedBlob(self, prefix="unnamed"):
-        """NextBlob with the name scope in front."""
-        return self.NextBlob(ScopedName(prefix))
-
-    def NextBlob(self, prefix="unnamed"):
-        """A reference called `prefix`, or `prefix_auto_0`, … where that name is defined or was handed out before."""
-        name = str(prefix)
-        for i in itertools.count():
-            if name not in self._registered_blob_names and not self.BlobIsDefined(name):
-                break
-            name = f"{prefix}_auto_{i}"
-        self._registered_blob_names.add(name)
-        return BlobReference(name)
-
-    def NextName(self, prefix=None, output_id=None):
-        """A name for an operator's output: `net/prefix`, `net/prefix_2`, … or `net_blob_0`, …"""
-        if not prefix:
-            name = f"{self._net.name}_blob_{self._next_blob_index}"
-            self._next_blob_index += 1
-            return str(name)
-        base = f"{self._net.name}/{prefix}"
-        suffix = "" if output_id is None else f":{output_id}"
-        name = base + suffix
-        counters = self._name_counters
-        while self.BlobIsDefined(ScopedName(name)):
-            i = counters.get(base + suffix, 2)
-            counters[base + suffix] = i + 1
-            name = f"{base}_{i}{suffix}"
-        return name
 
     # --- adding operators ---
 
@@ -266,8 +138,8 @@ class Net(Records):
             self._op_outputs.update(op.output)
 
     def _CreateAndAddToSelf(self, op_type, inputs, outputs=None, **kwargs):
-        """Add an operator; returns its outputs as described for the class."""
-        inputs = _RectifyInputOutput(inputs)
+        """Add an operator; return its outputs as described for the class."""
+        inputs = rectified(inputs)
         for blob in inputs:
             if not self.BlobIsDefined(blob):
                 if blob._from_net is self:
@@ -279,7 +151,7 @@ class Net(Records):
             outputs = self.NextName(prefix=op_type)
         elif isinstance(outputs, int):
             outputs = [self.NextName(prefix=op_type, output_id=i) for i in range(outputs)]
-        outputs = _RectifyInputOutput(outputs, net=self)
+        outputs = rectified(outputs, net=self)
         ops = self._net.op
         try:
             fill_operator(ops.add(), op_type, inputs, outputs, **kwargs)
@@ -287,7 +159,7 @@ class Net(Records):
             del ops[-1]
             raise
         self._op_outputs.update([blob._name for blob in outputs])
-        workspace.operator_tracebacks[self._net.name][len(ops) - 1] = _extract_stacktrace()
+        operator_tracebacks[self._net.name][len(ops) - 1] = script_frames()
         if len(outputs) == 1:
             return outputs[0]
         return tuple(outputs) if outputs else None
@@ -297,7 +169,7 @@ class Net(Records):
         return functools.partial(self._CreateAndAddToSelf, op_type)
 
     def __dir__(self):
-        names = (name for name in operators._REGISTERED_OPERATORS if "_ENGINE_" not in name)
+        names = (name for name in operators.REGISTERED_OPERATORS if "_ENGINE_" not in name)
         return sorted({*object.__dir__(self), *names})
 
     def Python(
@@ -309,7 +181,7 @@ class Net(Records):
         grad_output_indices=None,
         grad_input_indices=None,
     ):
-        """A function that adds an operator calling `f(inputs, outputs)`: `net.Python(f)("x", "y")`.
+        """Return a function that adds an operator calling `f(inputs, outputs)`: `net.Python(f)("x", "y")`.
 
         `grad_f(inputs, outputs)` is its gradient: it reads the inputs, outputs and output gradients (only those of
         `grad_output_indices`) and writes input gradients (only those of `grad_input_indices`). For a function that
@@ -317,7 +189,7 @@ class Net(Records):
         """
         if grad_f and isinstance(f, tuple) != isinstance(grad_f, tuple):
             raise AssertionError(f"f and grad_f are both functions or both tuples, got {f!r} and {grad_f!r}")
-        token = _RegisterPythonImpl(f, grad_f, python_func_type, pass_workspace=pass_workspace)
+        token = register_python_functions(f, grad_f, python_func_type, pass_workspace=pass_workspace)
         arguments = {"grad_output_indices": grad_output_indices or [], "grad_input_indices": grad_input_indices or []}
 
         def add(*args, **kwargs):
@@ -326,7 +198,7 @@ class Net(Records):
         return add
 
     def Const(self, array, blob_out=None, dtype=None):
-        """An operator that yields `array` (a number, string, bool, list or array)."""
+        """Return an operator that yields `array` (a number, string, bool, list or array)."""
         if isinstance(array, bool):
             return self.ConstantFill([], blob_out or 1, dtype=DataType.BOOL, value=array)
         array = np.array(array, dtype=dtype)
@@ -335,7 +207,7 @@ class Net(Records):
         return self._CreateAndAddToSelf(fill, [], blob_out or 1, shape=array.shape, values=array.flatten().tolist())
 
     def LogInfo(self, *msg_or_blobs):
-        """Operators that print messages and blobs when the net runs."""
+        """Add operators that print messages and blobs when the net runs."""
         for item in msg_or_blobs:
             if not isinstance(item, BlobReference):
                 item = self.GivenTensorStringFill([], [self.NextName("log")], shape=[], values=[item])
@@ -375,7 +247,7 @@ class Net(Records):
     def reroute_tensor(self, tensor, new_producer, can_modify=None):
         """Insert `new_producer`, which reads `tensor`, and let it feed the operators in `can_modify`.
 
-        Assumes that no operator works in place. Returns how many operators were changed.
+        Assumes that no operator works in place. Return how many operators were changed.
         """
         tensor = str(tensor)
         if tensor not in new_producer.input:
@@ -398,7 +270,7 @@ class Net(Records):
 
     def PopulateProtoWithFileName(self):
         """Name every operator after the line of the script that added it: file:line:function."""
-        tracebacks = workspace.operator_tracebacks.get(str(self), {})
+        tracebacks = operator_tracebacks.get(str(self), {})
         for i, op in enumerate(self.Proto().op):
             if tracebacks.get(i):
                 op.name = ":".join(map(str, tracebacks[i][0]))
@@ -408,12 +280,11 @@ class Net(Records):
     def AddGradientOperators(self, ys, skip=0):
         """Append the gradient operators for the blobs `ys` (a list, or {blob: its gradient}).
 
-        The first `skip` operators are left out. Returns {blob: gradient}.
+        The first `skip` operators are left out. Return {blob: gradient}.
         """
         grad_ops, input_to_grad = GradientRegistry.GetBackwardPass(self._net.op[skip:], ys)
-        if workspace.IsImmediate():
-            for op in grad_ops:
-                workspace.RunOperatorImmediate(op)
+        for op in grad_ops:
+            operators.announce(op)
         self._ExtendOps(grad_ops)
         return input_to_grad
 
@@ -432,7 +303,7 @@ class Net(Records):
     @staticmethod
     def _RunAllOnGPU(net, gpu_id=0, use_cudnn=False):
         net.device_option.Clear()
-        net.device_option.device_type = workspace.GpuDeviceType
+        net.device_option.device_type = GpuDeviceType
         net.device_option.device_id = gpu_id
         for op in net.op:
             if use_cudnn:
@@ -460,19 +331,19 @@ class Net(Records):
     # --- observers ---
 
     def AddObserver(self, observer_type):
-        """Attach an observer ('TimeObserver', …) to the created net; returns it."""
-        observer = workspace.C.add_observer_to_net(self.Name(), observer_type)
+        """Attach an observer ('TimeObserver', …) to the created net; return it."""
+        observer = C.add_observer_to_net(self.Name(), observer_type)
         self._observers.append(observer)
         return observer
 
     def RemoveObserver(self, observer):
         """Detach an observer."""
-        workspace.C.remove_observer_from_net(self.Name(), observer)
+        C.remove_observer_from_net(self.Name(), observer)
         self._observers = [o for o in self._observers if o is not observer]
 
     def NumObservers(self):
-        """How many observers the created net has."""
-        return workspace.C.num_observers_on_net(self.Name())
+        """Return how many observers the created net has."""
+        return C.num_observers_on_net(self.Name())
 
     # --- clones ---
 
@@ -485,23 +356,50 @@ class Net(Records):
         keep_schema=True,
         update_external_list=False,
     ):
-        """A copy called `name`, with blobs renamed by `blob_remap` and only the operators of `op_id_mask`.
+        """Return a copy called `name`, with blobs renamed by `blob_remap` and only the operators of `op_id_mask`.
 
         `remap_funcs[type](op, prefix, blob_remap)` renames in operators that carry names in arguments;
         `update_external_list` recomputes external inputs and outputs from the operators kept.
         """
-        from caffe2lite.python._core.cloning import clone_net
-
-        return clone_net(self, name, blob_remap, op_id_mask, remap_funcs, keep_schema, update_external_list)
+        proto = renamed_copy(self._net, name, blob_remap, op_id_mask, remap_funcs)
+        if update_external_list:
+            recompute_externals(proto)
+        clone = Net(proto, inplace=True)
+        if keep_schema:
+            clone._input_record = renamed_record(self._input_record, blob_remap, clone)
+            clone._output_record = renamed_record(self._output_record, blob_remap, clone)
+        clone._attr_dict.update({key: list(values) for key, values in self._attr_dict.items()})
+        return clone
 
     def ClonePartial(self, name, inputs, outputs, remap_funcs=None):
-        """A copy of the part that computes `outputs` from `inputs` (a list, or {blob: new name}).
+        """Return a copy of the part that computes `outputs` from `inputs` (a list, or {blob: new name}).
 
-        Blobs in between are prefixed with `name/`. Returns (net, output references).
+        Blobs in between are prefixed with `name/`. Return (net, output references).
         """
-        from caffe2lite.python._core.cloning import clone_partial
-
-        return clone_partial(self, name, inputs, outputs, remap_funcs)
+        pairs = isinstance(inputs, list) and all(isinstance(i, tuple) and len(i) == 2 for i in inputs)
+        given = dict(inputs) if pairs or isinstance(inputs, dict) else dict(zip(inputs, inputs))
+        input_names = {str(old): str(new) for old, new in given.items()}
+        for blob in outputs:
+            if not self.BlobIsDefined(blob):
+                raise AssertionError(f"{blob} is not defined in net {self.Name()}")
+        versioned, versions = ssa.get_ssa(self._net, dict.fromkeys(input_names, 0))
+        used = ssa.get_op_ids_in_path(versioned, versions, input_names, outputs)
+        producing = ssa.get_op_ids_in_path(versioned, versions, [], input_names)
+        if set(used) & set(producing):
+            raise AssertionError(
+                f"Cannot partially clone net {self.Name()}: some of the ops required would generate the given input "
+                f"({', '.join(self._net.op[i].type for i in sorted({*used} & {*producing}))})"
+            )
+        read = dict.fromkeys(blob for i in used for blob, _ in versioned[i][0])
+        undefined = ssa.get_undefined_blobs([versioned[i] for i in used]) - input_names.keys()
+        prefix = name + "/" if name else ""
+        mapping = {blob: input_names.get(blob, blob if blob in undefined else prefix + blob) for blob in versions}
+        clone = self.Clone(name, mapping, used, remap_funcs)
+        new_outputs = [mapping[str(blob)] for blob in outputs]
+        proto = clone.Proto()
+        proto.external_input[:] = [mapping[blob] for blob in input_names] + [blob for blob in read if blob in undefined]
+        proto.external_output[:] = new_outputs
+        return clone, [clone.GetBlobRef(blob) for blob in new_outputs]
 
 
 _SEGMENT_AGGREGATORS = {"sum": "UnsortedSegmentSum", "mean": "UnsortedSegmentMean"}
@@ -521,7 +419,7 @@ def remap_input(op, blob_name_remapping):
 
 
 def get_net_name(netlike):
-    """The name of a net, of a NetDef, or the name itself."""
+    """Return the name of a net, of a NetDef, or the name itself."""
     if isinstance(netlike, Net):
         return netlike.Proto().name
     if isinstance(netlike, caffe2_pb2.NetDef):
@@ -530,7 +428,7 @@ def get_net_name(netlike):
 
 
 def output_to_list(op_output):
-    """What an operator call returned, as a list."""
+    """Return what an operator call returned, as a list."""
     if isinstance(op_output, BlobReference):
         return [op_output]
     if not isinstance(op_output, (list, tuple)):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import sys
 
 import caffe2lite.python._import_c_extension as C
+from caffe2lite.ops.kit.arguments import write as write_argument
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import scope, utils, workspace
+from caffe2lite.python import scope
 from caffe2lite.python.lazy import TriggerLazyImport
 
 
@@ -34,15 +36,15 @@ class DataType:
 
 # --- registry --------------------------------------------------------------------------------------------------------
 
-_REGISTERED_OPERATORS = set()
+REGISTERED_OPERATORS = set()
 
 
 def RefreshRegisteredOperators(trigger_lazy=True):
     """Ask the engine anew which operators exist."""
     if trigger_lazy:
         TriggerLazyImport()
-    _REGISTERED_OPERATORS.clear()
-    _REGISTERED_OPERATORS.update(workspace.RegisteredOperators())
+    REGISTERED_OPERATORS.clear()
+    REGISTERED_OPERATORS.update(C.registered_operators())
 
 
 RefreshRegisteredOperators(trigger_lazy=False)
@@ -58,19 +60,19 @@ def GlobalInit(args):
 
 
 def GetGlobalInitArgs():
-    """The arguments that GlobalInit got so far."""
+    """Return the arguments that GlobalInit got so far."""
     return _GLOBAL_INIT_ARGS[:]
 
 
 def IsOperator(op_type):
-    """Whether an operator of this type is registered."""
+    """Return whether an operator of this type is registered."""
     return IsOperatorWithEngine(op_type, engine="DEFAULT")
 
 
 def IsOperatorWithEngine(op_type, engine):
-    """Whether an operator of this type is registered for this engine."""
+    """Return whether an operator of this type is registered for this engine."""
     TriggerLazyImport()
-    return C.op_registry_key(op_type, engine) in _REGISTERED_OPERATORS
+    return C.op_registry_key(op_type, engine) in REGISTERED_OPERATORS
 
 
 def check_operator_type(op_type):
@@ -130,20 +132,20 @@ class BlobReference:
         return BlobReference(other + self._name, self._from_net)
 
     def Net(self):
-        """The net that made this reference, or None."""
+        """Return the net that made this reference, or None."""
         return self._from_net
 
     def GetUnscopedName(self):
-        """The name after the last separator."""
-        return self._name.rpartition(scope._NAMESCOPE_SEPARATOR)[2]
+        """Return the name after the last separator."""
+        return self._name.rpartition(scope.NAMESCOPE_SEPARATOR)[2]
 
     def GetNameScope(self):
-        """The name up to and with the last separator."""
+        """Return the name up to and with the last separator."""
         return self._name.removesuffix(self.GetUnscopedName())
 
     def _CreateAndAddToNet(self, op_type, inputs=None, *args, **kwargs):
         """Add an operator to the net of this blob, with this blob as first input."""
-        operands = [self, *_RectifyInputOutput([] if inputs is None else inputs)]
+        operands = [self, *rectified([] if inputs is None else inputs)]
         for blob in operands[1:]:
             net = blob.Net() if isinstance(blob, BlobReference) else None
             if net is not None and net is not self._from_net and not self._from_net.BlobIsDefined(blob):
@@ -162,7 +164,7 @@ class BlobReference:
         return functools.partial(self._CreateAndAddToNet, op_type)
 
     def __dir__(self):
-        return sorted({*object.__dir__(self), *(name for name in _REGISTERED_OPERATORS if "_ENGINE_" not in name)})
+        return sorted({*object.__dir__(self), *(name for name in REGISTERED_OPERATORS if "_ENGINE_" not in name)})
 
 
 def ScopedName(name):
@@ -173,12 +175,12 @@ def ScopedName(name):
 
 
 def ScopedBlobReference(name, *args, **kwargs):
-    """A BlobReference to `name` in the current name scope."""
+    """Return a BlobReference to `name` in the current name scope."""
     return BlobReference(ScopedName(name), *args, **kwargs)
 
 
-def _RectifyInputOutput(blobs, net=None):
-    """A list of BlobReferences for a name, a reference, or a list of these; strings gain the name scope."""
+def rectified(blobs, net=None):
+    """Return a list of BlobReferences for a name, a reference, or a list of these; strings gain the name scope."""
     if type(blobs) is str:  # the most frequent case
         return [BlobReference(scope.CurrentNameScope() + blobs, net)]
     if type(blobs) is BlobReference:
@@ -197,12 +199,21 @@ def _RectifyInputOutput(blobs, net=None):
     return rectified
 
 
-def _get_blob_ref(blob_name_or_ref):
-    """A reference as it is; a name as a reference."""
+def blob_reference(blob_name_or_ref):
+    """Return a reference as it is; a name as a reference."""
     return blob_name_or_ref if isinstance(blob_name_or_ref, BlobReference) else BlobReference(blob_name_or_ref)
 
 
 # --- OperatorDefs ----------------------------------------------------------------------------------------------------
+
+# Called with every operator that is made; workspace's immediate mode listens here.
+listeners = []
+
+
+def announce(operator):
+    """Tell the listeners of an operator that was made."""
+    for listener in listeners:
+        listener(operator)
 
 
 def fill_operator(
@@ -227,9 +238,9 @@ def fill_operator(
     if outputs:
         operator.output.extend([blob._name for blob in outputs])
     if control_input is not None:
-        operator.control_input.extend([blob._name for blob in _RectifyInputOutput(control_input)])
+        operator.control_input.extend([blob._name for blob in rectified(control_input)])
     if device_option is None:
-        device_option = scope._threadlocal_scope.devicescope
+        device_option = scope.CurrentDeviceScope()
     if device_option is not None:
         operator.device_option.CopyFrom(device_option)
     if engine is not None:
@@ -243,9 +254,8 @@ def fill_operator(
             operator.device_option.random_seed = kwargs.pop("random_seed")
         for key, value in kwargs.items():
             if value is not None:
-                utils.fill_argument(operator.arg.add(), key, value)
-    if workspace._immediate_mode:
-        workspace.RunOperatorImmediate(operator)
+                write_argument(operator.arg.add(), key, value)
+    announce(operator)
 
 
 def CreateOperator(
@@ -260,13 +270,13 @@ def CreateOperator(
     debug_info=None,
     **kwargs,
 ):
-    """An OperatorDef: names gain the name scope, the device scope applies, other keywords become arguments."""
+    """Return an OperatorDef: names gain the name scope, the device scope applies, other keywords become arguments."""
     operator = caffe2_pb2.OperatorDef()
     fill_operator(
         operator,
         operator_type,
-        _RectifyInputOutput(inputs),
-        _RectifyInputOutput(outputs),
+        rectified(inputs),
+        rectified(outputs),
         name,
         control_input,
         device_option,
@@ -278,8 +288,8 @@ def CreateOperator(
     return operator
 
 
-def _RegisterPythonImpl(f, grad_f=None, python_func_type=None, pass_workspace=False):
-    """Register a Python function (or a tuple that builds one per operator) and its gradient; returns the token."""
+def register_python_functions(f, grad_f=None, python_func_type=None, pass_workspace=False):
+    """Register a Python function (or a tuple that builds one per operator) and its gradient; return the token."""
     if python_func_type:
         func = python_func_type(f)
         f, grad_f = func.forward, func.backward
@@ -293,20 +303,23 @@ def _RegisterPythonImpl(f, grad_f=None, python_func_type=None, pass_workspace=Fa
 
 
 def CreatePythonOperator(f, inputs, outputs, grad_f=None, pass_workspace=False, python_func_type=None, *args, **kwargs):
-    """An operator that calls `f(inputs, outputs)` (and the workspace with `pass_workspace`).
+    """Return an operator that calls `f(inputs, outputs)` (and the workspace with `pass_workspace`).
 
     `f` may be a tuple (function, args, kwargs) whose call yields it; `python_func_type(f)` yields an object with
     forward and backward.
     """
-    kwargs["token"] = _RegisterPythonImpl(f, grad_f, python_func_type, pass_workspace=pass_workspace)
+    kwargs["token"] = register_python_functions(f, grad_f, python_func_type, pass_workspace=pass_workspace)
     return CreateOperator("Python", inputs, outputs, *args, **kwargs)
 
+
+# net name -> operator index -> where the script added it: [(file, line, function)], innermost first
+operator_tracebacks = collections.defaultdict(dict)
 
 _HERE = os.path.dirname(__file__)
 
 
-def _extract_stacktrace():
-    """Where the script is: [(file, line, function)], innermost first, without the frames of this package."""
+def script_frames():
+    """Return where the script is: [(file, line, function)], innermost first, without the frames of this package."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back

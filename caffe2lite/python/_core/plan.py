@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 
 from caffe2lite.proto import caffe2_pb2
+from caffe2lite.python._core.builder import Builder
 from caffe2lite.python._core.net import Net, get_net_name
 from caffe2lite.python._core.operators import BlobReference, ScopedName
 
 
-def _add_net_to_dict(net_dict, net):
-    """Record `net` by name; returns whether it is new. AssertionError for another net of the same name."""
+def add_net_to_dict(net_dict, net):
+    """Record `net` by name; return whether it is new. AssertionError for another net of the same name."""
     name = get_net_name(net)
     if name in net_dict:
         if net_dict[name] is not None and net is not net_dict[name]:
@@ -43,17 +44,17 @@ class ExecutionStep:
         self._substeps = []
         if nets is not None:
             for net in [nets] if type(nets) is Net else nets:
-                if _add_net_to_dict(self._net_dict, net):
+                if add_net_to_dict(self._net_dict, net):
                     self._step.network.append(get_net_name(net))
         if num_iter is not None:
             self._step.num_iter = int(num_iter)
 
     def get_net(self, name):
-        """The net called `name` of this step."""
+        """Return the net called `name` of this step."""
         return self._net_dict[name]
 
     def Name(self):
-        """The step's name."""
+        """Return the step's name."""
         return self._step.name
 
     def __str__(self):
@@ -67,23 +68,23 @@ class ExecutionStep:
         self._is_used = True
 
     def Proto(self):
-        """The caffe2_pb2.ExecutionStep itself."""
+        """Return the caffe2_pb2.ExecutionStep itself."""
         return self._step
 
     def HasNets(self):
-        """Whether it runs nets directly."""
+        """Return whether it runs nets directly."""
         return bool(self._step.network)
 
     def HasSubsteps(self):
-        """Whether it runs other steps."""
+        """Return whether it runs other steps."""
         return bool(self._step.substep)
 
     def Nets(self):
-        """The nets of this step and of its substeps."""
+        """Return the nets of this step and of its substeps."""
         return list(self._net_dict.values())
 
     def Substeps(self):
-        """The steps in this step."""
+        """Return the steps in this step."""
         return self._substeps
 
     def SetIter(self, num_iter):
@@ -121,12 +122,12 @@ class ExecutionStep:
     def SetReportNet(self, report_net, report_interval):
         """Run `report_net` every `report_interval` seconds meanwhile."""
         self._assert_can_mutate()
-        _add_net_to_dict(self._net_dict, report_net)
+        add_net_to_dict(self._net_dict, report_net)
         self._step.report_net = get_net_name(report_net)
         self._step.report_interval = int(report_interval)
 
     def AddSubstep(self, substep):
-        """Append a step; returns self."""
+        """Append a step; return self."""
         self._assert_can_mutate()
         if self.HasNets():
             raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
@@ -136,7 +137,7 @@ class ExecutionStep:
             if not substep.HasNets() and not substep.HasSubsteps():
                 return self
             for net in substep.Nets():
-                _add_net_to_dict(self._net_dict, net)
+                add_net_to_dict(self._net_dict, net)
             self._substeps.append(substep)
             proto = substep.Proto()
         elif not isinstance(substep, caffe2_pb2.ExecutionStep):
@@ -152,23 +153,23 @@ class ExecutionStep:
         self._step.concurrent_substeps = bool(concurrent_substeps)
 
     def AddNet(self, net):
-        """Append a net; returns self."""
+        """Append a net; return self."""
         self._assert_can_mutate()
         if self.HasSubsteps():
             raise AssertionError(f"step {self._step.name} has nets {list(self._step.network)}: it can have no substeps")
         if not isinstance(net, Net):
             raise AssertionError(f"AddNet takes a Net, got {net!r}")
-        _add_net_to_dict(self._net_dict, net)
+        add_net_to_dict(self._net_dict, net)
         self._step.network.append(get_net_name(net))
         return self
 
     def get_all_attributes(self, name):
-        """The attributes called `name` of all its nets."""
+        """Return the attributes called `name` of all its nets."""
         return [attribute for net in self._net_dict.values() for attribute in net.get_attributes(name)]
 
     @classmethod
     def create_from_proto(cls, step_proto, net_obj_dict, net_proto_dict):
-        """A step over new nets made from `net_proto_dict` ({name: NetDef}); `net_obj_dict` collects them."""
+        """Return a step over new nets made from `net_proto_dict` ({name: NetDef}); `net_obj_dict` collects them."""
 
         def net_called(name):
             if name not in net_obj_dict:
@@ -231,19 +232,19 @@ class Plan:
         return self._plan.name
 
     def Proto(self):
-        """The PlanDef itself."""
+        """Return the PlanDef itself."""
         return self._plan
 
     def AddNets(self, nets):
         """Add nets, each once."""
         for net in nets:
-            if _add_net_to_dict(self._net_dict, net):
+            if add_net_to_dict(self._net_dict, net):
                 if not isinstance(net, Net):
                     raise AssertionError(f"AddNets takes Nets, got {net!r}")
                 self._plan.network.add().CopyFrom(net.Proto())
 
     def Nets(self):
-        """The nets."""
+        """Return the nets."""
         return list(self._net_dict.values())
 
     def AddStep(self, step):
@@ -260,16 +261,16 @@ class Plan:
         self.AddNets([step.get_net(name) for name in names])
 
     def Steps(self):
-        """The steps."""
+        """Return the steps."""
         return self._steps
 
     def get_all_attributes(self, name):
-        """The attributes called `name` of all its nets."""
+        """Return the attributes called `name` of all its nets."""
         return [attribute for net in self._net_dict.values() for attribute in net.get_attributes(name)]
 
     @classmethod
     def create_from_proto(cls, plan_proto):
-        """A plan over new nets and steps made from a PlanDef."""
+        """Return a plan over new nets and steps made from a PlanDef."""
         if not isinstance(plan_proto, caffe2_pb2.PlanDef):
             raise AssertionError(f"expected a PlanDef, got {plan_proto!r}")
         plan = cls(plan_proto.name)
@@ -281,12 +282,10 @@ class Plan:
 
 
 def to_execution_step(step_or_nets, default_name=None):
-    """A step for a step, a net, a NetBuilder, or a list of nets and steps."""
-    from caffe2lite.python.net_builder import NetBuilder
-
+    """Return a step for a step, a net, a NetBuilder, or a list of nets and steps."""
     if isinstance(step_or_nets, ExecutionStep):
         return step_or_nets
-    if isinstance(step_or_nets, NetBuilder):
+    if isinstance(step_or_nets, Builder):
         builder = step_or_nets
         return execution_step(default_name or builder.name, builder.get(), should_stop_blob=builder._stop_blob)
     return execution_step(default_name, step_or_nets)
@@ -305,7 +304,7 @@ def execution_step(
     create_workspace=False,
     run_every_ms=None,
 ):
-    """A step over a net, a step, or a list of either; nets beside steps are wrapped in steps of their own."""
+    """Return a step over a net, a step, or a list of either; nets beside steps are wrapped in steps of their own."""
     if should_stop_blob is not None and num_iter is not None:
         raise AssertionError(f"give should_stop_blob ({should_stop_blob}) or num_iter ({num_iter}), not both")
     if should_stop_blob is None and num_iter is None:
@@ -325,7 +324,7 @@ def execution_step(
             take(value)
     if report_net is not None:
         if report_interval is None:
-            raise AssertionError("a report net needs a report_interval (seconds)")
+            raise AssertionError(f"report net {report_net} needs a report_interval, in seconds")
         step.SetReportNet(report_net, report_interval)
 
     if isinstance(steps_or_nets, ExecutionStep):

@@ -109,7 +109,7 @@ class CharRNN:
         return smoothed
 
     def GenerateText(self, num_characters, ch):
-        """Text that the model writes after the letter `ch`."""
+        """Return the text that the model writes after the letter `ch`."""
         self._reset(1)
         written = ch
         for _ in range(num_characters):

@@ -29,7 +29,7 @@ log.setLevel(logging.DEBUG)
 
 
 def AddImageInput(model, reader, batch_size, img_size, dtype, is_test, mean_per_channel=None, std_per_channel=None):
-    """Reads encoded images: cropped (at random in training, and mirrored), normalised."""
+    """Read encoded images: cropped (at random in training, and mirrored), normalized."""
     data, _label = brew.image_input(
         model,
         [reader],
@@ -54,13 +54,11 @@ def AddNullInput(model, reader, batch_size, img_size, dtype):
     model.param_init_net.GaussianFill([], ["data" + suffix], shape=[batch_size, 3, img_size, img_size])
     if suffix:
         model.param_init_net.FloatToHalf("data" + suffix, "data")
-    model.param_init_net.ConstantFill(
-        [], ["label"], shape=[batch_size], value=1, dtype=core.DataType.INT32
-    )
+    model.param_init_net.ConstantFill([], ["label"], shape=[batch_size], value=1, dtype=core.DataType.INT32)
 
 
 def SaveModel(args, train_model, epoch, use_ideep=False):
-    """Exports the net of the first device with its parameters, to NAME_EPOCH.mdl (minidb)."""
+    """Export the net of the first device with its parameters, to NAME_EPOCH.mdl (minidb)."""
     prefix = f"{train_model._device_prefix}_{train_model._devices[0]}"
     fed = {f"{prefix}/{name}" for name in ("data", "data_fp16", "label")}  # simulated data is made by the init net
     parameters = [p for p in data_parallel_model.GetCheckpointParams(train_model) if str(p) not in fed]
@@ -69,14 +67,18 @@ def SaveModel(args, train_model, epoch, use_ideep=False):
         parameters=parameters,
         inputs=[f"{prefix}/data"],
         outputs=[f"{prefix}/softmax"],
-        shapes={f"{prefix}/softmax": (1, args.num_labels), f"{prefix}/data": (args.num_channels, *[args.image_size] * 2)},
+        shapes={
+            f"{prefix}/softmax": (1, args.num_labels),
+            f"{prefix}/data": (args.num_channels, *[args.image_size] * 2),
+        },
     )
-    predictor_exporter.save_to_db(db_type="minidb", db_destination=f"{args.save_model_name}_{epoch}.mdl",
-                                  predictor_export_meta=meta)  # fmt: skip
+    predictor_exporter.save_to_db(
+        db_type="minidb", db_destination=f"{args.save_model_name}_{epoch}.mdl", predictor_export_meta=meta
+    )
 
 
 def LoadModel(path, model, use_ideep=False):
-    """Loads parameters and iteration of a saved model, onto every device."""
+    """Load parameters and iteration of a saved model, onto every device."""
     log.info("Loading path: %s", path)
     meta = predictor_exporter.load_from_db(path, "minidb")
     net = core.Net(predictor_py_utils.GetNet(meta, predictor_constants.GLOBAL_INIT_NET_TYPE))
@@ -94,7 +96,7 @@ def LoadModel(path, model, use_ideep=False):
 
 
 def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards, expname, explog):
-    """One pass over the training images, then over the test images; the number of the next epoch."""
+    """Return one pass over the training images, then over the test images; the number of the next epoch."""
     iterations = max(1, args.epoch_size // total_batch_size // num_shards)
     prefix = f"{train_model._device_prefix}_{train_model._devices[0]}"
     for i in range(iterations):
@@ -103,8 +105,9 @@ def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards,
             start = time.perf_counter()
             workspace.RunNet(train_model.net.Proto().name)
             took = time.perf_counter() - start
-        log.info("Finished iteration %d/%d of epoch %d (%.2f images/sec)", i + 1, iterations, epoch,
-                 total_batch_size / took)  # fmt: skip
+        log.info(
+            "Finished iteration %d/%d of epoch %d (%.2f images/sec)", i + 1, iterations, epoch, total_batch_size / took
+        )
         accuracy, loss = (float(workspace.FetchBlob(f"{prefix}/{name}")) for name in ("accuracy", "loss"))
         log.info("Training loss: %s, accuracy: %s", loss, accuracy)
     if not np.isfinite(loss):
@@ -125,7 +128,7 @@ def RunEpoch(args, epoch, train_model, test_model, total_batch_size, num_shards,
 
 
 def _test(args, test_model, total_batch_size):
-    """The columns of the log that come from the test images."""
+    """Return the columns of the log that come from the test images."""
     sums, count = np.zeros(2), 0
     for _ in range(max(1, args.test_epoch_size // total_batch_size)):
         workspace.RunNet(test_model.net.Proto().name)
@@ -142,8 +145,9 @@ def _rendezvous(args):
         return None
     store = "store_handler"
     if args.redis_host is not None:
-        op = core.CreateOperator("RedisStoreHandlerCreate", [], [store], host=args.redis_host, port=args.redis_port,
-                                 prefix=args.run_id)  # fmt: skip
+        op = core.CreateOperator(
+            "RedisStoreHandlerCreate", [], [store], host=args.redis_host, port=args.redis_port, prefix=args.run_id
+        )
     else:
         op = core.CreateOperator("FileStoreHandlerCreate", [], [store], path=args.file_store_path, prefix=args.run_id)
     workspace.RunOperatorOnce(op)
@@ -158,15 +162,69 @@ def _rendezvous(args):
     }
 
 
-def Train(args):
-    """Trains as the command line says."""
-    devices = [int(g) for g in args.gpus.split(",")] if args.gpus else list(range(args.num_gpus))
-    if args.use_ideep:
-        log.info("IDEEP operators are computed on the CPU")
-    if args.batch_size % len(devices):
-        raise ValueError(f"a batch of {args.batch_size} images cannot be divided among {len(devices)} devices")
-    batch_per_device = args.batch_size // len(devices)
-    train_model = ModelHelper(
+def _forward_pass(args, model, loss_scale, is_test=False):
+    """Add the network with its loss and accuracies; return the scaled loss in a list."""
+    with brew.arg_scope([brew.conv, brew.fc], float16_compute=args.float16_compute):
+        if args.model == "shufflenet":
+            pred = shufflenet.create_shufflenet(
+                model, "data", args.num_channels, args.num_labels, no_loss=True, is_test=is_test
+            )
+        else:
+            pred = resnet.create_resnext(
+                model,
+                "data",
+                num_input_channels=args.num_channels,
+                num_labels=args.num_labels,
+                num_layers=args.num_layers,
+                num_groups=args.resnext_num_groups,
+                num_width_per_group=args.resnext_width_per_group,
+                no_bias=True,
+                no_loss=True,
+                is_test=is_test,
+                final_avg_kernel=max(1, args.image_size // 32),
+            )
+    if args.dtype == "float16":
+        pred = model.net.HalfToFloat(pred, pred + "_fp32")
+    _softmax, loss = model.SoftmaxWithLoss([pred, "label"], ["softmax", "loss"])
+    scaled = model.Scale(loss, scale=loss_scale)
+    brew.accuracy(model, ["softmax", "label"], "accuracy", top_k=1)
+    brew.accuracy(model, ["softmax", "label"], "accuracy_top5", top_k=min(5, args.num_labels))
+    return [scaled]
+
+
+def _add_optimizer(args, model):
+    step = max(1, 30 * args.epoch_size // args.batch_size // args.num_shards)
+    optimizer.add_weight_decay(model, args.weight_decay)
+    return optimizer.build_multi_precision_sgd(
+        model, args.base_learning_rate, momentum=0.9, nesterov=1, policy="step", stepsize=step, gamma=0.1
+    )
+
+
+def _input_builder(args, path, model, batch_size, is_test):
+    """Return the function that adds the images of a database, or random ones, to a model."""
+    common = {"batch_size": batch_size, "img_size": args.image_size, "dtype": args.dtype}
+    if path == "null":
+        return functools.partial(AddNullInput, reader=None, **common)
+    reader = model.CreateDB(
+        "test_reader" if is_test else "reader",
+        db=path,
+        db_type=args.db_type,
+        num_shards=args.num_shards,
+        shard_id=args.shard_id,
+    )
+    return functools.partial(
+        AddImageInput,
+        reader=reader,
+        is_test=is_test,
+        mean_per_channel=args.image_mean_per_channel,
+        std_per_channel=args.image_std_per_channel,
+        **common,
+    )
+
+
+def _train_model(args, batch_per_device, **where):
+    """Build the model that trains, and create its nets."""
+    model = ModelHelper(
         name=args.model,
         arg_scope={
             "order": "NCHW",
@@ -175,74 +233,48 @@ def Train(args):
             "ws_nbytes_limit": args.cudnn_workspace_limit_mb * 1024 * 1024,
         },
     )
-    rendezvous = _rendezvous(args)
-
-    def create(model, loss_scale, is_test=False):
-        initializer = brew.arg_scope([brew.conv, brew.fc], float16_compute=args.float16_compute)
-        with initializer:
-            if args.model == "shufflenet":
-                pred = shufflenet.create_shufflenet(model, "data", args.num_channels, args.num_labels, no_loss=True,
-                                                    is_test=is_test)  # fmt: skip
-            else:
-                pred = resnet.create_resnext(
-                    model, "data", num_input_channels=args.num_channels, num_labels=args.num_labels,
-                    num_layers=args.num_layers, num_groups=args.resnext_num_groups,
-                    num_width_per_group=args.resnext_width_per_group, no_bias=True, no_loss=True, is_test=is_test,
-                    final_avg_kernel=max(1, args.image_size // 32),
-                )  # fmt: skip
-        if args.dtype == "float16":
-            pred = model.net.HalfToFloat(pred, pred + "_fp32")
-        _softmax, loss = model.SoftmaxWithLoss([pred, "label"], ["softmax", "loss"])
-        scaled = model.Scale(loss, scale=loss_scale)
-        brew.accuracy(model, ["softmax", "label"], "accuracy", top_k=1)
-        brew.accuracy(model, ["softmax", "label"], "accuracy_top5", top_k=min(5, args.num_labels))
-        return [scaled]
-
-    def add_optimizer(model):
-        step = max(1, 30 * args.epoch_size // args.batch_size // args.num_shards)
-        optimizer.add_weight_decay(model, args.weight_decay)
-        return optimizer.build_multi_precision_sgd(
-            model, args.base_learning_rate, momentum=0.9, nesterov=1, policy="step", stepsize=step, gamma=0.1
-        )
-
-    def input_of(path, model, is_test):
-        if path == "null":
-            return functools.partial(AddNullInput, reader=None, batch_size=batch_per_device, img_size=args.image_size,
-                                     dtype=args.dtype)  # fmt: skip
-        reader = model.CreateDB("reader" if not is_test else "test_reader", db=path, db_type=args.db_type,
-                                num_shards=args.num_shards, shard_id=args.shard_id)  # fmt: skip
-        return functools.partial(
-            AddImageInput, reader=reader, batch_size=batch_per_device, img_size=args.image_size, dtype=args.dtype,
-            is_test=is_test, mean_per_channel=args.image_mean_per_channel, std_per_channel=args.image_std_per_channel,
-        )  # fmt: skip
-
-    where = {"devices": devices, "cpu_device": args.use_cpu, "shared_model": args.use_cpu and len(devices) > 1}
     data_parallel_model.Parallelize(
-        train_model,
-        input_builder_fun=input_of(args.train_data, train_model, is_test=False),
-        forward_pass_builder_fun=create,
-        optimizer_builder_fun=add_optimizer,
-        rendezvous=rendezvous,
+        model,
+        rendezvous=_rendezvous(args),
+        input_builder_fun=_input_builder(args, args.train_data, model, batch_per_device, is_test=False),
+        forward_pass_builder_fun=functools.partial(_forward_pass, args),
+        optimizer_builder_fun=functools.partial(_add_optimizer, args),
         use_nccl=args.use_nccl,
         **where,
     )
-    data_parallel_model.OptimizeGradientMemory(train_model, {}, set(), False)
-    workspace.RunNetOnce(train_model.param_init_net)
-    workspace.CreateNet(train_model.net)
+    data_parallel_model.OptimizeGradientMemory(model, {}, set(), False)
+    workspace.RunNetOnce(model.param_init_net)
+    workspace.CreateNet(model.net)
+    return model
 
-    test_model = None
-    if args.test_data is not None:
-        test_model = ModelHelper(name=args.model + "_test", arg_scope={"order": "NCHW", "use_cudnn": True},
-                                 init_params=False)  # fmt: skip
-        data_parallel_model.Parallelize(
-            test_model,
-            input_builder_fun=input_of(args.test_data, test_model, is_test=True),
-            forward_pass_builder_fun=functools.partial(create, is_test=True),
-            param_update_builder_fun=None,
-            **where,
-        )
-        workspace.RunNetOnce(test_model.param_init_net)
-        workspace.CreateNet(test_model.net)
+
+def _test_model(args, batch_per_device, **where):
+    """Build the model that tests with the parameters of the one that trains; None without test images."""
+    if args.test_data is None:
+        return None
+    model = ModelHelper(name=args.model + "_test", arg_scope={"order": "NCHW", "use_cudnn": True}, init_params=False)
+    data_parallel_model.Parallelize(
+        model,
+        input_builder_fun=_input_builder(args, args.test_data, model, batch_per_device, is_test=True),
+        forward_pass_builder_fun=functools.partial(_forward_pass, args, is_test=True),
+        param_update_builder_fun=None,
+        **where,
+    )
+    workspace.RunNetOnce(model.param_init_net)
+    workspace.CreateNet(model.net)
+    return model
+
+
+def Train(args):
+    """Train as the command line says."""
+    devices = [int(g) for g in args.gpus.split(",")] if args.gpus else list(range(args.num_gpus))
+    if args.use_ideep:
+        log.info("IDEEP operators are computed on the CPU")
+    if args.batch_size % len(devices):
+        raise ValueError(f"a batch of {args.batch_size} images cannot be divided among {len(devices)} devices")
+    where = {"devices": devices, "cpu_device": args.use_cpu, "shared_model": args.use_cpu and len(devices) > 1}
+    train_model = _train_model(args, args.batch_size // len(devices), **where)
+    test_model = _test_model(args, args.batch_size // len(devices), **where)
 
     epoch = 0
     if args.load_model_path is not None:
@@ -260,7 +292,7 @@ def Train(args):
 
 
 def parser():
-    """The command line."""
+    """Return the command line."""
     p = argparse.ArgumentParser(description="Trains ResNet, ResNeXt or ShuffleNet, on any number of GPUs and machines.")
     add = p.add_argument
     add("--train_data", required=True, help="database of images, or 'null' for random ones")
@@ -301,8 +333,7 @@ def parser():
     add("--distributed_interfaces", default="", help="network interfaces, separated by commas")
     add("--first_iter_timeout", type=int, default=1200, help="seconds the first iteration may take")
     add("--timeout", type=int, default=60, help="seconds each later one may take")
-    add("--model", default="resnext", const="resnext", nargs="?", choices=["shufflenet", "resnext"],
-        help="the net")  # fmt: skip
+    add("--model", default="resnext", const="resnext", nargs="?", choices=["shufflenet", "resnext"], help="the net")
     return p
 
 

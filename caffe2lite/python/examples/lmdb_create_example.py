@@ -1,6 +1,6 @@
 """Write images and labels into an lmdb database, and read them back through a net.
 
-    python -m caffe2.python.examples.lmdb_create_example --output_file images.lmdb
+python -m caffe2.python.examples.lmdb_create_example --output_file images.lmdb
 """
 
 from __future__ import annotations

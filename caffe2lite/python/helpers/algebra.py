@@ -36,12 +36,12 @@ def reduce_sum(model, blob_in, blob_out, **kwargs):
 
 
 def batch_mat_mul(model, blob_in, blob_out, enable_tensor_core=False, **kwargs):
-    """Products of a batch of matrices."""
+    """Add the products of a batch of matrices."""
     if enable_tensor_core:
         kwargs["engine"] = "TENSORCORE"
     return model.net.BatchMatMul(blob_in, blob_out, **kwargs)
 
 
 def sparse_lengths_sum_4bit_rowwise_sparse(model, blob_in, blob_out, **kwargs):
-    """Sums of rows of a pruned table, quantized to four bits a row."""
+    """Add sums of rows of a pruned table, quantized to four bits a row."""
     return model.net.SparseLengthsSum4BitRowwiseSparse(blob_in, blob_out, **kwargs)

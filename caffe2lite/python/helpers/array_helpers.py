@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 def concat(model, blobs_in, blob_out, **kwargs):
-    """Joins blobs along the channels, or along `axis`."""
+    """Join blobs along the channels, or along `axis`."""
     if "axis" in kwargs:
         kwargs.pop("order", None)  # the operator takes one of the two
     return model.net.Concat(blobs_in, [blob_out, "_" + blob_out + "_concat_dims"], **kwargs)[0]
 
 
 def depth_concat(model, blobs_in, blob_out, **kwargs):
-    """The older name of `concat`."""
+    """Return the older name of `concat`."""
     print("depth_concat is the older name of concat")
     return concat(model, blobs_in, blob_out, **kwargs)

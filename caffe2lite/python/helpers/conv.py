@@ -24,16 +24,34 @@ def _check_engine(engine, use_cudnn):
 
 
 def _ConvBase(
-    model, is_nd, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None,
-    WeightInitializer=None, BiasInitializer=None, group=1, transform_inputs=None, use_cudnn=False, order="NCHW",
-    cudnn_exhaustive_search=False, ws_nbytes_limit=None, float16_compute=False, **kwargs,
-):  # fmt: skip
+    model,
+    is_nd,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    kernel,
+    weight_init=None,
+    bias_init=None,
+    WeightInitializer=None,
+    BiasInitializer=None,
+    group=1,
+    transform_inputs=None,
+    use_cudnn=False,
+    order="NCHW",
+    cudnn_exhaustive_search=False,
+    ws_nbytes_limit=None,
+    float16_compute=False,
+    **kwargs,
+):
     if is_nd:
         kernels = kernel if isinstance(kernel, list) else [kernel]
         kernel_args = {"kernels": kernels}
-        assert order == "NCHW", f"an N-d convolution works on NCHW, got {order}"
+        if order != "NCHW":
+            raise AssertionError(f"an N-d convolution works on NCHW, got {order}")
     elif isinstance(kernel, list):
-        assert len(kernel) == 2, f"a convolution of images has a kernel of two sides, got {kernel}"
+        if len(kernel) != 2:
+            raise AssertionError(f"a convolution of images has a kernel of two sides, got {kernel}")
         kernels, kernel_args = kernel, {"kernel_h": kernel[0], "kernel_w": kernel[1]}
     else:
         kernels, kernel_args = [kernel] * 2, {"kernel": kernel}
@@ -63,31 +81,90 @@ def _ConvBase(
 
 
 def conv(
-    model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None, WeightInitializer=None,
-    BiasInitializer=None, group=1, transform_inputs=None, **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    kernel,
+    weight_init=None,
+    bias_init=None,
+    WeightInitializer=None,
+    BiasInitializer=None,
+    group=1,
+    transform_inputs=None,
+    **kwargs,
+):
     """2-d convolution, `kernel` one size or [height, width]; parameters OUT_w and, unless `no_bias`, OUT_b."""
     return _ConvBase(
-        model, False, blob_in, blob_out, dim_in, dim_out, kernel, weight_init, bias_init, WeightInitializer,
-        BiasInitializer, group, transform_inputs, **kwargs,
-    )  # fmt: skip
+        model,
+        False,
+        blob_in,
+        blob_out,
+        dim_in,
+        dim_out,
+        kernel,
+        weight_init,
+        bias_init,
+        WeightInitializer,
+        BiasInitializer,
+        group,
+        transform_inputs,
+        **kwargs,
+    )
 
 
 def conv_nd(
-    model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None, WeightInitializer=None,
-    BiasInitializer=None, group=1, transform_inputs=None, order="NCHW", **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    kernel,
+    weight_init=None,
+    bias_init=None,
+    WeightInitializer=None,
+    BiasInitializer=None,
+    group=1,
+    transform_inputs=None,
+    order="NCHW",
+    **kwargs,
+):
     """Convolution of as many dimensions as the list `kernel` has; NCHW only."""
     return _ConvBase(
-        model, True, blob_in, blob_out, dim_in, dim_out, kernel, weight_init, bias_init, WeightInitializer,
-        BiasInitializer, group, transform_inputs, order=order, **kwargs,
-    )  # fmt: skip
+        model,
+        True,
+        blob_in,
+        blob_out,
+        dim_in,
+        dim_out,
+        kernel,
+        weight_init,
+        bias_init,
+        WeightInitializer,
+        BiasInitializer,
+        group,
+        transform_inputs,
+        order=order,
+        **kwargs,
+    )
 
 
 def conv_transpose(
-    model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None, use_cudnn=False, order="NCHW",
-    cudnn_exhaustive_search=False, ws_nbytes_limit=None, **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    kernel,
+    weight_init=None,
+    bias_init=None,
+    use_cudnn=False,
+    order="NCHW",
+    cudnn_exhaustive_search=False,
+    ws_nbytes_limit=None,
+    **kwargs,
+):
     """Transposed convolution (deconvolution) with a square kernel."""
     weight_init = weight_init or ("XavierFill", {})
     bias_init = bias_init or ("ConstantFill", {})
@@ -105,20 +182,38 @@ def conv_transpose(
     return model.net.ConvTranspose([blob_in, weight, bias], blob_out, kernel=kernel, order=order, **kwargs)
 
 
-def group_conv(
-    model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None, group=1, **kwargs
-):  # fmt: skip
+def group_conv(model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None, group=1, **kwargs):
     """Convolution of each group of channels by itself, as one operator."""
     return conv(
-        model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=weight_init, bias_init=bias_init, group=group,
+        model,
+        blob_in,
+        blob_out,
+        dim_in,
+        dim_out,
+        kernel,
+        weight_init=weight_init,
+        bias_init=bias_init,
+        group=group,
         **kwargs,
-    )  # fmt: skip
+    )
 
 
 def group_conv_deprecated(
-    model, blob_in, blob_out, dim_in, dim_out, kernel, weight_init=None, bias_init=None, group=1, use_cudnn=False,
-    order="NCHW", cudnn_exhaustive_search=False, ws_nbytes_limit=None, **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    kernel,
+    weight_init=None,
+    bias_init=None,
+    group=1,
+    use_cudnn=False,
+    order="NCHW",
+    cudnn_exhaustive_search=False,
+    ws_nbytes_limit=None,
+    **kwargs,
+):
     """Convolution of groups as split, one convolution a group (OUT_gconv_0, …), and concatenation."""
     if dim_in % group:
         raise ValueError(f"{dim_in} input channels do not split into {group} groups")

@@ -17,9 +17,20 @@ def _initializers(model, WeightInitializer, weight_init, BiasInitializer, bias_i
 
 
 def _FC_or_packed_FC(
-    model, op_call, blob_in, blob_out, dim_in, dim_out, weight_init=None, bias_init=None, WeightInitializer=None,
-    BiasInitializer=None, enable_tensor_core=False, float16_compute=False, **kwargs,
-):  # fmt: skip
+    model,
+    op_call,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    weight_init=None,
+    bias_init=None,
+    WeightInitializer=None,
+    BiasInitializer=None,
+    enable_tensor_core=False,
+    float16_compute=False,
+    **kwargs,
+):
     weight_init, bias_init = _initializers(model, WeightInitializer, weight_init, BiasInitializer, bias_init)
     blob_out = blob_out or model.net.NextName()
     bias_tags = [ParameterTags.BIAS]
@@ -45,9 +56,18 @@ def packed_fc(model, *args, **kwargs):
 
 
 def fc_decomp(
-    model, blob_in, blob_out, dim_in, dim_out, rank_approx=5, weight_init=None, bias_init=None, WeightInitializer=None,
-    BiasInitializer=None, **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    rank_approx=5,
+    weight_init=None,
+    bias_init=None,
+    WeightInitializer=None,
+    BiasInitializer=None,
+    **kwargs,
+):
     """`fc` whose weight is the product of OUT_u [dim_out, rank] and OUT_v [dim_in, rank]."""
     weight_init, bias_init = _initializers(model, WeightInitializer, weight_init, BiasInitializer, bias_init)
     blob_out = blob_out or model.net.NextName()
@@ -58,9 +78,19 @@ def fc_decomp(
 
 
 def fc_prune(
-    model, blob_in, blob_out, dim_in, dim_out, weight_init=None, bias_init=None, mask_init=None, threshold=0.00001,
-    need_compress_rate=False, comp_lb=0.05, **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    dim_out,
+    weight_init=None,
+    bias_init=None,
+    mask_init=None,
+    threshold=0.00001,
+    need_compress_rate=False,
+    comp_lb=0.05,
+    **kwargs,
+):
     """`fc` whose small weights are masked out while it trains."""
     blob_out = blob_out or model.net.NextName()
     weight_shape = [dim_out, dim_in]

@@ -9,7 +9,7 @@ from caffe2lite.python.modeling.parameter_info import ParameterTags
 
 
 def _param(model, name, shape, tags, value, initializer=None):
-    """A parameter that starts at one value, or that comes from outside when the model does not initialise."""
+    """Return a parameter that starts at one value, or that comes from outside when the model does not initialize."""
     if model.init_params:
         init = initializers.update_initializer(initializer, None, ("ConstantFill", {"value": value}))
     else:
@@ -48,9 +48,19 @@ def instance_norm(model, blob_in, blob_out, dim_in, order="NCHW", **kwargs):
 
 
 def spatial_bn(
-    model, blob_in, blob_out, dim_in, init_scale=1.0, init_bias=0.0, ScaleInitializer=None, BiasInitializer=None,
-    RunningMeanInitializer=None, RunningVarianceInitializer=None, order="NCHW", **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    init_scale=1.0,
+    init_bias=0.0,
+    ScaleInitializer=None,
+    BiasInitializer=None,
+    RunningMeanInitializer=None,
+    RunningVarianceInitializer=None,
+    order="NCHW",
+    **kwargs,
+):
     """Batch normalization of each channel: OUT_s and OUT_b are trained, OUT_rm and OUT_riv follow the batches."""
     blob_out = blob_out or model.net.NextName()
     computed, shape = ParameterTags.COMPUTED_PARAM, [dim_in]
@@ -66,9 +76,19 @@ def spatial_bn(
 
 
 def spatial_gn(
-    model, blob_in, blob_out, dim_in, init_scale=1.0, init_bias=0.0, ScaleInitializer=None, BiasInitializer=None,
-    RunningMeanInitializer=None, RunningVarianceInitializer=None, order="NCHW", **kwargs,
-):  # fmt: skip
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    init_scale=1.0,
+    init_bias=0.0,
+    ScaleInitializer=None,
+    BiasInitializer=None,
+    RunningMeanInitializer=None,
+    RunningVarianceInitializer=None,
+    order="NCHW",
+    **kwargs,
+):
     """Normalization of each of `group` groups of channels, with scale OUT_s and bias OUT_b."""
     blob_out = blob_out or model.net.NextName()
     scale = _param(model, blob_out + "_s", [dim_in], ParameterTags.WEIGHT, init_scale, ScaleInitializer)
@@ -78,7 +98,7 @@ def spatial_gn(
 
 
 def layer_norm(model, blob_in, blob_out, dim_in, axis=1, epsilon=1e-4, initial_scale=1.0, initial_bias=0.0):
-    """Normalization of each example from `axis` on, with OUT_scale and OUT_bias; returns (Y, mean, std)."""
+    """Add a normalization of each example from `axis` on, with OUT_scale and OUT_bias; return (Y, mean, std)."""
     shape = [dim_in] if isinstance(dim_in, int) else dim_in
     made = [
         model.create_param(f"{blob_out}_{name}", shape, initializers.Initializer("ConstantFill", value=value), tags=tag)
@@ -92,9 +112,15 @@ def layer_norm(model, blob_in, blob_out, dim_in, axis=1, epsilon=1e-4, initial_s
 
 
 def moments_with_running_stats(
-    model, blob_in, blob_out, dim_in, RunningMeanInitializer=None, RunningVarianceInitializer=None, order="NCHW",
+    model,
+    blob_in,
+    blob_out,
+    dim_in,
+    RunningMeanInitializer=None,
+    RunningVarianceInitializer=None,
+    order="NCHW",
     **kwargs,
-):  # fmt: skip
+):
     """Mean OUT_sm and variance OUT_sv of each channel; makes the running OUT_rm and OUT_riv."""
     computed = ParameterTags.COMPUTED_PARAM
     _param(model, blob_out + "_rm", [dim_in], computed, 0.0, RunningMeanInitializer)

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 def image_input(model, blob_in, blob_out, order="NCHW", use_gpu_transform=False, **kwargs):
     """Decoded, scaled and cropped images, `blob_out` = [images, labels, …]; `is_test` is required."""
-    assert "is_test" in kwargs, "Argument 'is_test' is required"
+    if "is_test" not in kwargs:
+        raise AssertionError("Argument 'is_test' is required")
     if order == "NCHW" and not use_gpu_transform:
         images, *rest = blob_out
         outputs = model.net.ImageInput(blob_in, [images + "_nhwc", *rest], **kwargs)

@@ -12,12 +12,17 @@ def _get_weights(model, namescope=None):
 
 
 def iter(model, blob_out, **kwargs):
-    """An iteration counter, which starts at 0 and lives on the CPU."""
+    """Return an iteration counter, which starts at 0 and lives on the CPU."""
     kwargs.pop("device_option", None)
     model.param_init_net.ConstantFill(
-        [], blob_out, shape=[1], value=0, dtype=core.DataType.INT64,
-        device_option=core.DeviceOption(caffe2_pb2.CPU, 0), **kwargs,
-    )  # fmt: skip
+        [],
+        blob_out,
+        shape=[1],
+        value=0,
+        dtype=core.DataType.INT64,
+        device_option=core.DeviceOption(caffe2_pb2.CPU, 0),
+        **kwargs,
+    )
     return model.net.Iter(blob_out, blob_out, **kwargs)
 
 
@@ -33,7 +38,7 @@ def accuracy(model, blob_in, blob_out, **kwargs):
 
 
 def add_weight_decay(model, weight_decay):
-    """Adds weight_decay * w to the gradient of every weight w of the current scope."""
+    """Add weight_decay * w to the gradient of every weight w of the current scope."""
     if weight_decay <= 0.0:
         return
     decay = model.param_init_net.ConstantFill([], "wd", shape=[1], value=weight_decay)

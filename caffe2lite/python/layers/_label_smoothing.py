@@ -15,7 +15,7 @@ def add_constants(layer, matrix):
 
 
 def smoothed(net, label, size, matrix, output):
-    """The rows of the matrix that belong to the labels."""
+    """Return the rows of the matrix that belong to the labels."""
     as_int = net.Cast(label, net.NextScopedBlob("int64_label"), to=core.DataType.INT64)
     one_hot = net.OneHot([as_int, size], [net.NextScopedBlob("one_hot_label")])
     return net.MatMul([one_hot, matrix], output)

@@ -22,7 +22,7 @@ class Loss(ModelLayer):
             self.output_schema = schema.Scalar(np.float32, self.get_next_blob_reference(output))
 
     def as_float(self, net, field, name):
-        """The blob of a field, cast to float32 into `name` where it is of another type."""
+        """Return the blob of a field, cast to float32 into `name` where it is of another type."""
         blob = field()
         return blob if field.field_type().base == np.float32 else net.Cast(blob, name, to=core.DataType.FLOAT)
 

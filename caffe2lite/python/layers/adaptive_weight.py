@@ -18,9 +18,19 @@ class AdaptiveWeight(ModelLayer):
     log barrier or by projection (`pos_optim_method`).  `enable_diagnose` plots the weights.
     """
 
-    def __init__(self, model, input_record, name="adaptive_weight", optimizer=None, weights=None,
-                 enable_diagnose=False, estimation_method="log_std", pos_optim_method="log_barrier", reg_lambda=0.1,
-                 **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="adaptive_weight",
+        optimizer=None,
+        weights=None,
+        enable_diagnose=False,
+        estimation_method="log_std",
+        pos_optim_method="log_barrier",
+        reg_lambda=0.1,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         self.num = len(input_record.field_names())
         self.weights = [1.0 / self.num] * self.num if weights is None else weights
@@ -44,7 +54,7 @@ class AdaptiveWeight(ModelLayer):
                 model.add_ad_hoc_plot_blob(blob)
 
     def concat_data(self, net):
-        """The inputs as one vector."""
+        """Return the inputs as one vector."""
         name = net.NextScopedBlob
         parts = []
         for i, blob in enumerate(self.data):

@@ -16,9 +16,22 @@ class ArcCosineFeatureMap(ModelLayer):
     `set_weight_as_global_constant` draws w and b here, once, instead of in the init net.
     """
 
-    def __init__(self, model, input_record, output_dims, s=1, scale=1.0, weight_init=None, bias_init=None,
-                 weight_optim=None, bias_optim=None, set_weight_as_global_constant=False, initialize_output_schema=True,
-                 name="arc_cosine_feature_map", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        s=1,
+        scale=1.0,
+        weight_init=None,
+        bias_init=None,
+        weight_optim=None,
+        bias_optim=None,
+        set_weight_as_global_constant=False,
+        initialize_output_schema=True,
+        name="arc_cosine_feature_map",
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")
@@ -42,9 +55,13 @@ class ArcCosineFeatureMap(ModelLayer):
         self.weight_optim = weight_optim or model.NoOptim
         self.bias_optim = bias_optim or model.NoOptim
         self.random_w, self.random_b = self._initialize_params(
-            "random_w", "random_b", w_init=weight_init, b_init=bias_init, w_optim=self.weight_optim,
+            "random_w",
+            "random_b",
+            w_init=weight_init,
+            b_init=bias_init,
+            w_optim=self.weight_optim,
             b_optim=self.bias_optim,
-        )  # fmt: skip
+        )
 
     def _spread(self):
         return self.scale / math.sqrt(self.input_dims), 0.5 * self.scale / math.sqrt(self.input_dims)

@@ -17,10 +17,25 @@ class BatchLRLoss(Loss):
     `task_gamma_lb`.
     """
 
-    def __init__(self, model, input_record, name="batch_lr_loss", average_loss=True, jsd_weight=0.0,
-                 pos_label_target=1.0, neg_label_target=0.0, homotopy_weighting=False, log_D_trick=False,
-                 unjoined_lr_loss=False, uncertainty_penalty=1.0, focal_gamma=0.0, stop_grad_in_focal_factor=False,
-                 task_gamma=1.0, task_gamma_lb=0.1, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="batch_lr_loss",
+        average_loss=True,
+        jsd_weight=0.0,
+        pos_label_target=1.0,
+        neg_label_target=0.0,
+        homotopy_weighting=False,
+        log_D_trick=False,
+        unjoined_lr_loss=False,
+        uncertainty_penalty=1.0,
+        focal_gamma=0.0,
+        stop_grad_in_focal_factor=False,
+        task_gamma=1.0,
+        task_gamma_lb=0.1,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, output=None, **kwargs)
         check(input_record, label=schema.Scalar(), logit=schema.Scalar())
         if jsd_weight < 0 or homotopy_weighting and jsd_weight == 0:

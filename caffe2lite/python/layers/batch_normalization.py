@@ -11,8 +11,18 @@ from caffe2lite.python.layers.layers import ModelLayer
 class BatchNormalization(ModelLayer):
     """Spatial batch normalization of vectors or images; statistics of the batch in training, else running ones."""
 
-    def __init__(self, model, input_record, name="batch_normalization", scale_optim=None, bias_optim=None,
-                 momentum=0.9, order="NCHW", scale_init_value=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="batch_normalization",
+        scale_optim=None,
+        bias_optim=None,
+        momentum=0.9,
+        order="NCHW",
+        scale_init_value=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")

@@ -15,8 +15,17 @@ class BatchSoftmaxLoss(Loss):
     `label_prob`: labels are rows of probabilities. `label_smoothing_matrix`: row i is what label i becomes.
     """
 
-    def __init__(self, model, input_record, name="batch_softmax_loss", label_smoothing_matrix=None, label_prob=False,
-                 scale=1.0, average_by_batch_size=False, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="batch_softmax_loss",
+        label_smoothing_matrix=None,
+        label_prob=False,
+        scale=1.0,
+        average_by_batch_size=False,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, output=None, **kwargs)
         check(input_record, label=schema.Scalar(), prediction=schema.Scalar())
         self.label_prob = label_prob
@@ -40,7 +49,9 @@ class BatchSoftmaxLoss(Loss):
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or shape != (len(matrix),):
             raise AssertionError(f"the matrix must be square with {shape} rows, it has the shape {matrix.shape}")
         if not np.allclose(matrix.sum(axis=1), 1, atol=1e-2):
-            raise AssertionError("the rows of the label smoothing matrix must each add up to 1")
+            raise AssertionError(
+                f"the rows of the label smoothing matrix must each add up to 1, got {matrix.sum(axis=1).tolist()}"
+            )
         self.label_smoothing_matrix = self.model.maybe_add_global_constant(
             f"{self.name}_label_smoothing_matrix", array=matrix
         )
@@ -54,7 +65,7 @@ class BatchSoftmaxLoss(Loss):
     _smooth = False
 
     def compute_smoothed_label(self, net):
-        """The smoothed labels."""
+        """Return the smoothed labels."""
         return _label_smoothing.smoothed(
             net,
             self.input_record.label(),

@@ -15,8 +15,16 @@ class BucketWeighted(ModelLayer):
     Buckets lie between `bucket_boundaries`, else they are whole numbers up to `max_score`; `hash_buckets` hashes them.
     """
 
-    def __init__(self, model, input_record, max_score=0, bucket_boundaries=None, hash_buckets=True, weight_optim=None,
-                 name="bucket_weighted"):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        max_score=0,
+        bucket_boundaries=None,
+        hash_buckets=True,
+        weight_optim=None,
+        name="bucket_weighted",
+    ):
         super().__init__(model, name, input_record)
         if not isinstance(input_record, schema.List):
             raise AssertionError(f"Incorrect input type {input_record!r}")

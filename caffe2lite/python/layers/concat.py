@@ -9,7 +9,7 @@ from caffe2lite.python.layers.layers import ModelLayer
 
 
 def get_concatenated_feature_to_index(blobs_to_concat):
-    """{feature: its positions in the concatenation} of columns that say where their features are."""
+    """Return {feature: its positions in the concatenation} of columns that say where their features are."""
     made = defaultdict(list)
     start = 0
     for scalar in blobs_to_concat:

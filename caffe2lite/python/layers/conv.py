@@ -11,9 +11,27 @@ from caffe2lite.python.layers.layers import ModelLayer
 class Conv(ModelLayer):
     """A convolution over images; paddings that are not given keep the size where stride is 1."""
 
-    def __init__(self, model, input_record, output_dim, kernel_h, kernel_w, stride_h, stride_w, pad_b=None, pad_l=None,
-                 pad_r=None, pad_t=None, order="NHWC", kernel_init=None, bias_init=None, kernel_optim=None,
-                 bias_optim=None, name="conv", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dim,
+        kernel_h,
+        kernel_w,
+        stride_h,
+        stride_w,
+        pad_b=None,
+        pad_l=None,
+        pad_r=None,
+        pad_t=None,
+        order="NHWC",
+        kernel_init=None,
+        bias_init=None,
+        kernel_optim=None,
+        bias_optim=None,
+        name="conv",
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Conv takes a Scalar, got {input_record!r}")

@@ -14,7 +14,7 @@ from caffe2lite.python.layers.sampling_trainable_mixin import SamplingTrainableM
 
 
 def get_fc_predictor_version(fc_version):
-    """The form of the parameters that a prediction uses: what was asked for."""
+    """Return the form of the parameters that a prediction uses: what was asked for."""
     if fc_version not in ("fp32",):
         raise AssertionError(f"Only support fp32 for the fully connected layer in the predictor net, got {fc_version}")
     return fc_version
@@ -27,9 +27,25 @@ class FC(SamplingTrainableMixin, ModelLayer):
     clips weights and bias before they are used; `transposed` keeps w as (inputs, outputs).
     """
 
-    def __init__(self, model, input_record, output_dims, weight_init=None, bias_init=None, weight_optim=None,
-                 bias_optim=None, name="fc", weight_reg=None, bias_reg=None, clip_param=None, max_fc_size=None, axis=1,
-                 transposed=False, uniform_weight_init_scale_numerator=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        weight_init=None,
+        bias_init=None,
+        weight_optim=None,
+        bias_optim=None,
+        name="fc",
+        weight_reg=None,
+        bias_reg=None,
+        clip_param=None,
+        max_fc_size=None,
+        axis=1,
+        transposed=False,
+        uniform_weight_init_scale_numerator=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")
@@ -79,7 +95,7 @@ class FC(SamplingTrainableMixin, ModelLayer):
 
     @staticmethod
     def calculate_fc_output_dims(max_fc_size, input_dim, output_dim):
-        """The sizes of the parts of the output."""
+        """Return the sizes of the parts of the output."""
         if not max_fc_size or max_fc_size < 0:
             return [output_dim]
         if max_fc_size < input_dim:

@@ -13,15 +13,29 @@ from caffe2lite.python.layers.sampling_trainable_mixin import SamplingTrainableM
 class FCWithBootstrap(SamplingTrainableMixin, ModelLayer):
     """`num_bootstrap` FC layers, each trained on rows drawn with replacement; outputs rows' numbers and predictions."""
 
-    def __init__(self, model, input_record, output_dims, num_bootstrap, weight_init=None, bias_init=None,
-                 weight_optim=None, bias_optim=None, name="fc_with_bootstrap", weight_reg=None, bias_reg=None,
-                 clip_param=None, axis=1, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        num_bootstrap,
+        weight_init=None,
+        bias_init=None,
+        weight_optim=None,
+        bias_optim=None,
+        name="fc_with_bootstrap",
+        weight_reg=None,
+        bias_reg=None,
+        clip_param=None,
+        axis=1,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")
         dims = input_record.field_type().shape
         if not dims:
-            raise AssertionError("FC expects limited dimensions of the input tensor")
+            raise AssertionError(f"FC expects limited dimensions of the input tensor, got {input_record!r}")
         if axis < 1:
             raise AssertionError(f"axis is at least 1, got {axis}")
         if clip_param is not None and len(clip_param) != 2:
@@ -87,7 +101,7 @@ class FCWithBootstrap(SamplingTrainableMixin, ModelLayer):
             net.FC(features + self._clipped(net, params[2 * i : 2 * i + 2]), preds, axis=self.axis, **self.kwargs)
 
     def add_ops(self, net):
-        """Predictions are on all rows."""
+        """Predict on all rows."""
         self._add_ops(net, self.param_blobs)
 
     def add_train_ops(self, net):

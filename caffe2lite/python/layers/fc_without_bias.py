@@ -14,8 +14,17 @@ from caffe2lite.python.layers.sampling_trainable_mixin import SamplingTrainableM
 class FCWithoutBias(SamplingTrainableMixin, ModelLayer):
     """X w^T."""
 
-    def __init__(self, model, input_record, output_dims, weight_init=None, weight_optim=None, name="fc_without_bias",
-                 uniform_weight_init_scale_numerator=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        weight_init=None,
+        weight_optim=None,
+        name="fc_without_bias",
+        uniform_weight_init_scale_numerator=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")

@@ -25,8 +25,9 @@ class FeatureSparseToDense(ModelLayer):
     where one is missing; lists of ids, of ids with scores, and embeddings become ranges into their items.
     """
 
-    def __init__(self, model, input_record, input_specs, name="feature_sparse_to_dense", default_dense_value=None,
-                 **kwargs):  # fmt: skip
+    def __init__(
+        self, model, input_record, input_specs, name="feature_sparse_to_dense", default_dense_value=None, **kwargs
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if default_dense_value is None:
             default_dense_value = 0.0

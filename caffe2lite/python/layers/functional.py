@@ -18,8 +18,17 @@ class Functional(ModelLayer):
     The outputs are named, or counted, or like a given record; their types are `output_dtypes`, or inferred.
     """
 
-    def __init__(self, model, input_record, output_names_or_num, function, name="functional", output_dtypes=None,
-                 tags=None, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_names_or_num,
+        function,
+        name="functional",
+        output_dtypes=None,
+        tags=None,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, tags=tags, **kwargs)
         self._function = function
         self._kwargs = kwargs

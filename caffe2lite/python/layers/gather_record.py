@@ -34,7 +34,7 @@ class GatherRecord(ModelLayer):
             raise NotImplementedError(f"GatherRecord of {given!r}")
 
     def _lengths_of_items(self, net, inner, outer):
-        """How many items all lists of an example have, where an example has `outer` lists of `inner` items."""
+        """Return how many items all lists of an example have, where an example has `outer` lists of `inner` items."""
         if outer is None:
             return inner
         as_float = net.Cast(inner, net.NextScopedBlob(str(inner) + "_float"), to=core.DataType.FLOAT)

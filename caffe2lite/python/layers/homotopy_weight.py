@@ -16,8 +16,18 @@ class HomotopyWeight(ModelLayer):
     Half of the way is done after `half_life` iterations, about three quarters after `quad_life`.
     """
 
-    def __init__(self, model, input_record, name="homotopy_weight", min_weight=0.0, max_weight=1.0, half_life=1e6,
-                 quad_life=3e6, atomic_iter=None, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="homotopy_weight",
+        min_weight=0.0,
+        max_weight=1.0,
+        half_life=1e6,
+        quad_life=3e6,
+        atomic_iter=None,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         self.output_schema = schema.Scalar(np.float32, self.get_next_blob_reference("homotopy_weight"))
         self.data = input_record.field_blobs()
@@ -32,7 +42,7 @@ class HomotopyWeight(ModelLayer):
         self.mutex, self.atomic_iter = self.create_atomic_iter() if atomic_iter is None else atomic_iter
 
     def solve_inv_lr_params(self, half_life, quad_life):
-        """(gamma, power) with which 1 / (1 + gamma t)^power is 1/2 at `half_life` and about 1/4 at `quad_life`."""
+        """Return (gamma, power) with which 1 / (1 + gamma t)^power is 1/2 at `half_life` and about 1/4 at `quad_life`."""
         if not quad_life > 2 * half_life:
             raise AssertionError(f"quad_life must be more than 2 half_life, got {quad_life} and {half_life}")
         excess = quad_life / half_life - 2.0
@@ -40,7 +50,7 @@ class HomotopyWeight(ModelLayer):
         return reached / half_life, math.log(2.0) / math.log1p(reached)
 
     def create_atomic_iter(self):
-        """A mutex and a count of iterations."""
+        """Return a mutex and a count of iterations."""
         mutex = self.create_param(
             param_name=f"{self.name}_mutex",
             shape=None,
@@ -56,7 +66,7 @@ class HomotopyWeight(ModelLayer):
         return mutex, count
 
     def update_weight(self, net):
-        """The weights (alpha, beta) of this iteration."""
+        """Return the weights (alpha, beta) of this iteration."""
         name = net.NextScopedBlob
         falling = net.NextScopedBlob("lr")
         net.AtomicIter([self.mutex, self.atomic_iter], [self.atomic_iter])

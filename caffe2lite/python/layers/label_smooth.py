@@ -21,7 +21,7 @@ class LabelSmooth(ModelLayer):
         self.output_schema = schema.Scalar((np.float32, (self.dim,)), self.get_next_blob_reference("smoothed_label"))
 
     def set_dim(self, smooth_matrix):
-        """Numbers of the output, and the blob that says how many labels there are."""
+        """Set the numbers of the output, and the blob that says how many labels there are."""
         shape = np.shape(smooth_matrix)
         if len(shape) == 1:
             self.dim = 1

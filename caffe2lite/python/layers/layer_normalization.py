@@ -11,8 +11,19 @@ from caffe2lite.python.layers.layers import ModelLayer
 class LayerNormalization(ModelLayer):
     """(x - mean) / deviation * scale + bias, from `axis` on, by LayerNorm or by simpler operators."""
 
-    def __init__(self, model, input_record, name="layer_normalization", scale_optim=None, bias_optim=None,
-                 epsilon=1e-4, axis=1, use_layer_norm_op=True, scale_init_value=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="layer_normalization",
+        scale_optim=None,
+        bias_optim=None,
+        epsilon=1e-4,
+        axis=1,
+        use_layer_norm_op=True,
+        scale_init_value=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type: {input_record!r}")

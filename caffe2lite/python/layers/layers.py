@@ -23,7 +23,7 @@ IdScoreListWithEvicted = schema.MapWithEvicted(np.int64, np.float32)
 def almost_equal_schemas(
     record, original_schema, check_field_names=True, check_field_types=True, check_field_metas=False
 ):
-    """Whether two schemas agree; one of the IdList kinds also agrees with its form with evicted ids."""
+    """Return whether two schemas agree; one of the IdList kinds also agrees with its form with evicted ids."""
     pairs = {id(IdList): IdListWithEvicted, id(IdScoreList): IdScoreListWithEvicted}
     alternatives = [original_schema, *filter(None, [pairs.get(id(original_schema))])]
     return any(
@@ -39,7 +39,7 @@ def almost_equal_schemas(
 
 
 def get_key(record):
-    """The field with the ids of an id list or an id score list."""
+    """Return the field with the ids of an id list or an id score list."""
     if almost_equal_schemas(record, IdList):
         name = "values"
     elif almost_equal_schemas(record, IdScoreList, check_field_types=False):
@@ -52,12 +52,12 @@ def get_key(record):
 
 
 def get_categorical_limit(record):
-    """How many ids there are: the categorical limit in the metadata of the ids."""
+    """Return how many ids there are: the categorical limit in the metadata of the ids."""
     return get_key(record).metadata.categorical_limit
 
 
 def get_avg_length(record):
-    """How many ids a row is expected to have: from the metadata of the lengths."""
+    """Return how many ids a row is expected to have: from the metadata of the lengths."""
     return record["lengths"].metadata.expected_value
 
 
@@ -70,7 +70,7 @@ def set_request_only(field):
 
 
 def is_request_only_scalar(scalar):
-    """Whether set_request_only marked this column."""
+    """Return whether set_request_only marked this column."""
     specs = scalar.metadata and scalar.metadata.feature_specs
     return bool(specs and specs.feature_is_request_only)
 
@@ -95,17 +95,17 @@ def register_layer(name, layer):
 
 
 def layer_exists(name):
-    """Whether a layer of this name is registered."""
+    """Return whether a layer of this name is registered."""
     return name in _LAYER_REGISTRY
 
 
 def get_layer_class(name):
-    """The class registered under this name; KeyError if there is none."""
+    """Return the class registered under this name; KeyError if there is none."""
     return _LAYER_REGISTRY[name]
 
 
 def create_layer(layer_name, *args, **kwargs):
-    """A new layer of a registered name."""
+    """Return a new layer of a registered name."""
     return _LAYER_REGISTRY[layer_name](*args, **kwargs)
 
 
@@ -199,7 +199,7 @@ class ModelLayer:
         self._export_params_for_metrics = False
 
     def get_type(self):
-        """The name of the class."""
+        """Return the name of the class."""
         return type(self).__name__
 
     @property
@@ -239,19 +239,19 @@ class ModelLayer:
             set_request_only(output_schema)
 
     def get_parameters(self):
-        """Its LayerParameters."""
+        """Return its LayerParameters."""
         return self.params
 
     def get_fp16_compatible_parameters(self):
-        """Parameters whose half-precision form serves predictions as well."""
+        """Return parameters whose half-precision form serves predictions as well."""
         return []
 
     def get_memory_usage(self):
-        """Bytes that the parameters need, where the layer knows."""
+        """Return the bytes that the parameters need, where the layer knows."""
         return 0
 
     def get_accessed_features(self):
-        """{column: [AccessedFeatures]} of the input that the layer reads."""
+        """Return {column: [AccessedFeatures]} of the input that the layer reads."""
         return {}
 
     def add_init_params(self, init_net):
@@ -262,7 +262,7 @@ class ModelLayer:
                 init_net.Proto().op.extend([param.initializer])
 
     def create_param(self, param_name, shape, initializer, optimizer, ps_param=None, regularizer=None):
-        """The blob of a new parameter; `initializer` is a pair of an operator's type and its arguments."""
+        """Return the blob of a new parameter; `initializer` is a pair of an operator's type and its arguments."""
         with scope.NameScope(self.name):
             param = self.model.create_param(
                 param_name=param_name,
@@ -276,7 +276,7 @@ class ModelLayer:
         return param.parameter
 
     def get_next_blob_reference(self, name):
-        """A new blob in the layer's scope."""
+        """Return a new blob in the layer's scope."""
         with scope.NameScope(self.name):
             return self.model.net.NextScopedBlob(name)
 

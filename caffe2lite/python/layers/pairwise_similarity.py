@@ -14,8 +14,9 @@ class PairwiseSimilarity(ModelLayer):
     With input.all_embeddings these are both; input.indices_to_gather says which pairs are wanted.
     """
 
-    def __init__(self, model, input_record, output_dim, pairwise_similarity_func="dot", name="pairwise_similarity",
-                 **kwargs):  # fmt: skip
+    def __init__(
+        self, model, input_record, output_dim, pairwise_similarity_func="dot", name="pairwise_similarity", **kwargs
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Struct):
             raise AssertionError(f"Incorrect input type: {input_record!r}")

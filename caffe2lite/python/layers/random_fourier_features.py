@@ -13,8 +13,17 @@ from caffe2lite.python.layers.layers import ModelLayer
 class RandomFourierFeatures(ModelLayer):
     """sqrt(2 / output_dims) cos(X w^T + b) with random w and b; `sigma` is the kernel's width (Rahimi, Recht, 2007)."""
 
-    def __init__(self, model, input_record, output_dims, sigma, w_init=None, b_init=None,
-                 name="random_fourier_features", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        sigma,
+        w_init=None,
+        b_init=None,
+        name="random_fourier_features",
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")

@@ -12,8 +12,9 @@ class SamplingTrain(ModelLayer):
     With `subtract_log_odd` the logarithm of input.sampling_prob is taken off the sampled outputs.
     """
 
-    def __init__(self, model, input_record, prediction_layer, output_dims, subtract_log_odd=True, name="sampling_train",
-                 **kwargs):  # fmt: skip
+    def __init__(
+        self, model, input_record, prediction_layer, output_dims, subtract_log_odd=True, name="sampling_train", **kwargs
+    ):
         super().__init__(model, name, input_record, **kwargs)
         cls = get_layer_class(prediction_layer)
         if not issubclass(cls, SamplingTrainableMixin):

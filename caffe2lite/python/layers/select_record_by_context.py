@@ -12,8 +12,16 @@ class SelectRecordByContext(ModelLayer):
     `default_output_record_field` names what stands for a context that is not given.
     """
 
-    def __init__(self, model, input_record, name="select_record_by_context", check_field_metas=True, use_copy=False,
-                 default_output_record_field=None, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        name="select_record_by_context",
+        check_field_metas=True,
+        use_copy=False,
+        default_output_record_field=None,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not isinstance(input_record, schema.Struct) or len(input_record) < 2:
             raise AssertionError(f"SelectRecordByContext takes a Struct of at least two records, got {input_record!r}")

@@ -14,10 +14,24 @@ class SemiRandomFeatures(ArcCosineFeatureMap):
     The input is one vector, or a Struct with the vectors `full` for the learned and `random` for the random part.
     """
 
-    def __init__(self, model, input_record, output_dims, s=1, scale_random=1.0, scale_learned=1.0,
-                 weight_init_random=None, bias_init_random=None, weight_init_learned=None, bias_init_learned=None,
-                 weight_optim=None, bias_optim=None, set_weight_as_global_constant=False, name="semi_random_features",
-                 **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        output_dims,
+        s=1,
+        scale_random=1.0,
+        scale_learned=1.0,
+        weight_init_random=None,
+        bias_init_random=None,
+        weight_init_learned=None,
+        bias_init_learned=None,
+        weight_optim=None,
+        bias_optim=None,
+        set_weight_as_global_constant=False,
+        name="semi_random_features",
+        **kwargs,
+    ):
         if isinstance(input_record, schema.Struct):
             record = input_record
         elif isinstance(input_record, schema.Scalar):
@@ -28,11 +42,20 @@ class SemiRandomFeatures(ArcCosineFeatureMap):
             if part not in record.fields:
                 raise AssertionError(f"SemiRandomFeatures needs the field {part}, got {record.field_names()}")
         super().__init__(
-            model, record.random, output_dims, s=s, scale=scale_random, weight_init=weight_init_random,
-            bias_init=bias_init_random, weight_optim=None, bias_optim=None,
-            set_weight_as_global_constant=set_weight_as_global_constant, initialize_output_schema=False, name=name,
+            model,
+            record.random,
+            output_dims,
+            s=s,
+            scale=scale_random,
+            weight_init=weight_init_random,
+            bias_init=bias_init_random,
+            weight_optim=None,
+            bias_optim=None,
+            set_weight_as_global_constant=set_weight_as_global_constant,
+            initialize_output_schema=False,
+            name=name,
             **kwargs,
-        )  # fmt: skip
+        )
         self.input_record_full = record.full
         self.input_record_random = record.random
         self.output_schema = schema.Struct(
@@ -45,9 +68,13 @@ class SemiRandomFeatures(ArcCosineFeatureMap):
         self.set_weight_as_global_constant = False
         self.scale = scale_learned
         self.learned_w, self.learned_b = self._initialize_params(
-            "learned_w", "learned_b", w_init=weight_init_learned, b_init=bias_init_learned,
-            w_optim=weight_optim or model.NoOptim, b_optim=bias_optim or model.NoOptim,
-        )  # fmt: skip
+            "learned_w",
+            "learned_b",
+            w_init=weight_init_learned,
+            b_init=bias_init_learned,
+            w_optim=weight_optim or model.NoOptim,
+            b_optim=bias_optim or model.NoOptim,
+        )
 
     def add_ops(self, net):
         learned = net.FC(

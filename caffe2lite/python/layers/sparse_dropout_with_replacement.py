@@ -14,8 +14,17 @@ class SparseDropoutWithReplacement(ModelLayer):
 
     _operator = "SparseDropoutWithReplacement"
 
-    def __init__(self, model, input_record, dropout_prob_train, dropout_prob_eval, dropout_prob_predict,
-                 replacement_value, name="sparse_dropout", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        dropout_prob_train,
+        dropout_prob_eval,
+        dropout_prob_predict,
+        replacement_value,
+        name="sparse_dropout",
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if not schema.equal_schemas(input_record, IdList):
             raise AssertionError(f"{self._operator} takes an id list, got {input_record!r}")

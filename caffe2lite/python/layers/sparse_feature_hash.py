@@ -15,8 +15,18 @@ class SparseFeatureHash(ModelLayer):
     By a hash; by the remainder where `use_hashing` is off, after a division by `divisor` with `use_divide_mod`.
     """
 
-    def __init__(self, model, input_record, seed=0, modulo=None, use_hashing=True, use_divide_mod=False, divisor=None,
-                 name="sparse_feature_hash", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        seed=0,
+        modulo=None,
+        use_hashing=True,
+        use_divide_mod=False,
+        divisor=None,
+        name="sparse_feature_hash",
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         if use_hashing and use_divide_mod:
             raise AssertionError("use_hashing and use_divide_mod exclude each other")
@@ -57,7 +67,7 @@ class SparseFeatureHash(ModelLayer):
         self.tags.update([Tags.CPU_ONLY])
 
     def extract_hash_size(self, metadata):
-        """The size wanted by the metadata: of its feature specs, else the categorical limit."""
+        """Return the size wanted by the metadata: of its feature specs, else the categorical limit."""
         if metadata.feature_specs and metadata.feature_specs.desired_hash_size:
             return metadata.feature_specs.desired_hash_size
         if metadata.categorical_limit is not None:

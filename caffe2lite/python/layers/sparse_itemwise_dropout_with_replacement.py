@@ -13,9 +13,24 @@ class SparseItemwiseDropoutWithReplacement(SparseDropoutWithReplacement):
 
     _operator = "SparseItemwiseDropoutWithReplacement"
 
-    def __init__(self, model, input_record, dropout_prob_train, dropout_prob_eval, dropout_prob_predict,
-                 replacement_value, name="sparse_itemwise_dropout", **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        dropout_prob_train,
+        dropout_prob_eval,
+        dropout_prob_predict,
+        replacement_value,
+        name="sparse_itemwise_dropout",
+        **kwargs,
+    ):
         super().__init__(
-            model, input_record, dropout_prob_train, dropout_prob_eval, dropout_prob_predict, replacement_value,
-            name=name, **kwargs,
-        )  # fmt: skip
+            model,
+            input_record,
+            dropout_prob_train,
+            dropout_prob_eval,
+            dropout_prob_predict,
+            replacement_value,
+            name=name,
+            **kwargs,
+        )

@@ -31,14 +31,14 @@ _VERSIONS = ("fp32", "fp16", "uint8rowwise", "fused_uint8rowwise", "fused_uint4r
 
 
 def get_trainer_version_based_on_optim(optim_def):
-    """The form of the table in training: fp16 if the engine of its optimizer keeps it so."""
+    """Return the form of the table in training: fp16 if the engine of its optimizer keeps it so."""
     return "fp16" if getattr(optim_def, "engine", None) in FP16_ENGINES else "fp32"
 
 
 def get_sparse_lookup_predictor_version(
     version, blob_size=None, min_blob_size_4bits=None, embedding_dim=None, sparse_feature_name=None
 ):
-    """The form of the table in predictions: 4-bit rows only for tables of even width and some size."""
+    """Return the form of the table in predictions: 4-bit rows only for tables of even width and some size."""
     if version not in _VERSIONS:
         raise AssertionError(f"Unexpected version of sparse_lookup layer {version}, expected one of {_VERSIONS}")
     if version == "fused_uint4rowwise":
@@ -51,7 +51,7 @@ def get_sparse_lookup_predictor_version(
 
 
 def get_sparse_lookup_trainer_version(version):
-    """The form of the table in training."""
+    """Return the form of the table in training."""
     if version not in ("fp32", "fp16"):
         raise AssertionError(f"Unexpected version of sparse_lookup layer {version}, expected fp32 or fp16")
     return version
@@ -83,9 +83,20 @@ class SparseLookup(ModelLayer):
     _fp16_compatible_init_op_types = ["Float16UniformFill"]
     _fp16_compatible_reducers = ["Sum", "Mean", "Sqrt", "PositionWeighted", "RecencyWeighted"]
 
-    def __init__(self, model, input_record, inner_shape, reducer, weight_init=None, weight_optim=None,
-                 name="sparse_lookup", regularizer=None, use_external_weights=False,
-                 uniform_weight_init_scale_numerator=1.0, **kwargs):  # fmt: skip
+    def __init__(
+        self,
+        model,
+        input_record,
+        inner_shape,
+        reducer,
+        weight_init=None,
+        weight_optim=None,
+        name="sparse_lookup",
+        regularizer=None,
+        use_external_weights=False,
+        uniform_weight_init_scale_numerator=1.0,
+        **kwargs,
+    ):
         super().__init__(model, name, input_record, **kwargs)
         self.sparse_key = get_key(self.input_record)()
         if reducer == "TopK":
@@ -149,11 +160,11 @@ class SparseLookup(ModelLayer):
         return [self.w]
 
     def support_8bit(self):
-        """Whether 8-bit rows pay: scale and bias of each row take 8 bytes."""
+        """Return whether 8-bit rows pay: scale and bias of each row take 8 bytes."""
         return math.prod(self.inner_shape) >= 8
 
     def get_8bits_compatible_parameters(self, fused=True):
-        """What to convert for 8-bit rows: the table, and with `fused` false also the blob for scales and biases."""
+        """Return what to convert for 8-bit rows: the table, and with `fused` false also the blob for scales and biases."""
         if not self.support_8bit():
             return []
         if fused:

@@ -44,5 +44,5 @@ class ComputeHistogramForBlobs(NetModifier):
             log_and_output(net, shares, self._logging_frequency, field, (np.float32, (self._num_buckets + 2,)))
 
     def field_name_suffix(self):
-        """What follows the blob's name in the output record."""
+        """Return what follows the blob's name in the output record."""
         return self._field_name_suffix

@@ -39,5 +39,5 @@ class ComputeNormForBlobs(NetModifier):
                 log_and_output(net, norm, self._logging_frequency, field, (np.float64, (1,)))
 
     def field_name_suffix(self):
-        """What follows the blob's name in the output record."""
+        """Return what follows the blob's name in the output record."""
         return self._field_name_suffix

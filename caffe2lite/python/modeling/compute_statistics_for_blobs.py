@@ -25,5 +25,5 @@ class ComputeStatisticsForBlobs(NetModifier):
             log_and_output(net, summary, self._logging_frequency, field, (np.float64, (1,)))
 
     def field_name_suffix(self):
-        """What follows the blob's name in the output record."""
+        """Return what follows the blob's name in the output record."""
         return self._field_name_suffix

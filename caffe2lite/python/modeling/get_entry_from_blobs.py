@@ -30,5 +30,5 @@ class GetEntryFromBlobs(NetModifier):
             log_and_output(net, entry, self._logging_frequency, field, np.float64)
 
     def field_name_suffix(self):
-        """What follows the blob's name in the output record."""
+        """Return what follows the blob's name in the output record."""
         return self._field_name_suffix

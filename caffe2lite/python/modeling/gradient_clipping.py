@@ -23,12 +23,23 @@ class GradientClipping(NetModifier):
     CLIP_GRADIENT_NORM_TYPES = [L2_NORM, L1_NORM]
 
     def __init__(
-        self, grad_clip_method, clip_norm_type="l2_norm", clip_threshold=0.1, use_parameter_norm=False,
-        compute_norm_ratio=False, clip_max=1, clip_min=-1, blobs_to_include=None, blobs_to_exclude=None,
-    ):  # fmt: skip
+        self,
+        grad_clip_method,
+        clip_norm_type="l2_norm",
+        clip_threshold=0.1,
+        use_parameter_norm=False,
+        compute_norm_ratio=False,
+        clip_max=1,
+        clip_min=-1,
+        blobs_to_include=None,
+        blobs_to_exclude=None,
+    ):
         choices = ((grad_clip_method, self.GRAD_CLIP_METHODS), (clip_norm_type, self.CLIP_GRADIENT_NORM_TYPES))
         for value, known in choices:
-            assert value in known, f"This method of clipping, {value}, has not been implemented: it is one of {known}"
+            if value not in known:
+                raise AssertionError(
+                    f"This method of clipping, {value}, has not been implemented: it is one of {known}"
+                )
         self.grad_clip_method = grad_clip_method
         self.clip_norm_type = clip_norm_type
         self.clip_threshold = float(clip_threshold)
@@ -40,7 +51,8 @@ class GradientClipping(NetModifier):
         self.blobs_to_exclude = blobs_to_exclude
 
     def modify_net(self, net, init_net=None, grad_map=None, blob_to_device=None, modify_output_record=False):
-        assert grad_map is not None, "GradientClipping needs grad_map, what AddGradientOperators returns"
+        if grad_map is None:
+            raise AssertionError("GradientClipping needs grad_map, what AddGradientOperators returns")
         cpu = core.DeviceOption(caffe2_pb2.CPU)
         for param, grad in self._chosen(net, grad_map).items():
             if isinstance(grad, core.GradientSlice):

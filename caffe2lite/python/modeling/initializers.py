@@ -14,7 +14,7 @@ class Initializer:
         self.operator_kwargs = kwargs
 
     def update(self, operator_name, kwargs):
-        """Names the operator of an initializer that was made without one."""
+        """Name the operator of an initializer that was made without one."""
         if self.operator_name is not None:
             raise Exception(f"this initializer is a {self.operator_name}, it cannot become a {operator_name}")
         self.operator_name = operator_name
@@ -32,13 +32,13 @@ class ExternalInitializer:
     """Names a parameter that something else fills: a checkpoint, another model."""
 
     def create_param(self, param_name, init_net, shape):
-        """The ParameterInfo of a parameter that no operator fills."""
+        """Return the ParameterInfo of a parameter that no operator fills."""
         if isinstance(param_name, BlobReference):
             param = BlobReference(str(param_name), init_net)
         elif isinstance(param_name, str):
             param = ScopedBlobReference(param_name, init_net)
         else:
-            raise TypeError("Unsupported type for param_name")
+            raise TypeError(f"Unsupported type for param_name: a str or BlobReference is expected, got {param_name!r}")
         return ParameterInfo(param_id=None, param=param, shape=shape)
 
 
@@ -61,6 +61,6 @@ class ReversePseudoFP16Initializer(Initializer):
 
 
 def update_initializer(initializer_class, operator_name_and_kwargs, default_operator_name_and_kwargs):
-    """An initializer of the given class (default `Initializer`) for the given, else the default, (operator, kwargs)."""
+    """Return an initializer of the given class (default `Initializer`) for the given, else the default, (operator, kwargs)."""
     name, kwargs = (operator_name_and_kwargs or default_operator_name_and_kwargs)[:2]
     return (Initializer if initializer_class is None else initializer_class)(name, **kwargs)

@@ -16,7 +16,7 @@ class NetModifier(metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def modify_net(self, net, init_net=None, grad_map=None, blob_to_device=None):
-        """Applies the change."""
+        """Apply the change."""
 
     def __call__(self, net, init_net=None, grad_map=None, blob_to_device=None, modify_output_record=False):
         self.modify_net(
@@ -29,14 +29,15 @@ class NetModifier(metaclass=abc.ABCMeta):
 
 
 def defined_blob(net, name):
-    """The reference of a blob that the net must know."""
+    """Return the reference of a blob that the net must know."""
     blob = core.BlobReference(name)
-    assert net.BlobIsDefined(blob), f"blob {blob} is not defined in net {net.Name()}"
+    if not net.BlobIsDefined(blob):
+        raise AssertionError(f"blob {blob} is not defined in net {net.Name()}")
     return blob
 
 
 def log_and_output(net, blob, every_n, field_name=None, dtype=None):
-    """Prints a blob every n runs (n >= 1), and adds it to the net's output where a field name is given."""
+    """Print a blob every n runs (n >= 1), and add it to the net's output where a field name is given."""
     if every_n >= 1:
         net.Print(blob, [], every_n=every_n)
     if field_name is None:

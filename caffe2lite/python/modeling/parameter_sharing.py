@@ -29,7 +29,7 @@ class ParameterSharingContext:
             seen.add(candidate_scope)
 
     def get_parameter_name(self, name):
-        """The full name of parameter `name` in the current scope."""
+        """Return the full name of parameter `name` in the current scope."""
         here = scope.CurrentNameScope()
         shared = self._resolve_scope_overrides(here)
         if shared != here:
@@ -42,8 +42,9 @@ class ParameterSharingContext:
         self._scope_overrides.update(shared_scopes)
 
     def pop(self):
-        """Drops the overrides added last."""
-        assert self._contexts, "no parameter sharing to leave"
+        """Drop the overrides added last."""
+        if not self._contexts:
+            raise AssertionError("no parameter sharing to leave")
         self._contexts.pop()
         self._scope_overrides = {k: v for context in self._contexts for k, v in context.items()}
 
@@ -52,20 +53,22 @@ parameter_sharing_context = ParameterSharingContext()
 
 
 def _normalize_namescope(namescope):
-    separator = scope._NAMESCOPE_SEPARATOR
+    separator = scope.NAMESCOPE_SEPARATOR
     return namescope if not namescope or namescope.endswith(separator) else namescope + separator
 
 
 @contextlib.contextmanager
 def ParameterSharing(shared_scopes):
     """Within it, `{"b": "a"}` takes the parameters made under scope b (below the current scope) from scope a."""
-    assert isinstance(shared_scopes, dict), "shared_scopes is a dict: scope -> scope whose parameters it takes"
+    if not isinstance(shared_scopes, dict):
+        raise AssertionError(
+            f"shared_scopes is a dict, scope -> scope whose parameters it takes; got {shared_scopes!r}"
+        )
     here = scope.CurrentNameScope()
     overrides = {}
     for scope_from, scope_to in shared_scopes.items():
-        assert not scope_to.startswith(scope_from), (
-            f"Illegal override for parameter sharing. {scope_from} is prefix of {scope_to}"
-        )
+        if scope_to.startswith(scope_from):
+            raise AssertionError(f"Illegal override for parameter sharing. {scope_from} is prefix of {scope_to}")
         overrides[here + _normalize_namescope(scope_from)] = here + _normalize_namescope(scope_to)
     parameter_sharing_context.add_scope_overrides(overrides)
     try:

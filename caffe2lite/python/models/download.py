@@ -23,12 +23,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*(/[A-Za-z0-9][A-Za-z0-9_.\-]*)*"
 
 
 def validModelName(name):
-    """Whether a name is one of letters, digits, '_', '.', '-' and '/', without '..'."""
+    """Return whether a name is one of letters, digits, '_', '.', '-' and '/', without '..'."""
     return bool(_NAME.fullmatch(name)) and ".." not in name
 
 
 def getURLFromName(name, filename):
-    """Where a file of a model is published."""
+    """Return where a file of a model is published."""
     return f"{DOWNLOAD_BASE_URL}{name}/{filename}"
 
 
@@ -85,7 +85,7 @@ class ModelDownloader:
             raise ConnectionError(f"{e}\nIf you have the files {', '.join(_FILES)}, put them into {folder}") from None
 
     def get_c2_model_dbg(self, model_name):
-        """(init net, predict net, value info, what was read from where) of a model, fetched where it is not here."""
+        """Return (init net, predict net, value info, what was read from where) of a model, fetched where it is not here."""
         folder = self._model_dir(model_name)
         if not all(os.path.exists(os.path.join(folder, name)) for name in _FILES):
             self._download(model_name)
@@ -100,5 +100,5 @@ class ModelDownloader:
         return init_net, predict_net, value_info, f"read from {folder}"
 
     def get_c2_model(self, model_name):
-        """(init net, predict net, value info) of a model."""
+        """Return (init net, predict net, value info) of a model."""
         return self.get_c2_model_dbg(model_name)[:3]

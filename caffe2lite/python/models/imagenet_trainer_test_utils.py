@@ -10,7 +10,7 @@ _IMAGES = (4, 3, 227, 227)
 
 
 def has_blob(proto, needle):
-    """Whether an operator reads or writes a blob of that name."""
+    """Return whether an operator reads or writes a blob of that name."""
     return any(needle in op.input or needle in op.output for op in proto.op)
 
 
@@ -19,12 +19,12 @@ def _blobs(proto):
 
 
 def count_blobs(proto):
-    """How many blobs the operators name."""
+    """Return how many blobs the operators name."""
     return len(_blobs(proto))
 
 
 def count_shared_blobs(proto):
-    """How many of them memonger made for sharing."""
+    """Return how many of them memonger made for sharing."""
     return sum("_shared" in blob for blob in _blobs(proto))
 
 
@@ -35,14 +35,22 @@ def _build(create_model, **kwargs):
 
 
 def test_shared_grads(
-    with_shapes, create_model, conv_blob, last_out_blob, data_blob="gpu_0/data", label_blob="gpu_0/label",
+    with_shapes,
+    create_model,
+    conv_blob,
+    last_out_blob,
+    data_blob="gpu_0/data",
+    label_blob="gpu_0/label",
     num_labels=1000,
-):  # fmt: skip
+):
     """Training: [(blobs after, before), (last_out_blob before, after), (gradient of conv_blob before, after)]."""
     model, (_, loss) = _build(
-        create_model, data=core.BlobReference(data_blob), label=core.BlobReference(label_blob), num_labels=num_labels,
+        create_model,
+        data=core.BlobReference(data_blob),
+        label=core.BlobReference(label_blob),
+        num_labels=num_labels,
         is_test=False,
-    )  # fmt: skip
+    )
     grads = model.AddGradientOperators([loss])
     shapes, _ = workspace.InferShapesAndTypes(
         [model.param_init_net, model.net], {data_blob: list(_IMAGES), label_blob: [_IMAGES[0]]}
@@ -50,9 +58,14 @@ def test_shared_grads(
     grad = grads[conv_blob]
     before = count_blobs(model.net.Proto())
     optimized = memonger.share_grad_blobs(
-        model.net, ["gpu_0/loss"], set(model.param_to_grad.values()), "gpu_0/", share_activations=True,
-        dont_share_blobs={str(grad)}, blob_shapes=shapes if with_shapes else None,
-    )  # fmt: skip
+        model.net,
+        ["gpu_0/loss"],
+        set(model.param_to_grad.values()),
+        "gpu_0/",
+        share_activations=True,
+        dont_share_blobs={str(grad)},
+        blob_shapes=shapes if with_shapes else None,
+    )
 
     workspace.RunNetOnce(model.param_init_net)
     workspace.FeedBlob(data_blob, np.random.rand(*_IMAGES).astype(np.float32))
@@ -66,7 +79,7 @@ def test_shared_grads(
 
 
 def _forward_only(create_model, optimize, last_out_blob, data_blob, num_labels):
-    """[(blobs after, before), shared blobs, (last_out_blob before, after)]."""
+    """Return [(blobs after, before), shared blobs, (last_out_blob before, after)]."""
     model, _ = _build(create_model, data=core.BlobReference(data_blob), num_labels=num_labels, is_test=True)
     before = count_blobs(model.net.Proto())
     optimized = optimize(model.net)
@@ -88,7 +101,7 @@ def _forward_only(create_model, optimize, last_out_blob, data_blob, num_labels):
 
 
 def test_forward_only(create_model, last_out_blob, data_blob="gpu_0/data", num_labels=1000):
-    """Inference with memory shared for a net that runs as a graph; returns as `_forward_only`."""
+    """Run inference with memory shared, for a net that runs as a graph; return as `_forward_only`."""
 
     def optimize(net):
         return memonger.optimize_inference_for_dag(net, [data_blob], "gpu_0/")
@@ -97,7 +110,7 @@ def test_forward_only(create_model, last_out_blob, data_blob="gpu_0/data", num_l
 
 
 def test_forward_only_fast_simplenet(create_model, last_out_blob, data_blob="gpu_0/data", num_labels=1000):
-    """Inference with memory shared for a net that runs in order; returns as `_forward_only`."""
+    """Run inference with memory shared, for a net that runs in order; return as `_forward_only`."""
 
     def optimize(net):
         keep = {data_blob, last_out_blob, *net.Proto().external_input}

@@ -34,21 +34,30 @@ class ResNetBuilder:
         self.no_bias = 1 if no_bias else 0
 
     def add_conv(self, in_filters, out_filters, kernel, stride=1, group=1, pad=0):
-        """Adds a convolution."""
+        """Add a convolution."""
         self.comp_idx += 1
         self.prev_blob = brew.conv(
-            self.model, self.prev_blob, f"comp_{self.comp_count}_conv_{self.comp_idx}", in_filters, out_filters,
-            weight_init=("MSRAFill", {}), kernel=kernel, stride=stride, group=group, pad=pad, no_bias=self.no_bias,
-        )  # fmt: skip
+            self.model,
+            self.prev_blob,
+            f"comp_{self.comp_count}_conv_{self.comp_idx}",
+            in_filters,
+            out_filters,
+            weight_init=("MSRAFill", {}),
+            kernel=kernel,
+            stride=stride,
+            group=group,
+            pad=pad,
+            no_bias=self.no_bias,
+        )
         return self.prev_blob
 
     def add_relu(self):
-        """Adds a ReLU, in place."""
+        """Add a ReLU, in place."""
         self.prev_blob = brew.relu(self.model, self.prev_blob, self.prev_blob)
         return self.prev_blob
 
     def add_spatial_bn(self, num_filters):
-        """Adds batch normalization."""
+        """Add batch normalization."""
         self.prev_blob = self._spatial_bn(self.prev_blob, f"comp_{self.comp_count}_spatbn_{self.comp_idx}", num_filters)
         return self.prev_blob
 
@@ -57,7 +66,7 @@ class ResNetBuilder:
         return brew.spatial_bn(self.model, blob_in, blob_out, num_filters, **constants, is_test=self.is_test)
 
     def add_bottleneck(self, input_filters, base_filters, output_filters, stride=1, group=1, spatial_batch_norm=True):
-        """Adds a block of 1x1, 3x3 and 1x1 convolutions; returns its number of filters."""
+        """Add a block of 1x1, 3x3 and 1x1 convolutions; return its number of filters."""
         layers = [
             (input_filters, base_filters, {"kernel": 1, "stride": 1}),
             (base_filters, base_filters, {"kernel": 3, "stride": stride, "group": group, "pad": 1}),
@@ -67,7 +76,7 @@ class ResNetBuilder:
         return output_filters
 
     def add_simple_block(self, input_filters, num_filters, down_sampling=False, spatial_batch_norm=True):
-        """Adds a block of two 3x3 convolutions."""
+        """Add a block of two 3x3 convolutions."""
         stride = 2 if down_sampling else 1
         layers = [
             (input_filters, num_filters, {"kernel": 3, "stride": stride, "pad": 1}),
@@ -89,9 +98,16 @@ class ResNetBuilder:
         if in_filters != out_filters:
             name = f"shortcut_projection_{self.comp_count}"
             shortcut = brew.conv(
-                self.model, shortcut, name, in_filters, out_filters, weight_init=("MSRAFill", {}), kernel=1,
-                stride=stride, no_bias=self.no_bias,
-            )  # fmt: skip
+                self.model,
+                shortcut,
+                name,
+                in_filters,
+                out_filters,
+                weight_init=("MSRAFill", {}),
+                kernel=1,
+                stride=stride,
+                no_bias=self.no_bias,
+            )
             if spatial_batch_norm:
                 shortcut = self._spatial_bn(shortcut, f"{name}_spatbn", out_filters, shortcut_bn)
         self.prev_blob = brew.sum(self.model, [shortcut, self.prev_blob], f"comp_{self.comp_count}_sum_{self.comp_idx}")
@@ -101,7 +117,7 @@ class ResNetBuilder:
 
 
 def create_resnet_32x32(model, data, num_input_channels, num_groups, num_labels, is_test=False):
-    """ResNet for 32 x 32 images, with 6 * num_groups blocks; returns the softmax."""
+    """Add a ResNet for 32 x 32 images, with 6 * num_groups blocks; return the softmax."""
     brew.conv(model, data, "conv1", num_input_channels, 16, kernel=3, stride=1)
     brew.spatial_bn(model, "conv1", "conv1_spatbn", 16, epsilon=1e-3, is_test=is_test)
     brew.relu(model, "conv1_spatbn", "relu1")
@@ -117,31 +133,73 @@ def create_resnet_32x32(model, data, num_input_channels, num_groups, num_labels,
 
 
 def create_resnet50(
-    model, data, num_input_channels, num_labels, label=None, is_test=False, no_loss=False, no_bias=0, conv1_kernel=7,
-    conv1_stride=2, final_avg_kernel=7,
-):  # fmt: skip
-    """ResNet-50; returns (softmax, loss) with a label, the last layer with `no_loss`, else the softmax."""
+    model,
+    data,
+    num_input_channels,
+    num_labels,
+    label=None,
+    is_test=False,
+    no_loss=False,
+    no_bias=0,
+    conv1_kernel=7,
+    conv1_stride=2,
+    final_avg_kernel=7,
+):
+    """Add a ResNet-50; return (softmax, loss) with a label, the last layer with `no_loss`, else the softmax."""
     return create_resnext(
-        model, data, num_input_channels, num_labels, num_layers=50, num_groups=1, num_width_per_group=64, label=label,
-        is_test=is_test, no_loss=no_loss, no_bias=no_bias, conv1_kernel=conv1_kernel, conv1_stride=conv1_stride,
+        model,
+        data,
+        num_input_channels,
+        num_labels,
+        num_layers=50,
+        num_groups=1,
+        num_width_per_group=64,
+        label=label,
+        is_test=is_test,
+        no_loss=no_loss,
+        no_bias=no_bias,
+        conv1_kernel=conv1_kernel,
+        conv1_stride=conv1_stride,
         final_avg_kernel=final_avg_kernel,
-    )  # fmt: skip
+    )
 
 
 def create_resnext(
-    model, data, num_input_channels, num_labels, num_layers, num_groups, num_width_per_group, label=None, is_test=False,
-    no_loss=False, no_bias=1, conv1_kernel=7, conv1_stride=2, final_avg_kernel=7, log=None, bn_epsilon=1e-5,
+    model,
+    data,
+    num_input_channels,
+    num_labels,
+    num_layers,
+    num_groups,
+    num_width_per_group,
+    label=None,
+    is_test=False,
+    no_loss=False,
+    no_bias=1,
+    conv1_kernel=7,
+    conv1_stride=2,
+    final_avg_kernel=7,
+    log=None,
+    bn_epsilon=1e-5,
     bn_momentum=0.9,
-):  # fmt: skip
-    """ResNeXt with num_groups groups of num_width_per_group filters in the first stage; returns as create_resnet50."""
+):
+    """Add a ResNeXt with num_groups groups of num_width_per_group filters in the first stage; return as create_resnet50."""
     if num_layers not in RESNEXT_BLOCK_CONFIG:
         raise ValueError(f"{num_layers} layers is none of {sorted(RESNEXT_BLOCK_CONFIG)}")
     filters = [64, 256, 512, 1024, 2048] if num_layers >= 50 else [64, 64, 128, 256, 512]
 
     blob = brew.conv(
-        model, data, "conv1", num_input_channels, filters[0], weight_init=("MSRAFill", {}), kernel=conv1_kernel,
-        stride=conv1_stride, pad=3, no_bias=no_bias,
-    )  # fmt: skip
+        model,
+        data,
+        "conv1",
+        num_input_channels,
+        filters[0],
+        weight_init=("MSRAFill", {}),
+        kernel=conv1_kernel,
+        stride=conv1_stride,
+        pad=3,
+        no_bias=no_bias,
+    )
     blob = brew.spatial_bn(
         model, blob, "conv1_spatbn_relu", filters[0], epsilon=bn_epsilon, momentum=bn_momentum, is_test=is_test
     )

@@ -17,9 +17,17 @@ class ShuffleNetV2Builder:
     """Builds the network, unit after unit, from `data` on; `detection` adds a convolution before each unit."""
 
     def __init__(
-        self, model, data, num_input_channels, num_labels, num_groups=2, width="1.0x", is_test=False, detection=False,
+        self,
+        model,
+        data,
+        num_input_channels,
+        num_labels,
+        num_groups=2,
+        width="1.0x",
+        is_test=False,
+        detection=False,
         bn_epsilon=1e-5,
-    ):  # fmt: skip
+    ):
         self.model = model
         self.prev_blob = data
         self.num_input_channels = num_input_channels
@@ -32,12 +40,18 @@ class ShuffleNetV2Builder:
         self.bn_epsilon = bn_epsilon
 
     def create(self):
-        """Builds all of it; the last blob, of num_labels values an image, is last_out_L<num_labels>."""
+        """Build all of it; the last blob, of num_labels values an image, is last_out_L<num_labels>."""
         first, *stages, last = self.output_channels
         self.prev_blob = brew.conv(
-            self.model, self.prev_blob, "stage1_conv", self.num_input_channels, first, weight_init=("MSRAFill", {}),
-            kernel=3, stride=2,
-        )  # fmt: skip
+            self.model,
+            self.prev_blob,
+            "stage1_conv",
+            self.num_input_channels,
+            first,
+            weight_init=("MSRAFill", {}),
+            kernel=3,
+            stride=2,
+        )
         self.prev_blob = brew.max_pool(self.model, self.prev_blob, "stage1_pool", kernel=3, stride=2)
         in_channels = first
         for stage, (channels, repeats) in enumerate(zip(stages, self.stage_repeats), 2):
@@ -50,7 +64,7 @@ class ShuffleNetV2Builder:
         self.prev_blob = brew.fc(self.model, self.prev_blob, f"last_out_L{self.num_labels}", last, self.num_labels)
 
     def add_spatial_ds_unit(self, prefix, in_channels, out_channels, stride=2):
-        """Halves the image and makes out_channels of in_channels, half of them by each of two branches."""
+        """Halve the image and make out_channels of in_channels, half of them by each of two branches."""
         half = out_channels // 2
         left = right = self.prev_blob
         if self.detection:
@@ -63,7 +77,7 @@ class ShuffleNetV2Builder:
         return self._join(prefix, right, left)
 
     def add_basic_unit(self, prefix, in_channels, stride=1):
-        """Works on half of the channels and passes the other half on."""
+        """Work on half of the channels and passes the other half on."""
         half = in_channels // 2
         left, right = self.model.net.Split(self.prev_blob, [f"{prefix}_left", f"{prefix}_right"])
         if self.detection:
@@ -84,11 +98,18 @@ class ShuffleNetV2Builder:
         return brew.spatial_bn(self.model, blob_in, blob_out, channels, epsilon=self.bn_epsilon, is_test=self.is_test)
 
     def add_detection_unit(self, prev_blob, prefix, in_channels, out_channels, kernel=3, pad=1):
-        """A convolution of each channel by itself, which widens what each place sees."""
+        """Return a convolution of each channel by itself, which widens what each place sees."""
         conv = brew.conv(
-            self.model, prev_blob, f"{prefix}_conv", in_channels, out_channels, kernel=kernel,
-            weight_init=("MSRAFill", {}), group=in_channels, pad=pad,
-        )  # fmt: skip
+            self.model,
+            prev_blob,
+            f"{prefix}_conv",
+            in_channels,
+            out_channels,
+            kernel=kernel,
+            weight_init=("MSRAFill", {}),
+            group=in_channels,
+            pad=pad,
+        )
         return self._spatial_bn(conv, f"{prefix}_bn", out_channels)
 
     def add_conv1x1_bn(self, prev_blob, blob, in_channels, out_channels):
@@ -100,14 +121,22 @@ class ShuffleNetV2Builder:
     def add_dwconv3x3_bn(self, prev_blob, blob, channels, stride):
         """3x3 convolution of each channel by itself, batch normalization."""
         conv = brew.conv(
-            self.model, prev_blob, blob, channels, channels, kernel=3, weight_init=("MSRAFill", {}), stride=stride,
-            group=channels, pad=1,
-        )  # fmt: skip
+            self.model,
+            prev_blob,
+            blob,
+            channels,
+            channels,
+            kernel=3,
+            weight_init=("MSRAFill", {}),
+            stride=stride,
+            group=channels,
+            pad=1,
+        )
         return self._spatial_bn(conv, f"{blob}_bn", channels)
 
 
 def create_shufflenet(model, data, num_input_channels, num_labels, label=None, is_test=False, no_loss=False):
-    """ShuffleNet V2, width 1.0x; returns (softmax, loss) with a label, else the last layer."""
+    """Add ShuffleNet V2, width 1.0x; return (softmax, loss) with a label, else the last layer."""
     builder = ShuffleNetV2Builder(model, data, num_input_channels, num_labels, is_test=is_test)
     builder.create()
     if no_loss or label is None:

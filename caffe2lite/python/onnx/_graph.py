@@ -16,7 +16,7 @@ from caffe2lite.python.onnx.error import Unsupported
 
 
 def context_of(model_or_graph, opset, dummies):
-    """The Context of a graph: constants of its initializers, shapes of what ONNX can infer."""
+    """Return the Context of a graph: constants of its initializers, shapes of what ONNX can infer."""
     graph = getattr(model_or_graph, "graph", model_or_graph)
     context = _reading.Context(opset=opset, dummies=dummies)
     for tensor in graph.initializer:
@@ -39,7 +39,7 @@ def learn_shape(context, info):
 
 
 def names_in(graph):
-    """All names of a graph, of its branches and bodies too."""
+    """Return all names of a graph, of its branches and bodies too."""
     names = {v.name for v in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)}
     for node in graph.node:
         names.update(node.input, node.output)
@@ -65,7 +65,7 @@ def node_operators(node, context):
 
 
 def _branch(graph, context, outputs):
-    """A branch or body as a NetDef that ends in `outputs`."""
+    """Return a branch or body as a NetDef that ends in `outputs`."""
     inner = context_of(graph, context.opset, context.dummies)
     inner.constants = {**context.constants, **inner.constants}
     inner.shapes = {**context.shapes, **inner.shapes}
@@ -80,7 +80,7 @@ def _branch(graph, context, outputs):
 
 
 def _read_from_outside(*nets):
-    """Blobs that nets read before they write them."""
+    """Return the blobs that nets read before they write them."""
     reads = []
     for net in nets:
         made = set(net.external_input)
@@ -108,10 +108,10 @@ def _loop(node, context):
     ops = []
     if not trips:
         trips = context.dummies.new_dummy_name()
-        ops.append(_reading.fill_operator(np.array([0]), trips))
+        ops.append(_reading.fill_array(np.array([0]), trips))
     if not condition:
         condition = context.dummies.new_dummy_name()
-        ops.append(_reading.fill_operator(np.array([True]), condition))
+        ops.append(_reading.fill_array(np.array([True]), condition))
     loop = operator(
         "ONNXWhile",
         [trips, condition, *carried],

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper
 
-from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit import registry, windows
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python.onnx._types import DummyNames, array_of, caffe2_type, fill, fill_operator
+from caffe2lite.python.onnx._types import DummyNames, array_of, caffe2_type, fill, fill_array
 from caffe2lite.python.onnx.error import Unsupported
 from caffe2lite.python.utils import MakeArgument
 
@@ -60,7 +60,7 @@ class Node:
         self.name = proto.name
         self.inputs = list(proto.input)
         self.outputs = list(proto.output)
-        self.attrs = {a.name: _value(a) for a in proto.attribute}
+        self.attrs = {a.name: attribute_value(a) for a in proto.attribute}
 
     def axes_from_inputs(self, context):
         """Turn inputs that hold attributes into attributes."""
@@ -74,7 +74,7 @@ class Node:
                 self.attrs["k"] = self.attrs["k"][0]
 
 
-def _value(attribute):
+def attribute_value(attribute):
     if attribute.type == AttributeProto.UNDEFINED:
         raise Unsupported(f"attribute {attribute.name!r} has no type")
     value = helper.get_attribute_value(attribute)
@@ -94,14 +94,14 @@ def _constant(node, name, context):
 
 
 def operator(kind, inputs, outputs, **arguments):
-    """An OperatorDef."""
+    """Return an OperatorDef."""
     op = caffe2_pb2.OperatorDef(type=kind, input=inputs, output=outputs)
     op.arg.extend(MakeArgument(k, v) for k, v in arguments.items() if v is not None)
     return op
 
 
 def convert(proto, context):
-    """The Caffe2 operators of an ONNX node; Unsupported, a RuntimeError, where there are none."""
+    """Return the Caffe2 operators of an ONNX node; Unsupported, a RuntimeError, where there are none."""
     node = Node(proto)
     node.axes_from_inputs(context)
     rule = RULES.get(node.type)
@@ -144,7 +144,7 @@ def _constant_node(node, context):
         if name in ("value_float", "value_floats", "value_int", "value_ints"):
             array = np.array(value, np.float32 if "float" in name else np.int64)
             context.constants[node.outputs[0]] = array
-            return [fill_operator(array, node.outputs[0])]
+            return [fill_array(array, node.outputs[0])]
     raise Unsupported(f"node {node.name or 'Constant'}: only dense tensors and numbers can be constants")
 
 
@@ -240,13 +240,13 @@ def _pool(kind):
 
 
 def _resolve_auto_pad(node):
-    """auto_pad as Caffe2 knows it: SAME_UPPER is legacy_pad 2 (SAME), VALID is no padding."""
+    """Turn auto_pad into what Caffe2 knows: SAME_UPPER is legacy_pad SAME, VALID is no padding."""
     mode = node.attrs.pop("auto_pad", b"NOTSET")
     mode = mode.decode() if isinstance(mode, bytes) else mode
     if mode in ("SAME_UPPER", "SAME_LOWER"):
         if mode == "SAME_LOWER":
             raise Unsupported(f"{node.type} with auto_pad=SAME_LOWER has no form in Caffe2")
-        node.attrs["legacy_pad"] = 2
+        node.attrs["legacy_pad"] = windows.SAME
 
 
 def _conv(node, context):
@@ -314,15 +314,15 @@ def _slice(node, context):
     new = context.dummies.new_dummy_name
     where, some_starts, some_ends = new(), new(), new()
     return [
-        fill_operator(np.array(axes, np.int32), where),
-        fill_operator(np.array(starts, np.int64), some_starts),
-        fill_operator(np.array(ends, np.int64), some_ends),
+        fill_array(np.array(axes, np.int32), where),
+        fill_array(np.array(starts, np.int64), some_starts),
+        fill_array(np.array(ends, np.int64), some_ends),
         *_slice_along(x, some_starts, some_ends, where, node.outputs, new),
     ]
 
 
 def _slice_along(x, starts, ends, axes, outputs, new):
-    """Operators that slice `x` along the axes in a tensor, and leave the others whole."""
+    """Return the operators that slice `x` along the axes in a tensor, and leave the others whole."""
     shape = new()
     ops, bounds = [operator("Shape", [x], [shape])], []
     for values, rest in ((starts, 0), (ends, -1)):
@@ -340,7 +340,7 @@ def _dynamic_slice(node, context):
         raise Unsupported("Slice with steps from a tensor has no form in Caffe2")
     new, int64 = context.dummies.new_dummy_name, caffe2_pb2.TensorProto.INT64
     zero, one = new(), new()
-    ops = [fill_operator(np.array([0]), zero), fill_operator(np.array([1]), one)]
+    ops = [fill_array(np.array([0]), zero), fill_array(np.array([1]), one)]
     shifted = []
     for bound in bounds:
         wide, negative, less, result = new(), new(), new(), new()

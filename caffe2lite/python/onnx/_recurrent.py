@@ -37,7 +37,7 @@ KINDS = {
 
 
 def convert(proto, context):
-    """The Caffe2 operators of a recurrent node; Unsupported where there are none."""
+    """Return the Caffe2 operators of a recurrent node; Unsupported where there are none."""
     node = _reading.Node(proto)
     return _Builder(node, context).operators()
 
@@ -60,11 +60,15 @@ class _Builder:
         self.net = self.model.net
 
     def _options(self):
-        """What the cell is told; Unsupported for what Caffe2's cells cannot do."""
+        """Return what the cell is told; Unsupported for what Caffe2's cells cannot do."""
         node, kind = self.node, self.kind
         if not self.size or not self.directions:
-            raise Unsupported(f"node {node.name or node.type}: it must state hidden_size, and a direction that ONNX knows")
-        names = [name.decode() for name in node.attrs.get("activations", ())] or [*kind.activations] * len(self.directions)
+            raise Unsupported(
+                f"node {node.name or node.type}: it must state hidden_size, and a direction that ONNX knows"
+            )
+        names = [name.decode() for name in node.attrs.get("activations", ())] or [*kind.activations] * len(
+            self.directions
+        )
         wanted = [*kind.activations] * len(self.directions)
         options = {"linear_before_reset": bool(node.attrs.get("linear_before_reset"))} if node.type == "GRU" else {}
         if node.type == "RNN" and len(set(names)) == 1 and names[0] in ("Relu", "Tanh"):
@@ -74,7 +78,7 @@ class _Builder:
         return options
 
     def operators(self):
-        """The operators, the last of which write the outputs of the node."""
+        """Return the operators, the last of which write the outputs of the node."""
         node = self.node
         for name, why in (("clip", "clipped"), ("layout", "batch-first"), ("input_forget", "coupled")):
             if node.attrs.get(name):
@@ -98,10 +102,12 @@ class _Builder:
             self.net.Concat(parts, [name, self.new()], axis=axis)
 
     def _direction(self, d, reverse, lengths):
-        """(hidden after every step, the last hidden, …) of one direction."""
+        """Return (hidden after every step, the last hidden, …) of one direction."""
         scope = self.new()
         self._parameters(d, scope)
-        states = [self._slice(s, [d, 0, 0], [d + 1, -1, -1]) if s else self._zeros() for s in self.first[: self.kind.states]]
+        states = [
+            self._slice(s, [d, 0, 0], [d + 1, -1, -1]) if s else self._zeros() for s in self.first[: self.kind.states]
+        ]
         x = self.net.ReversePackedSegs([self.x, lengths], self.new()) if reverse else self.x
         hidden, *rest = self.kind.make(
             self.model, x, lengths, states, self.dim_in, self.size, scope=scope, forward_only=True, **self.options
@@ -124,7 +130,7 @@ class _Builder:
             self._gates(self.b, d, [count + gate for gate in gates], f"{scope}/{name}_b")
 
     def _gates(self, source, d, gates, name, matrix=False):
-        """Rows of some gates of a direction, one gate after the other."""
+        """Return the rows of some gates of a direction, one gate after the other."""
         if not source:  # no bias
             self.net.ConstantFill([], name, shape=[len(gates) * self.size], value=0.0)
             return
@@ -145,13 +151,13 @@ class _Builder:
         return self._slice(shape, [0], [1]), self._slice(shape, [1], [2])
 
     def _whole_lengths(self):
-        """Lengths of sequences that all are as long as the input."""
+        """Return the lengths of sequences that all are as long as the input."""
         steps, batch = self._batch
         zeros = self.net.ConstantFill(batch, self.new(), input_as_shape=1, dtype=_INT32, value=0)
         return self.net.Add([zeros, self.net.Cast(steps, self.new(), to=_INT32)], self.new(), broadcast=1)
 
     def _zeros(self):
-        """A first state of shape (1, batch, size)."""
+        """Return a first state of shape (1, batch, size)."""
         one, size = (
             self.net.GivenTensorInt64Fill([], self.new(), shape=[1], values=[value]) for value in (1, self.size)
         )
@@ -159,7 +165,7 @@ class _Builder:
         return self.net.ConstantFill(shape, self.new(), input_as_shape=1, value=0.0)
 
     def _masked(self, hidden):
-        """Zeros after the end of a sequence, where a cell repeats its last state."""
+        """Return zeros after the end of a sequence, where a cell repeats its last state."""
         by_sequence = self.net.Transpose(hidden, self.new(), axes=[1, 0, 2])
         masked = self.net.SequenceMask(
             [by_sequence, self.lengths], self.new(), mode="sequence", axis=1, repeat_from_axis=2, fill_val=0.0

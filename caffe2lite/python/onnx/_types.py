@@ -5,98 +5,60 @@ from __future__ import annotations
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
+from caffe2lite.ops.kit import dtypes
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx.error import Unsupported
-from caffe2lite.python.utils import MakeArgument
+from caffe2lite.python.predictor.mobile_exporter import FILLS, fill_arguments
 
 _C2 = caffe2_pb2.TensorProto
-TYPES = {
-    TensorProto.FLOAT: _C2.FLOAT,
-    TensorProto.DOUBLE: _C2.DOUBLE,
-    TensorProto.FLOAT16: _C2.FLOAT16,
-    TensorProto.BOOL: _C2.BOOL,
-    TensorProto.INT8: _C2.INT8,
-    TensorProto.INT16: _C2.INT16,
-    TensorProto.INT32: _C2.INT32,
-    TensorProto.INT64: _C2.INT64,
-    TensorProto.UINT8: _C2.UINT8,
-    TensorProto.UINT16: _C2.UINT16,
-    TensorProto.STRING: _C2.STRING,
-}
+# {ONNX's number of a type: Caffe2's}, which have the same names.
+TYPES = {TensorProto.DataType.Value(_C2.DataType.Name(number)): number for number in dtypes.NUMBERS.values()}
 ONNX_TYPES = {caffe2: onnx for onnx, caffe2 in TYPES.items()}
-_NUMPY_TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "bool": TensorProto.BOOL,
-    "int8": TensorProto.INT8,
-    "int16": TensorProto.INT16,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "uint8": TensorProto.UINT8,
-    "uint16": TensorProto.UINT16,
-    "object": TensorProto.STRING,
-}
 # The fill operator whose tensors have the type, or hold its values without loss.
 _FILLS = {
-    "float32": "GivenTensorFill",
+    **FILLS,
     "float16": "GivenTensorFill",
-    "float64": "GivenTensorDoubleFill",
-    "int64": "GivenTensorInt64Fill",
-    "uint32": "GivenTensorInt64Fill",
-    "uint64": "GivenTensorInt64Fill",
-    "bool": "GivenTensorBoolFill",
-    "object": "GivenTensorStringFill",
-    "int8": "GivenTensorIntFill",
-    "int16": "GivenTensorIntFill",
-    "int32": "GivenTensorIntFill",
-    "uint8": "GivenTensorIntFill",
-    "uint16": "GivenTensorIntFill",
+    **dict.fromkeys(("int8", "int16", "uint8", "uint16"), "GivenTensorIntFill"),
+    **dict.fromkeys(("uint32", "uint64"), "GivenTensorInt64Fill"),
 }
 
 
 def onnx_type(dtype):
-    """ONNX's number of a NumPy dtype."""
+    """Return ONNX's number of a NumPy dtype."""
     try:
-        return _NUMPY_TYPES[np.dtype(dtype).name]
+        return ONNX_TYPES[dtypes.NUMBERS[np.dtype(dtype).name]]
     except KeyError:
         raise Unsupported(f"ONNX tensors of {dtype} are not supported") from None
 
 
 def caffe2_type(number):
-    """Caffe2's number of an ONNX type."""
+    """Return Caffe2's number of an ONNX type."""
     if number not in TYPES:
         raise Unsupported(f"Casting to {TensorProto.DataType.Name(number)} is not supported: Caffe2 has no such type")
     return TYPES[number]
 
 
 def array_of(tensor):
-    """The NumPy array of an ONNX TensorProto whose values are in the message."""
+    """Return the NumPy array of an ONNX TensorProto whose values are in the message."""
     if tensor.data_location == TensorProto.EXTERNAL:
         raise Unsupported(f"tensor {tensor.name!r} keeps its values in another file: load the model with onnx.load")
     return numpy_helper.to_array(tensor)
 
 
-def fill_operator(array, name):
-    """The operator that makes an array."""
+def fill_array(array, name):
+    """Return the operator that makes an array, as near to its type as Caffe2 comes."""
     kind = _FILLS.get(array.dtype.name)
     if kind is None:
         raise Unsupported(f"unrecognized tensor type of {name!r}: {array.dtype}")
-    op = caffe2_pb2.OperatorDef(type=kind, output=[name])
-    op.arg.extend([MakeArgument("shape", [int(d) for d in array.shape])])
-    values = op.arg.add(name="values")
-    if kind in ("GivenTensorFill", "GivenTensorDoubleFill"):
-        values.floats.extend(array.astype(np.float32).ravel().tolist())
-    elif kind == "GivenTensorStringFill":
-        values.strings.extend(v if isinstance(v, bytes) else str(v).encode() for v in array.ravel())
-    else:
-        values.ints.extend(array.astype(np.int64).ravel().tolist())
-    return op
+    if array.dtype == object:
+        strings = [v if isinstance(v, bytes) else str(v).encode() for v in array.flat]
+        array = np.array([*strings, None], object)[:-1].reshape(array.shape)
+    return caffe2_pb2.OperatorDef(type=kind, output=[name], arg=fill_arguments(kind, array))
 
 
 def fill(tensor, name=""):
-    """The operator that makes the values of an ONNX TensorProto, under its name or another one."""
-    return fill_operator(array_of(tensor), name or tensor.name)
+    """Return the operator that makes the values of an ONNX TensorProto, under its name or another one."""
+    return fill_array(array_of(tensor), name or tensor.name)
 
 
 class DummyNames:
@@ -111,7 +73,7 @@ class DummyNames:
         self._next = 0
 
     def new_dummy_name(self):
-        """A name that nothing has."""
+        """Return a name that nothing has."""
         while True:
             name = f"OC2_DUMMY_{self._next}"
             self._next += 1

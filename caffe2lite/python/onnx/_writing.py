@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from caffe2lite.ops.kit import arguments, registry
+from caffe2lite.ops.kit import arguments, registry, windows
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx._types import ONNX_TYPES, DummyNames
 from caffe2lite.python.onnx.error import Unsupported
@@ -47,24 +47,24 @@ class Context:
     dummies: DummyNames = field(default_factory=DummyNames)
 
     def shape(self, op, blob):
-        """The shape of a blob, which the conversion of `op` needs."""
+        """Return the shape of a blob, which the conversion of `op` needs."""
         if blob not in self.shapes:
             raise Unsupported(f"operator {op.type}: the shape of {blob!r} is not known; give it in value_info")
         return tuple(self.shapes[blob])
 
     def constant(self, values, dtype=np.int64):
-        """The name of a constant that holds `values`."""
+        """Return the name of a constant that holds `values`."""
         name = self.dummies.new_dummy_name()
         self.constants.append(numpy_helper.from_array(np.array(values, dtype), name))
         return name
 
     def new(self):
-        """A new name."""
+        """Return a new name."""
         return self.dummies.new_dummy_name()
 
 
 def convert(op, context):
-    """The ONNX nodes of an OperatorDef."""
+    """Return the ONNX nodes of an OperatorDef."""
     rule = RULES.get(op.type)
     nodes = rule(op, context) if rule else [_plain(op, TYPES.get(op.type, op.type))]
     if len(nodes) == 1:
@@ -73,12 +73,12 @@ def convert(op, context):
 
 
 def node(kind, inputs, outputs, **attributes):
-    """A NodeProto."""
+    """Return a NodeProto."""
     return helper.make_node(kind, inputs, outputs, **{k: v for k, v in attributes.items() if v is not None})
 
 
 def attributes_of(op):
-    """The arguments that mean something to ONNX, under ONNX's names."""
+    """Return the arguments that mean something to ONNX, under ONNX's names."""
     renamed = ARGUMENTS.get(op.type, {})
     attributes = {}
     for argument in op.arg:
@@ -91,7 +91,7 @@ def attributes_of(op):
 
 
 def argument_value(argument):
-    """What an Argument holds: a number, bytes, or a list."""
+    """Return what an Argument holds: a number, bytes, or a list."""
     for name in ("f", "i", "s"):
         if argument.HasField(name):
             return getattr(argument, name)
@@ -106,7 +106,7 @@ def _plain(op, kind):
 
 
 def _parsed(op):
-    """All arguments, defaults included, as the kernel gets them."""
+    """Return all arguments, defaults included, as the kernel gets them."""
     declared = registry.find(op.type).args
     return {**{name: arg.default for name, arg in declared.items()}, **arguments.parse(op.type, declared, op.arg)}
 
@@ -119,46 +119,52 @@ def _order_is_nchw(op):
 # Rules
 
 
-def _window(op):
-    """kernel_shape, strides, pads, dilations of a convolution or a pool, of however many dimensions."""
-    given = {a.name: argument_value(a) for a in op.arg if a.name != "order"}
-    taken = {}
-    for plural, single, sides in (
-        ("kernels", "kernel", ("_h", "_w")),
-        ("strides", "stride", ("_h", "_w")),
-        ("dilations", "dilation", ("_h", "_w")),
-        ("adjs", "adj", ("_h", "_w")),
-        ("pads", "pad", ("_t", "_l", "_b", "_r")),
-    ):
-        if plural in given:
-            taken[plural] = given[plural]
-        elif single in given:
-            taken[plural] = [given[single]] * len(sides)
-        elif all(single + side in given for side in sides):  # Caffe2 ignores them where one is missing
-            taken[plural] = [given[single + side] for side in sides]
-    return taken
+def _stated_window(op):
+    return {a.name: argument_value(a) for a in op.arg if a.name in windows.WINDOW_ARGS and a.name != "order"}
+
+
+def _window(op, context):
+    """Return the attributes that the window of a convolution or a pool has in ONNX: those that the operator states.
+
+    Padding that follows from the sizes (legacy_pad) is stated: ONNX has no other form for most of it.
+    """
+    stated = _stated_window(op)
+    window = windows.parse(stated)
+    pads = window.pads
+    if window.legacy_pad:
+        size = context.shape(op, op.input[0])[2:]
+        place = windows.place(windows.first_dimensions(window, len(size)), size)
+        pads = (*place.heads, *place.tails)
+
+    def if_stated(word, values):
+        return list(values) if any(name.startswith(word) for name in stated) else None
+
+    return {
+        "kernel_shape": list(window.kernel),
+        "strides": if_stated("stride", window.stride),
+        "dilations": if_stated("dilation", window.dilation),
+        "pads": list(pads) if any(pads) else None,
+    }
 
 
 def _convolution(op, context):
     _order_is_nchw(op)
-    given = {a.name: argument_value(a) for a in op.arg}
-    if given.get("legacy_pad", 0):
-        raise Unsupported(f"operator {op.type}: legacy_pad has no form in ONNX")
-    window = _window(op)
-    kind = "ConvTranspose" if op.type.startswith("ConvTranspose") else "Conv"
-    return [
-        node(
-            kind,
-            op.input,
-            op.output,
-            kernel_shape=window.get("kernels"),
-            strides=window.get("strides"),
-            pads=window.get("pads"),
-            dilations=window.get("dilations"),
-            output_padding=window.get("adjs"),
-            group=given.get("group"),
-        )
-    ]
+    if op.type.startswith("ConvTranspose"):
+        kind, more = "ConvTranspose", {"output_padding": _adjustment(op)}
+    else:
+        kind, more = "Conv", {}
+    group = next((a.i for a in op.arg if a.name == "group"), None)
+    return [node(kind, op.input, op.output, **_window(op, context), **more, group=group)]
+
+
+def _adjustment(op):
+    """Return the pixels that a ConvTranspose adds at the far ends, or None."""
+    given = {a.name: argument_value(a) for a in op.arg if a.name.startswith("adj")}
+    if "adjs" in given:
+        return given["adjs"]
+    if "adj" in given:
+        return [given["adj"]] * 2
+    return [given["adj_h"], given["adj_w"]] if {"adj_h", "adj_w"} <= given.keys() else None
 
 
 def _pool(op, context):
@@ -167,30 +173,14 @@ def _pool(op, context):
     kind = "AveragePool" if op.type.startswith("Average") else "MaxPool"
     if given.get("global_pooling", 0):
         return [node("Global" + kind, op.input, op.output[:1])]
-    window = _window(op)
-    kernels, strides = window["kernels"], window.get("strides", [1] * len(window["kernels"]))
-    pads = window.get("pads", [0] * 2 * len(kernels))
-    if given.get("legacy_pad", 0):
-        pads = _explicit_pads(op, context, kernels, strides, pads)
-    return [
-        node(
-            kind,
-            op.input,
-            op.output[:1],
-            kernel_shape=kernels,
-            strides=strides,
-            pads=pads if any(pads) else None,
-            count_include_pad=given.get("count_include_pad") if kind == "AveragePool" else None,
-        )
-    ]
-
-
-def _explicit_pads(op, context, kernels, strides, pads):
-    """Padding at the ends such that the output has the size that Caffe2's older padding rules give."""
-    before = pads[: len(kernels)]
-    sizes = zip(context.shape(op, op.input[0])[2:], context.shape(op, op.output[0])[2:], kernels, strides, before)
-    after = [max(0, (out - 1) * stride + kernel - size - first) for size, out, kernel, stride, first in sizes]
-    return [*before, *after]
+    if kind == "AveragePool":
+        more = {"count_include_pad": given.get("count_include_pad")}
+    else:
+        more = {}
+    window = _window(op, context)
+    window["strides"] = window["strides"] or [1] * len(window["kernel_shape"])
+    del window["dilations"]  # Caffe2's pools have none
+    return [node(kind, op.input, op.output[:1], **window, **more)]
 
 
 def _fc(op, context):
@@ -321,7 +311,9 @@ def _transpose(op, context):
 
 def _slice(op, context):
     if len(op.input) > 1:
-        raise Unsupported("ONNX Slice operator does not support dynamic slice.")
+        raise Unsupported(
+            f"operator Slice: ONNX Slice operator does not support dynamic slice, from {', '.join(op.input[1:])}"
+        )
     args = _parsed(op)
     shape = context.shape(op, op.input[0])
     starts, ends = (
@@ -464,7 +456,7 @@ def _affine_channel(op, context):
 def _pad_image(op, context):
     _order_is_nchw(op)
     args = _parsed(op)
-    top, left, bottom, right = _window(op).get("pads", [0, 0, 0, 0])
+    top, left, bottom, right = windows.parse({"kernel": 1, **_stated_window(op)}).pads
     mode = args.get("mode", "constant")
     mode = mode.decode() if isinstance(mode, bytes) else mode
     return [

@@ -24,19 +24,19 @@ _EXTERNAL = b"__EXTERNAL"
 
 
 def force_unicode(s):
-    """Text of text or UTF-8 bytes."""
+    """Return the text of text or UTF-8 bytes."""
     return s.decode("utf-8") if isinstance(s, bytes) else str(s)
 
 
 def get_device_option(device):
-    """The DeviceOption of an onnx.backend Device."""
+    """Return the DeviceOption of an onnx.backend Device."""
     kinds = {DeviceType.CPU: caffe2_pb2.CPU, DeviceType.CUDA: workspace.GpuDeviceType}
     return core.DeviceOption(kinds[device.type], device.device_id)
 
 
 def convertAttributeProto(onnx_arg):
-    """The value of an AttributeProto: a number, bytes, list or message."""
-    return _reading._value(onnx_arg)
+    """Return the value of an AttributeProto: a number, bytes, list or message."""
+    return _reading.attribute_value(onnx_arg)
 
 
 class OnnxAttributes(dict):
@@ -75,12 +75,12 @@ class Caffe2Backend(Backend):
 
     @classmethod
     def dummy_name(cls):
-        """A new name for a blob."""
+        """Return a new name for a blob."""
         return cls._dummy_name.new_dummy_name()
 
     @classmethod
     def run_node(cls, node, inputs, device="CPU", opset_version=9, outputs_info=None):
-        """The outputs of one node, by number or name; `inputs` is a dict or a list."""
+        """Return the outputs of one node, by number or name; `inputs` is a dict or a list."""
         if not isinstance(inputs, dict):
             if len(inputs) != len(node.input):
                 raise ValueError(f"{node.op_type} has {len(node.input)} inputs, got {len(inputs)}")
@@ -109,7 +109,7 @@ class Caffe2Backend(Backend):
 
     @classmethod
     def prepare(cls, model, device="CPU", raw_values_dict=None, **kwargs):
-        """A model ready to run; `raw_values_dict` holds the bytes of tensors that the model leaves out.
+        """Return a model ready to run; `raw_values_dict` holds the bytes of tensors that the model leaves out.
 
         `no_check_UNSAFE=True` skips ONNX's check of the model.
         """
@@ -128,7 +128,7 @@ class Caffe2Backend(Backend):
 
     @classmethod
     def prepare_zip_archive(cls, file, device="CPU", **kwargs):
-        """A model of a zip archive: __MODEL_PROTO, and a file with the bytes of each large tensor."""
+        """Return a model of a zip archive: __MODEL_PROTO, and a file with the bytes of each large tensor."""
         with zipfile.ZipFile(file, mode="r") as archive:
             with archive.open("__MODEL_PROTO", "r") as proto:
                 model = onnx.load(proto)
@@ -137,7 +137,7 @@ class Caffe2Backend(Backend):
 
     @classmethod
     def onnx_graph_to_caffe2_net(cls, model, device="CPU", opset_version=None):
-        """(init net, predict net) of a model; the init net fills in the initializers."""
+        """Return (init net, predict net) of a model; the init net fills in the initializers."""
         return cls._nets(model, device, fills=True, opset=opset_version)
 
     @classmethod
@@ -160,7 +160,7 @@ class Caffe2Backend(Backend):
 
     @classmethod
     def is_compatible(cls, model, device="CPU", **kwargs):
-        """Whether every node has a form in Caffe2, and the device is there."""
+        """Return whether every node has a form in Caffe2, and the device is there."""
         if not cls.supports_device(device):
             return False
         with contextlib.suppress(Unsupported):
@@ -170,7 +170,7 @@ class Caffe2Backend(Backend):
 
     @classmethod
     def supports_device(cls, device_str):
-        """Whether "CPU", "CUDA" or "CUDA:1" can be used."""
+        """Return whether "CPU", "CUDA" or "CUDA:1" can be used."""
         device = Device(device_str)
         return device.type == DeviceType.CPU or (device.type == DeviceType.CUDA and workspace.has_gpu_support)
 
@@ -192,7 +192,7 @@ def _opset(model):
 
 
 def _with_values(model, values):
-    """A copy of the model in which tensors marked as external have their bytes."""
+    """Return a copy of the model in which tensors marked as external have their bytes."""
     full = ModelProto()
     full.CopyFrom(model)
 

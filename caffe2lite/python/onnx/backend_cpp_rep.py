@@ -15,23 +15,23 @@ class Caffe2CppRep(BackendRep):
         self._outputs = cpp_rep.external_outputs()
 
     def init_net(self):
-        """The init net, serialized."""
+        """Return the init net, serialized."""
         return self._rep.init_net()
 
     def pred_net(self):
-        """The predict net, serialized."""
+        """Return the predict net, serialized."""
         return self._rep.pred_net()
 
     def external_outputs(self):
-        """Names of the outputs."""
+        """Return the names of the outputs."""
         return self._rep.external_outputs()
 
     def external_inputs(self):
-        """Names of the inputs, parameters included."""
+        """Return the names of the inputs, parameters included."""
         return self._rep.external_inputs()
 
     def run(self, inputs):
-        """The outputs, by number or name; `inputs` is a dict, a list or one array."""
+        """Return the outputs, by number or name; `inputs` is a dict, a list or one array."""
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
         return namedtupledict("Outputs", self._outputs)(*self._rep.run(inputs))

@@ -20,7 +20,7 @@ class Caffe2Rep:
         self.ran_init_net = False
 
     def run(self, inputs, **kwargs):
-        """The outputs, by number or name; `inputs` is a dict, a list in the order of `uninitialized`, or one array."""
+        """Return the outputs, by number or name; `inputs` is a dict, a list in the order of `uninitialized`, or one array."""
         if isinstance(inputs, (np.ndarray, np.generic)):
             inputs = [inputs]
         if not isinstance(inputs, dict):

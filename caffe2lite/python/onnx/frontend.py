@@ -18,6 +18,17 @@ from caffe2lite.python.onnx.helper import c2_native_run_net
 log = logging.getLogger(__name__)
 
 
+def without_form(net):
+    """Return {type: how many} of the operators of a NetDef that ONNX has no form for."""
+    return collections.Counter(
+        op.type
+        for op in net.op
+        if op.type not in _writing.RULES
+        and op.type not in _writing.TYPES
+        and (not onnx.defs.has(op.type) or any(argument.HasField("n") or argument.nets for argument in op.arg))
+    )
+
+
 class Caffe2Frontend:
     """Conversions from Caffe2 to ONNX, as class methods; the module has them as functions too."""
 
@@ -26,12 +37,12 @@ class Caffe2Frontend:
 
     @classmethod
     def dummy_name(cls):
-        """A new name for a blob."""
+        """Return a new name for a blob."""
         return cls._dummy_name.new_dummy_name()
 
     @classmethod
     def caffe2_arg_to_onnx_attr(cls, op_def, arg):
-        """The ONNX attribute of one Argument of an operator, or None where it means nothing in ONNX."""
+        """Return the ONNX attribute of one Argument of an operator, or None where it means nothing in ONNX."""
         alone = caffe2_pb2.OperatorDef(type=op_def.type, arg=[arg])
         for name, value in _writing.attributes_of(alone).items():
             return helper.make_attribute(name, value)
@@ -39,13 +50,13 @@ class Caffe2Frontend:
 
     @classmethod
     def caffe2_op_to_onnx_node(cls, op_def, shapes):
-        """(nodes, constant tensors) of an OperatorDef; `shapes` by blob."""
+        """Return (nodes, constant tensors) of an OperatorDef; `shapes` by blob."""
         context = _writing.Context(shapes, dummies=cls._dummy_name)
         return _writing.convert(op_def, context), context.constants
 
     @classmethod
     def caffe2_net_to_onnx_graph(cls, predict_net, init_net=None, value_info=None):
-        """A GraphProto.
+        """Return a GraphProto.
 
         `value_info`: {input: (ONNX type, shape)} of the inputs that `init_net` does not make.  The net is run once, on
         zeros, to know the shapes of its blobs.
@@ -62,7 +73,7 @@ class Caffe2Frontend:
 
     @classmethod
     def _graph(cls, predict, values, value_info):
-        """The graph of a net that writes each blob once; `values` are its parameters, arrays by name."""
+        """Return the graph of a net that writes each blob once; `values` are its parameters, arrays by name."""
         missing = set(predict.external_input) - set(value_info) - set(values)
         if missing:
             raise RuntimeError(
@@ -108,7 +119,7 @@ class Caffe2Frontend:
 
     @classmethod
     def caffe2_net_to_onnx_model(cls, *args, **kwargs):
-        """A ModelProto, checked; arguments as of `caffe2_net_to_onnx_graph`."""
+        """Return a ModelProto, checked; arguments as of `caffe2_net_to_onnx_graph`."""
         return cls._model(cls.caffe2_net_to_onnx_graph(*args, **kwargs))
 
     @classmethod
@@ -203,7 +214,7 @@ def _tensors(values):
 
 
 def _run_on_zeros(predict_net, values, value_info):
-    """All blobs of a run, by name."""
+    """Return all blobs of a run, by name."""
     zeros = {name: np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)) for name, (kind, shape) in value_info.items()}
     workspace, _ = c2_native_run_net(None, predict_net, {**values, **zeros})
     return {name: workspace.FetchBlob(name) for name in Caffe2Frontend._all_names_in_net(predict_net)}

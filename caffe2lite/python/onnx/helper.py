@@ -27,7 +27,7 @@ def _fetch(ws, names):
 
 
 def c2_native_run_op(op_def, inputs):
-    """(workspace, outputs) of an operator; `inputs` is a dict, or a list in the operator's order."""
+    """Return (workspace, outputs) of an operator; `inputs` is a dict, or a list in the operator's order."""
     ws = Workspace()
     if not isinstance(inputs, dict) and len(inputs) != len(op_def.input):
         raise AssertionError(f"operator {op_def.type} has {len(op_def.input)} inputs, got {len(inputs)}")
@@ -37,7 +37,7 @@ def c2_native_run_op(op_def, inputs):
 
 
 def c2_native_run_net(init_net, predict_net, inputs, debug_arg=None):
-    """(workspace, outputs) of a pair of nets.
+    """Return (workspace, outputs) of a pair of nets.
 
     `inputs` is a dict, or a list in the order of those external inputs that `init_net` does not make; of all of them
     if there are as many.
@@ -58,7 +58,7 @@ def c2_native_run_net(init_net, predict_net, inputs, debug_arg=None):
 
 
 def load_caffe2_net(file):
-    """The NetDef in a file."""
+    """Return the NetDef in a file."""
     net = caffe2_pb2.NetDef()
     with open(file, "rb") as f:
         net.ParseFromString(f.read())
@@ -75,7 +75,7 @@ def save_caffe2_net(net, file, output_txt=False):
 
 
 def benchmark_caffe2_model(init_net, predict_net, warmup_iters=3, main_iters=10, layer_details=True):
-    """Milliseconds of one run of `predict_net`."""
+    """Return the milliseconds of one run of `predict_net`."""
     ws = Workspace()
     if init_net:
         ws.RunNetOnce(init_net)
@@ -86,7 +86,7 @@ def benchmark_caffe2_model(init_net, predict_net, warmup_iters=3, main_iters=10,
 
 
 def benchmark_pytorch_model(model, inputs, training=False, warmup_iters=3, main_iters=10, verbose=False):
-    """Milliseconds of one call of `model` with `inputs`."""
+    """Return the milliseconds of one call of `model` with `inputs`."""
     for _ in range(warmup_iters):
         model(*inputs)
     start = time.perf_counter()

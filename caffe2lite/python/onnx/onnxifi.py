@@ -16,9 +16,18 @@ def onnxifi_get_option(option_name):
 
 
 def onnxifi_caffe2_net(
-    pred_net, input_shapes, max_batch_size=1, max_seq_size=1, debug=False, use_onnx=True,
-    merge_fp32_inputs_into_fp16=False, adjust_batch=True, block_list=None, weight_names=None, net_ssa_rewritten=False,
+    pred_net,
+    input_shapes,
+    max_batch_size=1,
+    max_seq_size=1,
+    debug=False,
+    use_onnx=True,
+    merge_fp32_inputs_into_fp16=False,
+    adjust_batch=True,
+    block_list=None,
+    weight_names=None,
+    net_ssa_rewritten=False,
     timeout=0,
-):  # fmt: skip
+):
     """Raises: there is no runtime that could take over parts of the net."""
     raise RuntimeError(f"cannot lower net {pred_net.name!r}: {_GONE}")

@@ -22,17 +22,17 @@ def ref_adagrad(
     counter_halflife=-1,
     count=None,
 ):
-    """(param, moment), and where asked the effective rate and the update (Duchi, Hazan, Singer: Adaptive Subgradient
+    """Return (param, moment), and where asked the effective rate and the update (Duchi, Hazan, Singer: Adaptive Subgradient
     Methods, 2011); with `row_wise` the moment is one number for all of `grad`.
     """
     param, moment = np.asarray(param_in, "f"), np.asarray(mom_in, "f")
     pull = weight_decay
     if counter_halflife > 0 and count is not None and count > 0:
         pull = weight_decay * counter_halflife / count
-    slope = grad + pull * param
-    moment = decay * moment + (np.mean(slope**2) if row_wise else slope**2)
+    effective = grad + pull * param
+    moment = decay * moment + (np.mean(effective**2) if row_wise else effective**2)
     rate = lr / (np.sqrt(moment) + epsilon)
-    update = rate * slope
+    update = rate * effective
     kind = "float16" if using_fp16 else "float32"
     results = [(param + update).astype(kind), np.asarray(moment).astype(kind)]
     if output_effective_lr or output_effective_lr_and_update:

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def _compress_uniform_simplified(X, bit_rate, xmin, xmax, fp16_scale_bias=True):
-    """(values after quantization within [xmin, xmax], norm of what that changes)."""
+    """Return (values after quantization within [xmin, xmax], norm of what that changes)."""
     bias = np.float16(xmin).astype(np.float32) if fp16_scale_bias else xmin
     levels = 2**bit_rate - 1
     scale = (xmax - bias) / np.float32(levels)
@@ -16,7 +16,7 @@ def _compress_uniform_simplified(X, bit_rate, xmin, xmax, fp16_scale_bias=True):
 
 
 def param_search_greedy(x, bit_rate, n_bins=200, ratio=0.16):
-    """The range of a row that loses least: its ends move inwards, always the one that costs less.
+    """Return the range of a row that loses least: its ends move inwards, always the one that costs less.
 
     Ends when the range is `ratio` narrower than that of the values.
     """

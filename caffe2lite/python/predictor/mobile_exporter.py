@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import core, utils
 
-_FILLS = {
-    np.dtype("float32"): "GivenTensorFill",
-    np.dtype("int32"): "GivenTensorIntFill",
-    np.dtype("int64"): "GivenTensorInt64Fill",
-    np.dtype("uint8"): "GivenTensorByteStringToUInt8Fill",
-    np.dtype("O"): "GivenTensorStringFill",
+# NumPy's name of a dtype -> the operator whose output has it (float64 as far as an argument's float32 goes).
+FILLS = {
+    "float32": "GivenTensorFill",
+    "float64": "GivenTensorDoubleFill",
+    "int64": "GivenTensorInt64Fill",
+    "int32": "GivenTensorIntFill",
+    "int16": "GivenTensorInt16Fill",
+    "bool": "GivenTensorBoolFill",
+    "object": "GivenTensorStringFill",
+    "uint8": "GivenTensorByteStringToUInt8Fill",
 }
 
 
+def fill_arguments(kind, array):
+    """Return the arguments by which the fill operator of type `kind` makes `array`; strings are bytes."""
+    values = [array.tobytes()] if kind == "GivenTensorByteStringToUInt8Fill" else array
+    return [utils.MakeArgument("shape", array.shape), utils.MakeArgument("values", values)]
+
+
 def add_tensor(net, name, blob):
-    """Adds to a NetDef the operator that makes `blob`: float32, int32, int64, uint8 or bytes objects."""
-    if blob.dtype not in _FILLS:
-        raise KeyError(f"{name} is of type {blob.dtype}; only {', '.join(str(d) for d in _FILLS)} can be exported")
-    shape, values = blob.shape, blob
-    if blob.dtype == np.uint8:
-        values = [blob.tobytes()]
-    elif blob.dtype == object:
+    """Add to a NetDef the operator that makes `blob`, an array of numbers, bools or bytes objects."""
+    kind = FILLS.get(blob.dtype.name)
+    if kind is None:
+        raise KeyError(f"{name} is of type {blob.dtype}; only {', '.join(FILLS)} can be exported")
+    if blob.dtype == object:
         for value in blob.flat:
-            assert isinstance(value, bytes), f"{name} holds {type(value).__name__}; strings are exported as bytes"
-    args = [utils.MakeArgument("shape", shape), utils.MakeArgument("values", values)]
-    net.op.extend([core.CreateOperator(_FILLS[blob.dtype], [], [name], arg=args)])
+            if not isinstance(value, bytes):
+                raise AssertionError(f"{name} holds {type(value).__name__}; strings are exported as bytes")
+    net.op.extend([core.CreateOperator(kind, [], [name], arg=fill_arguments(kind, blob))])
 
 
 def Export(workspace, net, params):
-    """(init_net, predict_net): the parameters are fetched from `workspace`, other inputs get a placeholder."""
+    """Return (init_net, predict_net): the parameters are fetched from `workspace`, other inputs get a placeholder."""
     proto = net if isinstance(net, caffe2_pb2.NetDef) else net.Proto()
     predict_net, init_net = caffe2_pb2.NetDef(), caffe2_pb2.NetDef()
     predict_net.CopyFrom(proto)

@@ -15,7 +15,7 @@ from caffe2lite.python.predictor_constants import predictor_constants
 
 
 def get_predictor_exporter_helper(submodelNetName):
-    """The meta data of a submodel: an empty net and names that end in its name."""
+    """Return the meta data of a submodel: an empty net and names that end in its name."""
     return PredictorExportMeta(
         predict_net=core.Net(submodelNetName).Proto(), parameters=[], inputs=[], outputs=[], name=submodelNetName
     )
@@ -37,67 +37,88 @@ class PredictorExportMeta(
     """
 
     def __new__(
-        cls, predict_net, parameters, inputs, outputs, shapes=None, name="", extra_init_net=None,
-        global_init_net=None, net_type=None, num_workers=None, trainer_prefix=None,
-    ):  # fmt: skip
+        cls,
+        predict_net,
+        parameters,
+        inputs,
+        outputs,
+        shapes=None,
+        name="",
+        extra_init_net=None,
+        global_init_net=None,
+        net_type=None,
+        num_workers=None,
+        trainer_prefix=None,
+    ):
         inputs = [str(i) for i in inputs]
-        assert len(set(inputs)) == len(inputs), f"an input is named twice: {inputs}"
+        if len(set(inputs)) != len(inputs):
+            raise AssertionError(f"an input is named twice: {inputs}")
         parameters = [str(p) for p in parameters]
         outputs = [str(o) for o in outputs]
         for kind, blobs in (("inputs", inputs), ("outputs", outputs)):
             both = set(parameters).intersection(blobs)
-            assert not both, f"Parameters and {kind} are required to be disjoint. Intersection: {both}"
+            if both:
+                raise AssertionError(f"Parameters and {kind} are required to be disjoint. Intersection: {both}")
         if isinstance(predict_net, (core.Net, core.Plan)):
             predict_net = predict_net.Proto()
-        assert isinstance(predict_net, (caffe2_pb2.NetDef, caffe2_pb2.PlanDef)), (
-            f"predict_net is a Net, a Plan or their message, not {type(predict_net).__name__}"
-        )
+        if not isinstance(predict_net, (caffe2_pb2.NetDef, caffe2_pb2.PlanDef)):
+            raise AssertionError(f"predict_net is a Net, a Plan or their message, not {type(predict_net).__name__}")
         return super().__new__(
-            cls, predict_net, parameters, inputs, outputs, shapes or {}, name, extra_init_net, global_init_net,
-            net_type, num_workers, trainer_prefix,
-        )  # fmt: skip
+            cls,
+            predict_net,
+            parameters,
+            inputs,
+            outputs,
+            shapes or {},
+            name,
+            extra_init_net,
+            global_init_net,
+            net_type,
+            num_workers,
+            trainer_prefix,
+        )
 
     def _key(self, kind):
         return utils.get_comp_name(kind, self.name)
 
     def inputs_name(self):
-        """The key of the inputs' names."""
+        """Return the key of the inputs' names."""
         return self._key(predictor_constants.INPUTS_BLOB_TYPE)
 
     def outputs_name(self):
-        """The key of the outputs' names."""
+        """Return the key of the outputs' names."""
         return self._key(predictor_constants.OUTPUTS_BLOB_TYPE)
 
     def parameters_name(self):
-        """The key of the parameters' names."""
+        """Return the key of the parameters' names."""
         return self._key(predictor_constants.PARAMETERS_BLOB_TYPE)
 
     def global_init_name(self):
-        """The key of the net that loads the parameters."""
+        """Return the key of the net that loads the parameters."""
         return self._key(predictor_constants.GLOBAL_INIT_NET_TYPE)
 
     def predict_init_name(self):
-        """The key of the net that makes inputs and outputs."""
+        """Return the key of the net that makes inputs and outputs."""
         return self._key(predictor_constants.PREDICT_INIT_NET_TYPE)
 
     def predict_net_name(self):
-        """The key of the net that predicts."""
+        """Return the key of the net that predicts."""
         return self._key(predictor_constants.PREDICT_NET_TYPE)
 
     def _train_key(self, kind):
         return self._key(f"{self.trainer_prefix}_{kind}" if self.trainer_prefix else kind)
 
     def train_init_plan_name(self):
-        """The key of the plan that initialises training."""
+        """Return the key of the plan that initializes training."""
         return self._train_key(predictor_constants.TRAIN_INIT_PLAN_TYPE)
 
     def train_plan_name(self):
-        """The key of the plan that trains."""
+        """Return the key of the plan that trains."""
         return self._train_key(predictor_constants.TRAIN_PLAN_TYPE)
 
 
 def prepare_prediction_net(filename, db_type, device_option=None):
-    """Loads an exported model into the workspace, parameters and all; returns its Net, ready to run."""
+    """Load an exported model into the workspace, parameters and all; return its Net, ready to run."""
     meta = load_from_db(filename, db_type, device_option)
     workspace.RunNetOnce(utils.GetNet(meta, predictor_constants.GLOBAL_INIT_NET_TYPE))
     workspace.RunNetOnce(utils.GetNet(meta, predictor_constants.PREDICT_INIT_NET_TYPE))
@@ -107,7 +128,7 @@ def prepare_prediction_net(filename, db_type, device_option=None):
 
 
 def _global_init_net(predictor_export_meta, db_type):
-    """The NetDef that loads the parameters from the reader of the database."""
+    """Return the NetDef that loads the parameters from the reader of the database."""
     reader, parameters = predictor_constants.PREDICTOR_DBREADER, predictor_export_meta.parameters
     net = core.Net("global-init")
     net.Load([reader], parameters)
@@ -122,7 +143,7 @@ def _global_init_net(predictor_export_meta, db_type):
 
 
 def get_meta_net_def(predictor_export_meta, ws=None, db_type=None):
-    """The MetaNetDef to export; shapes that are not given are those in workspace `ws` (default: the current one)."""
+    """Return the MetaNetDef to export; shapes that are not given are those in workspace `ws` (default: the current one)."""
     meta = predictor_export_meta
     ws = ws or workspace.C.Workspace.current
     meta_net_def = metanet_pb2.MetaNetDef()
@@ -136,15 +157,16 @@ def get_meta_net_def(predictor_export_meta, ws=None, db_type=None):
 
 
 def set_model_info(meta_net_def, project_str, model_class_str, version):
-    """Writes project, class and version of the model into a MetaNetDef."""
-    assert isinstance(meta_net_def, metanet_pb2.MetaNetDef), f"expected a MetaNetDef, got {type(meta_net_def).__name__}"
+    """Write project, class and version of the model into a MetaNetDef."""
+    if not isinstance(meta_net_def, metanet_pb2.MetaNetDef):
+        raise AssertionError(f"expected a MetaNetDef, got {type(meta_net_def).__name__}")
     meta_net_def.modelInfo.project = project_str
     meta_net_def.modelInfo.modelClass = model_class_str
     meta_net_def.modelInfo.version = version
 
 
 def save_to_db(db_type, db_destination, predictor_export_meta, use_ideep=False, *args, **kwargs):
-    """Saves a model, with its parameters as they are in the workspace, to the database `db_destination`."""
+    """Save a model, with its parameters as they are in the workspace, to the database `db_destination`."""
     meta_net_def = get_meta_net_def(predictor_export_meta, db_type=db_type)
     with core.DeviceScope(core.DeviceOption(caffe2_pb2.CPU)):
         workspace.FeedBlob(predictor_constants.META_NET_DEF, serde.serialize_protobuf_struct(meta_net_def))
@@ -162,17 +184,17 @@ def save_to_db(db_type, db_destination, predictor_export_meta, use_ideep=False, 
 
 
 def load_from_db(filename, db_type, device_option=None, *args, **kwargs):
-    """The MetaNetDef of a database, which stays open for the net that loads the parameters.
+    """Return the MetaNetDef of a database, which stays open for the net that loads the parameters.
 
     All operators of its nets are put on `device_option` (default: that of the scope, if any).
     """
     reader = core.BlobReference(predictor_constants.PREDICTOR_DBREADER)
     meta_blob = core.BlobReference(predictor_constants.META_NET_DEF)
     create = core.CreateOperator("CreateDB", [], [reader], db=filename, db_type=db_type)
-    assert workspace.RunOperatorOnce(create), f"Failed to create db {filename}"
-    assert workspace.RunOperatorOnce(core.CreateOperator("Load", [reader], [meta_blob])), (
-        f"{filename} holds no exported model"
-    )
+    if not workspace.RunOperatorOnce(create):
+        raise AssertionError(f"Failed to create db {filename}")
+    if not workspace.RunOperatorOnce(core.CreateOperator("Load", [reader], [meta_blob])):
+        raise AssertionError(f"{filename} holds no exported model")
     content = workspace.FetchBlob(meta_blob)
     if not isinstance(content, bytes):
         content = str(content).encode("utf-8")

@@ -6,7 +6,7 @@ from caffe2lite.python import core, scope
 
 
 def create_predict_net(predictor_export_meta):
-    """The NetDef to run for a prediction: that of the meta data with its inputs, parameters and outputs declared."""
+    """Return the NetDef to run for a prediction: that of the meta data with its inputs, parameters and outputs declared."""
     meta = predictor_export_meta
     net = core.Net(meta.predict_net.name or "predict")
     proto = net.Proto()
@@ -23,7 +23,7 @@ def create_predict_net(predictor_export_meta):
 
 
 def create_predict_init_net(ws, predictor_export_meta):
-    """The NetDef that makes the input and output blobs, zeros of the shapes given or found in workspace `ws`."""
+    """Return the NetDef that makes the input and output blobs, zeros of the shapes given or found in workspace `ws`."""
     meta = predictor_export_meta
     net = core.Net("predict-init")
     blobs = [*meta.inputs, *meta.outputs]
@@ -53,7 +53,7 @@ def get_comp_name(string, name):
 
 
 def to_first_match_dict(kv_list):
-    """A dict of messages with key and value; of equal keys the first counts."""
+    """Return a dict of messages with key and value; of equal keys the first counts."""
     return {item.key: item.value for item in reversed(kv_list)}
 
 
@@ -62,49 +62,49 @@ def _ProtoMapGet(field, key):
 
 
 def GetPlan(meta_net_def, key):
-    """The PlanDef of that key, or None."""
+    """Return the PlanDef of that key, or None."""
     return _ProtoMapGet(meta_net_def.plans, key)
 
 
 def GetPlanOriginal(meta_net_def, key):
-    """The PlanDef of that key, or None."""
+    """Return the PlanDef of that key, or None."""
     return _ProtoMapGet(meta_net_def.plans, key)
 
 
 def GetNet(meta_net_def, key):
-    """The NetDef of that key, or None."""
+    """Return the NetDef of that key, or None."""
     return _ProtoMapGet(meta_net_def.nets, key)
 
 
 def GetNetOriginal(meta_net_def, key):
-    """The NetDef of that key, or None."""
+    """Return the NetDef of that key, or None."""
     return _ProtoMapGet(meta_net_def.nets, key)
 
 
 def GetBlobs(meta_net_def, key):
-    """The blob names listed under that key."""
+    """Return the blob names listed under that key."""
     blobs = _ProtoMapGet(meta_net_def.blobs, key)
     return [] if blobs is None else blobs
 
 
 def GetBlobsByTypePrefix(meta_net_def, blob_type_prefix):
-    """The blob names listed under all keys that begin so, each once, in order."""
+    """Return the blob names listed under all keys that begin so, each once, in order."""
     lists = (item.value for item in meta_net_def.blobs if item.key.startswith(blob_type_prefix))
     return list(dict.fromkeys(blob for blobs in lists for blob in blobs))
 
 
 def GetApplicationSpecificInfo(meta_net_def, key):
-    """The string of that key, or None."""
+    """Return the string of that key, or None."""
     return _ProtoMapGet(meta_net_def.applicationSpecificInfo, key)
 
 
 def GetApplicationSpecificInfoDict(meta_net_def):
-    """All strings of an application, by key."""
+    """Return all strings of an application, by key."""
     return to_first_match_dict(meta_net_def.applicationSpecificInfo)
 
 
 def AddBlobs(meta_net_def, blob_name, blob_def):
-    """Adds blob names to the list under key `blob_name`."""
+    """Add blob names to the list under key `blob_name`."""
     blobs = _ProtoMapGet(meta_net_def.blobs, blob_name)
     if blobs is None:
         blobs = meta_net_def.blobs.add(key=blob_name).value
@@ -112,59 +112,60 @@ def AddBlobs(meta_net_def, blob_name, blob_def):
 
 
 def ReplaceBlobs(meta_net_def, blob_name, blob_def):
-    """Replaces the list of blob names under key `blob_name`."""
+    """Replace the list of blob names under key `blob_name`."""
     blobs = _ProtoMapGet(meta_net_def.blobs, blob_name)
-    assert blobs is not None, f"The blob_name:{blob_name} does not exist"
+    if blobs is None:
+        raise AssertionError(f"The blob_name:{blob_name} does not exist")
     blobs[:] = blob_def
 
 
 def AddPlan(meta_net_def, plan_name, plan_def):
-    """Adds a PlanDef."""
+    """Add a PlanDef."""
     meta_net_def.plans.add(key=plan_name, value=plan_def)
 
 
 def AddNet(meta_net_def, net_name, net_def):
-    """Adds a NetDef."""
+    """Add a NetDef."""
     meta_net_def.nets.add(key=net_name, value=net_def)
 
 
 def SetBlobsOrder(meta_net_def, blobs_order):
-    """Adds to the order that blobs are loaded in."""
+    """Add to the order that blobs are loaded in."""
     meta_net_def.blobsOrder.extend(blobs_order)
 
 
 def GetBlobsOrder(meta_net_def):
-    """The order that blobs are loaded in."""
+    """Return the order that blobs are loaded in."""
     return meta_net_def.blobsOrder
 
 
 def SetPreLoadBlobs(meta_net_def, pre_load_blobs):
-    """Adds to the blobs that are loaded before others."""
+    """Add to the blobs that are loaded before others."""
     meta_net_def.preLoadBlobs.extend(pre_load_blobs)
 
 
 def SetRequestOnlyEmbeddings(meta_net_def, request_only_embeddings):
-    """Adds to the embeddings that depend on the request only."""
+    """Add to the embeddings that depend on the request only."""
     meta_net_def.requestOnlyEmbeddings.extend(request_only_embeddings)
 
 
 def SetTensorBoundShapes(meta_net_def, tensor_bound_shapes):
-    """Sets the greatest shapes that blobs may have."""
+    """Set the greatest shapes that blobs may have."""
     meta_net_def.tensorBoundShapes.CopyFrom(tensor_bound_shapes)
 
 
 def SetAOTConfig(meta_net_def, aot_config):
-    """Sets the configuration of ahead-of-time compilation."""
+    """Set the configuration of ahead-of-time compilation."""
     meta_net_def.aotConfig.CopyFrom(aot_config)
 
 
 def GetArgumentByName(net_def, arg_name):
-    """The argument of a net, or None."""
+    """Return the argument of a net, or None."""
     return next((arg for arg in net_def.arg if arg.name == arg_name), None)
 
 
 def AddModelIdArg(meta_net_def, net_def):
-    """Gives `net_def` the argument model_id of the predict net of PredictorExportMeta `meta_net_def`, if it has one."""
+    """Give `net_def` the argument model_id of the predict net of PredictorExportMeta `meta_net_def`, if it has one."""
     model_id = GetArgumentByName(meta_net_def.predict_net, "model_id")
     if model_id is None:
         return

@@ -14,7 +14,7 @@ def sigmoid(x):
 
 
 def tanh(x):
-    """The hyperbolic tangent, from two sigmoids."""
+    """Return the hyperbolic tangent, from two sigmoids."""
     return 2.0 * sigmoid(2.0 * x) - 1.0
 
 
@@ -34,9 +34,9 @@ def _prepare_rnn(
     num_states=2,
     **kwargs,
 ):
-    """Builds a recurrent network and feeds everything it needs but its input.
+    """Build a recurrent network and feed everything it needs but its input.
 
-    Returns what ``create_rnn`` does, the net, and the net's inputs: the
+    Return what ``create_rnn`` does, the net, and the net's inputs: the
     initial states of each layer, then the input.  The states have a leading
     axis of one unless ``two_d_initial_states``; None draws which.
     """

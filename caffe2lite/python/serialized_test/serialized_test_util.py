@@ -60,7 +60,7 @@ def _getGradientOrNone(op_proto):
 
 
 def _transformList(items):
-    """An object array, also of arrays that have one shape."""
+    """Return an object array, also of arrays that have one shape."""
     array = np.empty(len(items), dtype=object)
     for i, item in enumerate(items):
         array[i] = item
@@ -83,12 +83,12 @@ class SerializedTestCase(hu.HypothesisTestCase):
     should_serialize = False
 
     def get_output_dir(self):
-        """The folder of the recorded cases."""
+        """Return the folder of the recorded cases."""
         output_dir_arg = getattr(_output_context, "output_dir", DATA_DIR)
         return os.path.join(output_dir_arg, operator_test_type)
 
     def get_output_filename(self):
-        """The recorded case of this test, without `.zip`."""
+        """Return the recorded case of this test, without `.zip`."""
         module = os.path.splitext(os.path.basename(inspect.getfile(self.__class__)))[0]
         return f"{module}.{self._testMethodName}"
 

@@ -12,7 +12,7 @@ from caffe2lite.python.test_util import TestCase, rand_array
 
 
 def gen_test_resnet50(_order, _cudnn_ws):
-    """(model, size of its images) of ResNet-50 with a softmax and a loss."""
+    """Return (model, size of its images) of ResNet-50 with a softmax and a loss."""
     model = ModelHelper(name="resnet50_test")
     _softmax, _loss = resnet.create_resnet50(
         model, "data", num_input_channels=3, num_labels=1000, label="label", is_test=False
@@ -21,13 +21,13 @@ def gen_test_resnet50(_order, _cudnn_ws):
 
 
 def conv_model_generators():
-    """{name: function(order, cudnn_ws)}."""
+    """Return {name: function(order, cudnn_ws)}."""
     names = ("AlexNet", "OverFeat", "VGGA", "Inception", "MLP")
     return {**{n: getattr(convnet_benchmarks, n) for n in names}, "Resnet50": gen_test_resnet50}
 
 
 def executor_test_model_names():
-    """The names of the models, sorted."""
+    """Return the names of the models, sorted."""
     return sorted(conv_model_generators())
 
 
@@ -37,7 +37,7 @@ def executor_test_settings(func):
 
 
 def build_conv_model(model_name, batch_size):
-    """A model with its gradients, its data fed."""
+    """Return a model with its gradients, its data fed."""
     model, size = conv_model_generators()[model_name]("NCHW", 64 * 1024 * 1024)
     shape = [batch_size, size] if model_name == "MLP" else [batch_size, 3, size, size]
     workspace.FeedBlob("data", rand_array(*shape).astype(np.float32))
@@ -47,14 +47,27 @@ def build_conv_model(model_name, batch_size):
 
 
 def build_resnet50_dataparallel_model(
-    num_gpus, batch_size, epoch_size, cudnn_workspace_limit_mb=64, num_channels=3, num_labels=1000,
-    weight_decay=1e-4, base_learning_rate=0.1, image_size=227, use_cpu=False,
-):  # fmt: skip
+    num_gpus,
+    batch_size,
+    epoch_size,
+    cudnn_workspace_limit_mb=64,
+    num_channels=3,
+    num_labels=1000,
+    weight_decay=1e-4,
+    base_learning_rate=0.1,
+    image_size=227,
+    use_cpu=False,
+):
     """ResNet-50 on several devices, on random images."""
-    model = ModelHelper(name="test_resnet50", arg_scope={
-        "order": "NCHW", "use_cudnn": True, "cudnn_exhaustive_search": False,
-        "ws_nbytes_limit": cudnn_workspace_limit_mb * 1024 * 1024,
-    })  # fmt: skip
+    model = ModelHelper(
+        name="test_resnet50",
+        arg_scope={
+            "order": "NCHW",
+            "use_cudnn": True,
+            "cudnn_exhaustive_search": False,
+            "ws_nbytes_limit": cudnn_workspace_limit_mb * 1024 * 1024,
+        },
+    )
 
     def add_input(model):
         shape = [batch_size // num_gpus, num_channels, image_size, image_size]
@@ -76,10 +89,15 @@ def build_resnet50_dataparallel_model(
         )
 
     data_parallel_model.Parallelize(
-        model, input_builder_fun=add_input, forward_pass_builder_fun=add_network,
-        optimizer_builder_fun=add_optimizer, devices=list(range(num_gpus)), optimize_gradient_memory=False,
-        cpu_device=use_cpu, shared_model=use_cpu,
-    )  # fmt: skip
+        model,
+        input_builder_fun=add_input,
+        forward_pass_builder_fun=add_network,
+        optimizer_builder_fun=add_optimizer,
+        devices=list(range(num_gpus)),
+        optimize_gradient_memory=False,
+        cpu_device=use_cpu,
+        shared_model=use_cpu,
+    )
     return model
 
 

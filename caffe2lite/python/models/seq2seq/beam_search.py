@@ -43,22 +43,22 @@ class BeamSearchForwardOnly:
         )
 
     def get_step_model(self):
-        """The model of one step of decoding."""
+        """Return the model of one step of decoding."""
         return self.step_model
 
     def get_previous_tokens(self):
-        """The blob of the tokens that each hypothesis ended with, (1, beam_size)."""
+        """Return the blob of the tokens that each hypothesis ended with, (1, beam_size)."""
         return self.tokens_t_prev_int32_flattened
 
     def get_timestep(self):
-        """The blob of the number of the step."""
+        """Return the blob of the number of the step."""
         return self.timestep
 
     def _constant(self, name, value, dtype, shape=(1,)):
         return self.model.param_init_net.ConstantFill([], name, shape=list(shape), value=value, dtype=dtype)
 
     def _outside(self, *blobs):
-        """Blobs that a step reads but does not make."""
+        """Return the blobs that a step reads but does not make."""
         for blob in blobs:
             self.step_model.net.AddExternalInput(blob)
 
@@ -78,7 +78,7 @@ class BeamSearchForwardOnly:
         possible_translation_tokens=None,
         go_token_id=None,
     ):
-        """Searches for as many steps as the blob `length`, int64, says.
+        """Search for as many steps as the blob `length`, int64, says.
 
         inputs: the encoder's input.  log_probs: the step's scores of the next token, (beam_size, tokens).
         attentions: its attention weights, (beam_size, …).  state_configs: the states of the step.
@@ -131,7 +131,7 @@ class BeamSearchForwardOnly:
         return net.Add([log_probs, penalty], "log_probs_penalized", broadcast=1, axis=0)
 
     def _choose(self, total, zero, on_initial_step):
-        """The best extensions of all hypotheses: which hypothesis each is of, and its place among all.
+        """Return the best extensions of all hypotheses: which hypothesis each is of, and its place among all.
 
         At the first step all hypotheses are the same, and only the extensions of the first one count.
         """
@@ -150,7 +150,7 @@ class BeamSearchForwardOnly:
         return hypotheses, best
 
     def _follow(self, config, hypotheses):
-        """The state of a step, in the order of the hypotheses that go on."""
+        """Return the state of a step, in the order of the hypotheses that go on."""
         state = config.state_link.blob
         state = self._reshaped(state, state, [self.beam_size, -1])
         chosen = self.step_model.net.Gather([state, hypotheses], f"{state}_chosen_per_hypo")

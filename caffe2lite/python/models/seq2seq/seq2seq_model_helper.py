@@ -18,9 +18,10 @@ class Seq2SeqModelHelper(ModelHelper):
         self.non_trainable_params = []
 
     def AddParam(self, name, init=None, init_value=None, trainable=True):
-        """Adds a parameter: filled by `init`, (operator, arguments), or one number, `init_value`."""
+        """Add a parameter: filled by `init`, (operator, arguments), or one number, `init_value`."""
         if init_value is not None:
-            assert init is None, f"Parameter {name} has both an initial value and an operator for it"
+            if init is not None:
+                raise AssertionError(f"Parameter {name} has both an initial value and an operator for it")
             init = ("ConstantFill", {"shape": [1], "value": init_value})
         if init is None:
             raise ValueError(f"Parameter {name} needs init or init_value")
@@ -33,12 +34,12 @@ class Seq2SeqModelHelper(ModelHelper):
         return param
 
     def GetNonTrainableParams(self, namescope=None):
-        """The parameters of a name scope (default: the current one) that are not trained."""
+        """Return the parameters of a name scope (default: the current one) that are not trained."""
         namescope = scope.CurrentNameScope() if namescope is None else namescope
-        if namescope and not namescope.endswith(scope._NAMESCOPE_SEPARATOR):
-            namescope += scope._NAMESCOPE_SEPARATOR
+        if namescope and not namescope.endswith(scope.NAMESCOPE_SEPARATOR):
+            namescope += scope.NAMESCOPE_SEPARATOR
         return [p for p in self.non_trainable_params if str(p).startswith(namescope)]
 
     def GetAllParams(self, namescope=None):
-        """The parameters of a name scope: trained, computed, and not trained."""
+        """Return the parameters of a name scope: trained, computed, and not trained."""
         return self.GetParams(namescope) + self.GetComputedParams(namescope) + self.GetNonTrainableParams(namescope)

@@ -21,7 +21,7 @@ UNK = "<UNK>"
 
 
 def gen_vocab(corpus, unk_threshold):
-    """Numbers for the words of a file that occur more than `unk_threshold` times, a defaultdict.
+    """Return numbers for the words of a file that occur more than `unk_threshold` times, a defaultdict.
 
     The first are those of the special words, then it goes by the first occurrence.
     """
@@ -29,7 +29,8 @@ def gen_vocab(corpus, unk_threshold):
         counts = collections.Counter(word for sentence in sentences for word in sentence.strip().split())
     vocab = collections.defaultdict(lambda: len(vocab))
     for special, number in ((PAD, PAD_ID), (GO, GO_ID), (EOS, EOS_ID), (UNK, UNK_ID)):
-        assert vocab[special] == number
+        if vocab[special] != number:
+            raise AssertionError(f"the token {special!r} has the number {number}, got {vocab[special]}")
     for word, count in counts.items():
         if count > unk_threshold:
             vocab[word]  # a new word gets the next number
@@ -37,7 +38,7 @@ def gen_vocab(corpus, unk_threshold):
 
 
 def get_numberized_sentence(sentence, vocab):
-    """The numbers of a sentence's words; a word that is unknown has UNK's."""
+    """Return the numbers of a sentence's words; a word that is unknown has UNK's."""
     return [vocab[word] if word in vocab else vocab[UNK] for word in sentence.strip().split()]
 
 
@@ -46,11 +47,12 @@ def _join(scope, name):
 
 
 def get_layer_scope(scope, layer_type, i):
-    """The name scope of layer `i` of a kind, under `scope`."""
+    """Return the name scope of layer `i` of a kind, under `scope`."""
     return _join(scope, f"{layer_type}/layer{i}")
 
 
-def _lstm_cell(num_units, input_size, dropout_keep_prob, forward_only, name=None, dropout_name=None):
+def lstm_cell(num_units, input_size, dropout_keep_prob, forward_only, name=None, dropout_name=None):
+    """Return an LSTM cell, with dropout of its outputs where `dropout_keep_prob` says so."""
     cell = rnn_cell.LSTMCell(
         name=name,
         input_size=input_size,
@@ -82,7 +84,7 @@ def rnn_unidirectional_layer(
     return_final_state,
     scope=None,
 ):
-    """An LSTM; returns its outputs, and the last hidden and cell states.
+    """Add an LSTM; return its outputs, and the last hidden and cell states.
 
     The flags say which of these a gradient will be given for.
     """
@@ -91,7 +93,7 @@ def rnn_unidirectional_layer(
             model.param_init_net.ConstantFill([], name, shape=[num_units], value=0.0)
             for name in ("initial_cell_state", "initial_hidden_state")
         )
-    cell = _lstm_cell(
+    cell = lstm_cell(
         num_units, input_size, dropout_keep_prob, forward_only, _join(scope, "lstm"), _join(scope, "dropout")
     )
     outputs, (_, final_hidden, _, final_cell) = cell.apply_over_sequence(
@@ -116,7 +118,7 @@ def rnn_bidirectional_layer(
     return_final_state,
     scope=None,
 ):
-    """Two LSTMs, one of which reads the sequences backwards; returns what both give, joined, or None."""
+    """Add two LSTMs, one of which reads the sequences backwards; return what both give, joined, or None."""
     layer = (input_size, num_units, dropout_keep_prob, forward_only, return_sequence_output, return_final_state)
     outside = [core.BlobReference(str(blob)) for blob in (inputs, input_lengths)]
     forwards = rnn_unidirectional_layer(model, inputs, input_lengths, *layer, scope=_join(scope, "fw"))
@@ -140,7 +142,7 @@ def rnn_bidirectional_layer(
 
 
 def build_embeddings(model, vocab_size, embedding_size, name, freeze_embeddings):
-    """A table of word vectors; frozen it is no parameter."""
+    """Return a table of word vectors; frozen it is no parameter."""
     embeddings = model.param_init_net.GaussianFill([], name, shape=[vocab_size, embedding_size], std=0.1)
     if not freeze_embeddings:
         model.params.append(embeddings)
@@ -148,7 +150,7 @@ def build_embeddings(model, vocab_size, embedding_size, name, freeze_embeddings)
 
 
 def _look_up(model, embeddings, inputs, name, num_gpus):
-    """The words' vectors; with GPUs the table stays on the CPU."""
+    """Return the words' vectors; with GPUs the table stays on the CPU."""
     if num_gpus == 0:
         return model.net.Gather([embeddings, inputs], [name])
     with core.DeviceScope(core.DeviceOption(caffe2_pb2.CPU)):
@@ -170,9 +172,9 @@ def build_embedding_encoder(
     forward_only=False,
     scope=None,
 ):
-    """LSTMs over word vectors, the first of which may read both ways.
+    """Add LSTMs over word vectors, the first of which may read both ways.
 
-    Returns the outputs (None if nobody attends to them and the last layer reads both ways), None,
+    Return the outputs (None if nobody attends to them and the last layer reads both ways), None,
     and for each layer the last hidden state, the last cell state (None where no decoder starts from them)
     and the number of units.
     """
@@ -250,36 +252,38 @@ class LSTMWithAttentionDecoder:
             "regular": attention.AttentionType.Regular,
             "recurrent": attention.AttentionType.Recurrent,
         }
-        assert attention_type_as_string in types, f"Unknown type {attention_type_as_string}"
+        if attention_type_as_string not in types:
+            raise AssertionError(f"Unknown attention type {attention_type_as_string}: it is one of {list(types)}")
         return types[attention_type_as_string]
 
     def scope(self, name):
-        """A name within the decoder."""
+        """Return a name within the decoder."""
         return f"{self.name}/{name}" if self.name is not None else name
 
     def get_state_names(self):
-        """Names of the states."""
+        """Return the names of the states."""
         return self.cell.get_state_names()
 
     def get_outputs_with_grads(self):
-        """Indices of the recurrent outputs that make up the decoder's output."""
+        """Return the indices of the recurrent outputs that make up the decoder's output."""
         return [2 * i for i in self.output_indices]
 
     def get_output_dim(self):
-        """How many numbers a step puts out."""
+        """Return how many numbers a step puts out."""
         return self.decoder_output_dim
 
     def get_attention_weights(self):
-        """The blob of the weights of the encoder's outputs."""
-        assert self.use_attention, "A decoder without attention has no weights"
+        """Return the blob of the weights of the encoder's outputs."""
+        if not self.use_attention:
+            raise AssertionError("A decoder without attention has no weights")
         return self.cell.get_attention_weights()
 
     def apply(self, model, input_t, seq_lengths, states, timestep):
-        """One step; returns the states."""
+        """Add one step; return the states."""
         return self.cell.apply(model=model, input_t=input_t, seq_lengths=seq_lengths, states=states, timestep=timestep)
 
     def apply_over_sequence(self, model, inputs, seq_lengths, initial_states):
-        """All steps; returns the outputs, then the states."""
+        """Add all steps; return the outputs, then the states."""
         return self.cell.apply_over_sequence(
             model=model,
             inputs=inputs,
@@ -297,7 +301,7 @@ def build_initial_rnn_decoder_states(
     final_encoder_cell_states,
     use_attention,
 ):
-    """What the decoder's layers start from: the states of the top layers of the encoder.
+    """Return what the decoder's layers start from: the states of the top layers of the encoder.
 
     States of another size are projected; where the encoder has none, they are zero.
     """
@@ -343,13 +347,13 @@ def build_embedding_decoder(
     num_gpus=0,
     scope=None,
 ):
-    """A decoder over word vectors; returns its outputs, (steps * batch, dimension), and the dimension."""
+    """Add a decoder over word vectors; return its outputs, (steps * batch, dimension), and the dimension."""
     with core.NameScope(scope or ""):
         embedded = _look_up(model, embeddings, inputs, "embedded_decoder_inputs", num_gpus)
 
     units = [config["num_units"] for config in decoder_layer_configs]
     cells = [
-        _lstm_cell(size, below, config.get("dropout_keep_prob", None), forward_only, dropout_name="dropout")
+        lstm_cell(size, below, config.get("dropout_keep_prob", None), forward_only, dropout_name="dropout")
         for size, below, config in zip(units, [embedding_size, *units], decoder_layer_configs)
     ]
     states = build_initial_rnn_decoder_states(
@@ -384,7 +388,7 @@ def build_embedding_decoder(
 
 
 def output_projection(model, decoder_outputs, decoder_output_size, target_vocab_size, decoder_softmax_size):
-    """A score for each word; with `decoder_softmax_size` by way of a layer of that size."""
+    """Return a score for each word; with `decoder_softmax_size` by way of a layer of that size."""
     if decoder_softmax_size is not None:
         decoder_outputs = brew.fc(
             model,

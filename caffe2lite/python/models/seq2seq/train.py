@@ -31,7 +31,7 @@ _TYPES = Batch(*[np.int32] * 5, np.float32)
 
 
 def _columns(sequences, filler, dtype=np.int32):
-    """Sequences as the columns of a matrix, filled up at the end."""
+    """Return sequences as the columns of a matrix, filled up at the end."""
     matrix = np.full((max(map(len, sequences)), len(sequences)), filler, dtype=dtype)
     for i, sequence in enumerate(sequences):
         matrix[: len(sequence), i] = sequence
@@ -39,7 +39,7 @@ def _columns(sequences, filler, dtype=np.int32):
 
 
 def prepare_batch(batch):
-    """A Batch of pairs of sentences, both lists of numbers: sources backwards, targets behind GO and before EOS."""
+    """Return a Batch of pairs of sentences, both lists of numbers: sources backwards, targets behind GO and before EOS."""
     sources = [source[::-1] for source, _ in batch]
     decoded = [[seq2seq_util.GO_ID, *target] for _, target in batch]
     targets = [[*target, seq2seq_util.EOS_ID] for _, target in batch]
@@ -54,7 +54,7 @@ def prepare_batch(batch):
 
 
 def gen_batches(source_corpus, target_corpus, source_vocab, target_vocab, batch_size, max_length):
-    """Batches, in random order, of pairs of sentences of about the same length.
+    """Return the batches, in random order, of pairs of sentences of about the same length.
 
     Longer pairs than `max_length` are left out; the last batch repeats its last pair until it is full.
     """
@@ -121,7 +121,10 @@ class Seq2SeqModelCaffe2:
             self.norm_clipped_grad_update(model, scope="norm_clipped_grad_update")
             self.forward_model_build_fun(forward_model)
         else:
-            assert self.batch_size % self.num_gpus == 0, "The batch must divide into as many parts as there are GPUs"
+            if self.batch_size % self.num_gpus != 0:
+                raise AssertionError(
+                    f"the batch of {self.batch_size} does not divide into as many parts as there are GPUs, {self.num_gpus}"
+                )
             common = {"input_builder_fun": lambda model: None, "devices": list(range(self.num_gpus))}
             data_parallel_model.Parallelize_GPU(
                 forward_model,
@@ -162,12 +165,13 @@ class Seq2SeqModelCaffe2:
                 setattr(self, name, table)
 
     def model_build_fun(self, model, forward_only=False, loss_scale=None):
-        """The model of one device; returns its loss."""
+        """Build the model of one device; return its loss."""
         encoder_inputs, encoder_lengths, decoder_inputs, decoder_lengths, targets, target_weights = (
             model.net.AddExternalInput(core.ScopedName(name)) for name in Batch._fields
         )
         attention_type = self.model_params["attention"]
-        assert attention_type in ("none", "regular", "recurrent"), f"Unknown attention type {attention_type}"
+        if attention_type not in ("none", "regular", "recurrent"):
+            raise AssertionError(f"Unknown attention type {attention_type}: it is none, regular or recurrent")
         outputs, weighted_outputs, hidden_states, cell_states, units = seq2seq_util.build_embedding_encoder(
             model=model,
             encoder_params=self.encoder_params,
@@ -224,7 +228,7 @@ class Seq2SeqModelCaffe2:
     # Updates
 
     def _calc_norm_ratio(self, model, params, scope, ONE):
-        """What the gradients are multiplied with: at most 1, and less where their norm is too large."""
+        """Return what the gradients are multiplied with: at most 1, and less where their norm is too large."""
         with core.NameScope(scope):
             squares = []
             for i, param in enumerate(params):
@@ -241,7 +245,7 @@ class Seq2SeqModelCaffe2:
             return model.net.Div([clip_norm, largest], "norm_ratio")
 
     def _apply_norm_ratio(self, norm_ratio, model, params, learning_rate, scope, ONE):
-        """Moves the parameters against their gradients."""
+        """Move the parameters against their gradients."""
         rate = model.net.Negative([learning_rate], "negative_learning_rate")
         with core.NameScope(scope):
             rate = model.net.Mul([rate, norm_ratio], "update_coeff", broadcast=1)
@@ -258,7 +262,7 @@ class Seq2SeqModelCaffe2:
         self._apply_norm_ratio(ratio, model, params, learning_rate, scope, one)
 
     def norm_clipped_grad_update(self, model, scope):
-        """Updates the dense parameters of the current device."""
+        """Update the dense parameters of the current device."""
         learning_rate = self.learning_rate
         if self.num_gpus:
             learning_rate = model.CopyCPUToGPU(learning_rate, "LR")
@@ -270,7 +274,7 @@ class Seq2SeqModelCaffe2:
         self._update(model, params, learning_rate, scope)
 
     def norm_clipped_sparse_grad_update(self, model, scope):
-        """Updates the embeddings, by the gradients of all devices."""
+        """Update the embeddings, by the gradients of all devices."""
         params = [self.encoder_embeddings, self.decoder_embeddings]
         with core.DeviceScope(core.DeviceOption(caffe2_pb2.CPU)):
             self._update(model, params, self.learning_rate, scope)
@@ -285,13 +289,13 @@ class Seq2SeqModelCaffe2:
             workspace.CreateNet(net)
 
     def total_loss_scalar(self):
-        """The summed loss of all words of the batch."""
+        """Return the summed loss of all words of the batch."""
         if self.num_gpus == 0:
             return workspace.FetchBlob("total_loss_scalar")
         return sum(workspace.FetchBlob(f"gpu_{i}/total_loss_scalar") for i in range(self.num_gpus))
 
     def step(self, batch, forward_only):
-        """Trains on pairs of sentences, or only measures the loss; returns it."""
+        """Train on pairs of sentences, or only measure the loss; return it."""
         if self.num_gpus == 0:
             self._feed(prepare_batch(batch), "", core.DeviceOption(caffe2_pb2.CPU))
         else:
@@ -309,7 +313,7 @@ class Seq2SeqModelCaffe2:
             workspace.FeedBlob(prefix + name, np.array(values, dtype=dtype), device_option=where)
 
     def get_current_step(self):
-        """How many batches were trained on."""
+        """Return how many batches were trained on."""
         return workspace.FetchBlob(self.global_step)[0]
 
     def inc_current_step(self):
@@ -317,7 +321,7 @@ class Seq2SeqModelCaffe2:
         workspace.FeedBlob(self.global_step, np.array([self.get_current_step() + 1]))
 
     def save(self, checkpoint_path_prefix, current_step):
-        """Saves the parameters in PREFIX-STEP, a database of type minidb; returns its name."""
+        """Save the parameters in PREFIX-STEP, a database of type minidb; return its name."""
         path = f"{checkpoint_path_prefix}-{current_step}"
         workspace.RunOperatorOnce(
             core.CreateOperator("Save", self.model.GetAllParams(), [], absolute_path=True, db=path, db_type="minidb")
@@ -348,7 +352,7 @@ def _params_of(args):
 
 
 def run_seq2seq_model(args, model_params=None):
-    """Trains by the command's arguments, and measures the loss on other sentences after each epoch."""
+    """Train by the command's arguments, and measure the loss on other sentences after each epoch."""
     source_vocab = seq2seq_util.gen_vocab(args.source_corpus, args.unk_threshold)
     target_vocab = seq2seq_util.gen_vocab(args.target_corpus, args.unk_threshold)
     logger.info("Source vocab size %d, target vocab size %d", len(source_vocab), len(target_vocab))

@@ -24,13 +24,14 @@ logger.setLevel(logging.INFO)
 
 
 def _weighted_sum(model, values, weight, output_name):
-    """The sum of blobs, each times the one weight."""
+    """Return the sum of blobs, each times the one weight."""
     operands = [operand for value in values for operand in (value, weight)]
     return model.net.WeightedSum(operands, output_name)
 
 
 class Seq2SeqModelCaffe2EnsembleDecoderBase(metaclass=ABCMeta):
     """What decoders of several models have in common: word rewards, loading."""
+
     @abstractmethod
     def get_model_file(self, model):
         """The database with a model's parameters."""
@@ -40,14 +41,14 @@ class Seq2SeqModelCaffe2EnsembleDecoderBase(metaclass=ABCMeta):
         """The type of the databases."""
 
     def build_word_rewards(self, vocab_size, word_reward, unk_reward):
-        """What is added to the score of each word."""
+        """Return what is added to the score of each word."""
         rewards = np.full(vocab_size, word_reward, dtype=np.float32)
         rewards[[seq2seq_util.PAD_ID, seq2seq_util.GO_ID, seq2seq_util.EOS_ID]] = 0
         rewards[seq2seq_util.UNK_ID] = word_reward + unk_reward
         return rewards
 
     def load_models(self):
-        """Loads the parameters of all models; call it before `decode`."""
+        """Load the parameters of all models; call it before `decode`."""
         workspace.RunNetOnce(self.model.param_init_net)
         for model, scope in zip(self.models, self.decoder_scope_names):
             prefix = f"{scope}/"
@@ -82,27 +83,42 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         self.models = translate_params["ensemble_models"]
         decoding = translate_params["decoding_params"]
         self.beam_size = decoding["beam_size"]
-        assert self.models, "An ensemble needs at least one model"
+        if not self.models:
+            raise AssertionError("An ensemble needs at least one model")
         vocabularies = [(model["source_vocab"], model["target_vocab"]) for model in self.models]
-        assert all(pair == vocabularies[0] for pair in vocabularies), "All models must have the same vocabularies"
+        if not all(pair == vocabularies[0] for pair in vocabularies):
+            raise AssertionError("All models must have the same vocabularies")
         self.source_vocab, self.target_vocab = vocabularies[0]
 
-        self.model = model = Seq2SeqModelHelper(init_params=True)
-        self.encoder_inputs, self.encoder_lengths, self.max_output_seq_len = model.net.AddExternalInputs(
+        self.model = Seq2SeqModelHelper(init_params=True)
+        self.encoder_inputs, self.encoder_lengths, self.max_output_seq_len = self.model.net.AddExternalInputs(
             "encoder_inputs", "encoder_lengths", "max_output_seq_len"
         )
+        search = BeamSearchForwardOnly(beam_size=self.beam_size, model=self.model, eos_token_id=seq2seq_util.EOS_ID)
+        state_configs, log_probs, attentions = self._build_decoders(search)
+        self.word_reward_values = self.build_word_rewards(
+            len(self.target_vocab), decoding["word_reward"], decoding["unk_reward"]
+        )
+        (
+            self.output_token_beam_list,
+            self.output_prev_index_beam_list,
+            self.output_score_beam_list,
+            self.output_attention_weights_beam_list,
+        ) = self._search(search, state_configs, log_probs, attentions)
+
+    def _build_decoders(self, search):
+        """Add the models to the step: all state configs, the log probabilities and attention weights of each model."""
         # The step decodes one token of each hypothesis: no sequence ends before that.
-        fake_seq_lengths = model.param_init_net.ConstantFill(
+        fake_seq_lengths = self.model.param_init_net.ConstantFill(
             [], "fake_seq_lengths", shape=[self.beam_size], value=100000, dtype=core.DataType.INT32
         )
-        search = BeamSearchForwardOnly(beam_size=self.beam_size, model=model, eos_token_id=seq2seq_util.EOS_ID)
         step_model = search.get_step_model()
         self.decoder_scope_names, state_configs, log_probs, attentions = [], [], [], []
         for i, ensemble_model in enumerate(self.models):
             scope = f"model{i}"
             self.decoder_scope_names.append(scope)
             configs, scores, weights = self._build_decoder(
-                model=model,
+                model=self.model,
                 step_model=step_model,
                 model_params=ensemble_model["model_params"],
                 scope=scope,
@@ -114,34 +130,33 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
             log_probs.append(scores)
             if weights is not None:
                 attentions.append(weights)
-        self.word_reward_values = self.build_word_rewards(
-            len(self.target_vocab), decoding["word_reward"], decoding["unk_reward"]
-        )
-        word_rewards = model.param_init_net.ConstantFill(
+        return state_configs, log_probs, attentions
+
+    def _search(self, search, state_configs, log_probs, attentions):
+        """Add the search over the means of the models' scores; return its outputs."""
+        step_model = search.get_step_model()
+        word_rewards = self.model.param_init_net.ConstantFill(
             [], "word_rewards", shape=[len(self.target_vocab)], value=0.0, dtype=core.DataType.FLOAT
         )
-        outputs = search.apply(
-            inputs=self.encoder_inputs,
-            length=self.max_output_seq_len,
-            log_probs=self._mean(step_model, log_probs, "num_decoders_blob", "output_log_probs_average"),
-            attentions=self._mean(
+        mean_log_probs = self._mean(step_model, log_probs, "num_decoders_blob", "output_log_probs_average")
+        if attentions:
+            attention = self._mean(
                 step_model, attentions, "num_decoders_with_attention_blob", "attention_weights_average"
             )
-            if attentions
-            else self._no_attention(step_model),
+        else:
+            attention = self._no_attention(step_model)
+        return search.apply(
+            inputs=self.encoder_inputs,
+            length=self.max_output_seq_len,
+            log_probs=mean_log_probs,
+            attentions=attention,
             state_configs=state_configs,
             data_dependencies=self._read_by(step_model, state_configs),
             word_rewards=word_rewards,
         )
-        (
-            self.output_token_beam_list,
-            self.output_prev_index_beam_list,
-            self.output_score_beam_list,
-            self.output_attention_weights_beam_list,
-        ) = outputs
 
     def scope(self, scope_name, blob_name):
-        """A blob's name within a model of the ensemble."""
+        """Return a blob's name within a model of the ensemble."""
         return f"{scope_name}/{blob_name}" if scope_name is not None else blob_name
 
     def _mean(self, step_model, values, weight_name, output_name):
@@ -150,7 +165,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         return _weighted_sum(step_model, values, weight, output_name)
 
     def _no_attention(self, step_model):
-        """Weights for a decoder that has none: zeros, (beam_size, source words, 1)."""
+        """Return weights for a decoder that has none: zeros, (beam_size, source words, 1)."""
         tiled = self.model.net.Tile(
             self.model.net.Cast(self.encoder_inputs, "encoder_inputs_float", to=core.DataType.FLOAT),
             "encoder_inputs_tiled",
@@ -166,75 +181,33 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
 
     @staticmethod
     def _read_by(step_model, state_configs):
-        """What the step reads from outside, but for its states and what the search adds."""
+        """Return what the step reads from outside, but for its states and what the search adds."""
         own = {str(config.state_prev_link.blob) for config in state_configs}
         own |= {"timestep", "scores_t_prev", "tokens_t_prev", "hypo_t_prev", "attention_t_prev"}
         return [name for name in step_model.net.Proto().external_input if name not in own]
 
     def _build_decoder(self, model, step_model, model_params, scope, previous_tokens, timestep, fake_seq_lengths):
-        """The model of an ensemble: (state configs, log probabilities, attention weights or None)."""
-        attention_type = model_params["attention"]
-        use_attention = attention_type != "none"
-        layer_configs = model_params["decoder_layer_configs"]
-
-        def embeddings(side, vocab):
-            name = self.scope(scope, f"{side}_embeddings")
-            return seq2seq_util.build_embeddings(
-                model, len(vocab), model_params[f"{side}_embedding_size"], name, freeze_embeddings=False
-            )
-
-        encoder_outputs, weighted_encoder_outputs, hidden_states, cell_states, units = (
-            seq2seq_util.build_embedding_encoder(
-                model=model,
-                encoder_params=model_params["encoder_type"],
-                num_decoder_layers=len(layer_configs),
-                inputs=self.encoder_inputs,
-                input_lengths=self.encoder_lengths,
-                vocab_size=len(self.source_vocab),
-                embeddings=embeddings("encoder", self.source_vocab),
-                embedding_size=model_params["encoder_embedding_size"],
-                use_attention=use_attention,
-                num_gpus=0,
-                forward_only=True,
-                scope=scope,
-            )
-        )
-        decoder_embeddings = embeddings("decoder", self.target_vocab)
-
+        """Add a model of the ensemble: its state configs, log probabilities, and attention weights or None."""
+        use_attention = model_params["attention"] != "none"
+        encoder = self._encode(model, model_params, scope, use_attention)
+        decoder_embeddings = self._embeddings(model, model_params, scope, "decoder", self.target_vocab)
         with core.NameScope(scope):
-            # Each hypothesis of the beam decodes the one source sentence.
-            def tiled(blob, name):
-                return None if blob is None else model.net.Tile(blob, name, tiles=self.beam_size, axis=1)
-
-            if use_attention:
-                encoder_outputs = tiled(encoder_outputs, "encoder_outputs_tiled")
-                weighted_encoder_outputs = tiled(weighted_encoder_outputs, "weighted_encoder_outputs_tiled")
-            hidden_states = [tiled(h, f"final_encoder_hidden_tiled_{i}") for i, h in enumerate(hidden_states)]
-            cell_states = [tiled(c, f"final_encoder_cell_tiled_{i}") for i, c in enumerate(cell_states)]
-            decoder_units = [config["num_units"] for config in layer_configs]
-            initial_states = seq2seq_util.build_initial_rnn_decoder_states(
-                model=model,
-                encoder_units_per_layer=units,
-                decoder_units_per_layer=decoder_units,
-                final_encoder_hidden_states=hidden_states,
-                final_encoder_cell_states=cell_states,
-                use_attention=use_attention,
+            encoder_outputs, weighted_encoder_outputs, initial_states = self._tile(
+                model, model_params, encoder, use_attention
             )
             embedded = step_model.net.Gather([decoder_embeddings, previous_tokens], "embedded_tokens_t_prev")
 
-        cells = [
-            seq2seq_util._lstm_cell(size, below, None, forward_only=True)
-            for size, below in zip(decoder_units, [model_params["decoder_embedding_size"], *decoder_units])
-        ]
+        decoder_units = [config["num_units"] for config in model_params["decoder_layer_configs"]]
+        sizes = zip(decoder_units, [model_params["decoder_embedding_size"], *decoder_units])
         decoder = seq2seq_util.LSTMWithAttentionDecoder(
             encoder_outputs=encoder_outputs,
-            encoder_output_dim=units[-1],
+            encoder_output_dim=encoder[-1][-1],
             encoder_lengths=None,
             vocab_size=len(self.target_vocab),
-            attention_type=attention_type,
+            attention_type=model_params["attention"],
             embedding_size=model_params["decoder_embedding_size"],
             decoder_num_units=decoder_units[-1],
-            decoder_cells=cells,
+            decoder_cells=[seq2seq_util.lstm_cell(size, below, None, forward_only=True) for size, below in sizes],
             weighted_encoder_outputs=weighted_encoder_outputs,
             name=scope,
         )
@@ -254,20 +227,73 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
             for initial, before, after in zip(initial_states, previous, states)
         ]
         with core.NameScope(scope):
-            flat, _ = step_model.net.Reshape(
-                [outputs],
-                ["decoder_outputs_flattened", "decoder_outputs_and_contexts_combination_old_shape"],
-                shape=[-1, decoder.get_output_dim()],
-            )
-            logits = seq2seq_util.output_projection(
-                model=step_model,
-                decoder_outputs=flat,
-                decoder_output_size=decoder.get_output_dim(),
-                target_vocab_size=len(self.target_vocab),
-                decoder_softmax_size=model_params["decoder_softmax_size"],
-            )
-            log_probs = step_model.net.Log(step_model.net.Softmax(logits, "output_probs"), "output_log_probs")
+            log_probs = self._log_probs(step_model, model_params, outputs, decoder.get_output_dim())
         return state_configs, log_probs, decoder.get_attention_weights() if use_attention else None
+
+    @staticmethod
+    def _embeddings(model, model_params, scope, side, vocab):
+        return seq2seq_util.build_embeddings(
+            model,
+            len(vocab),
+            model_params[f"{side}_embedding_size"],
+            f"{scope}/{side}_embeddings",
+            freeze_embeddings=False,
+        )
+
+    def _encode(self, model, model_params, scope, use_attention):
+        """Return (outputs, weighted outputs, hidden states, cell states, units by layer) of the encoder."""
+        return seq2seq_util.build_embedding_encoder(
+            model=model,
+            encoder_params=model_params["encoder_type"],
+            num_decoder_layers=len(model_params["decoder_layer_configs"]),
+            inputs=self.encoder_inputs,
+            input_lengths=self.encoder_lengths,
+            vocab_size=len(self.source_vocab),
+            embeddings=self._embeddings(model, model_params, scope, "encoder", self.source_vocab),
+            embedding_size=model_params["encoder_embedding_size"],
+            use_attention=use_attention,
+            num_gpus=0,
+            forward_only=True,
+            scope=scope,
+        )
+
+    def _tile(self, model, model_params, encoder, use_attention):
+        """Give each hypothesis of the beam the one source sentence: (outputs, weighted outputs, initial states)."""
+        outputs, weighted_outputs, hidden_states, cell_states, units = encoder
+
+        def tiled(blob, name):
+            return None if blob is None else model.net.Tile(blob, name, tiles=self.beam_size, axis=1)
+
+        if use_attention:
+            outputs = tiled(outputs, "encoder_outputs_tiled")
+            weighted_outputs = tiled(weighted_outputs, "weighted_encoder_outputs_tiled")
+        initial_states = seq2seq_util.build_initial_rnn_decoder_states(
+            model=model,
+            encoder_units_per_layer=units,
+            decoder_units_per_layer=[config["num_units"] for config in model_params["decoder_layer_configs"]],
+            final_encoder_hidden_states=[
+                tiled(h, f"final_encoder_hidden_tiled_{i}") for i, h in enumerate(hidden_states)
+            ],
+            final_encoder_cell_states=[tiled(c, f"final_encoder_cell_tiled_{i}") for i, c in enumerate(cell_states)],
+            use_attention=use_attention,
+        )
+        return outputs, weighted_outputs, initial_states
+
+    def _log_probs(self, step_model, model_params, outputs, output_dim):
+        """Return the log probabilities of the next word, of the decoder's outputs."""
+        flat, _ = step_model.net.Reshape(
+            [outputs],
+            ["decoder_outputs_flattened", "decoder_outputs_and_contexts_combination_old_shape"],
+            shape=[-1, output_dim],
+        )
+        logits = seq2seq_util.output_projection(
+            model=step_model,
+            decoder_outputs=flat,
+            decoder_output_size=output_dim,
+            target_vocab_size=len(self.target_vocab),
+            decoder_softmax_size=model_params["decoder_softmax_size"],
+        )
+        return step_model.net.Log(step_model.net.Softmax(logits, "output_probs"), "output_log_probs")
 
     def get_model_file(self, model):
         return model["model_file"]
@@ -276,7 +302,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
         return "minidb"
 
     def decode(self, numberized_input, max_output_seq_len):
-        """The best translation: (its tokens, the weights of the source's words for each, minus its score).
+        """Return the best translation: (its tokens, the weights of the source's words for each, minus its score).
 
         It ends with EOS, or else has `max_output_seq_len` tokens.
         """
@@ -314,7 +340,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
 
     @staticmethod
     def _trace(previous, step, hypothesis):
-        """The (step, hypothesis) of each token of a hypothesis."""
+        """Return the (step, hypothesis) of each token of a hypothesis."""
         path = []
         while step > 0:
             path.append((step, hypothesis))
@@ -324,7 +350,7 @@ class Seq2SeqModelCaffe2EnsembleDecoder(Seq2SeqModelCaffe2EnsembleDecoderBase):
 
 
 def run_seq2seq_beam_decoder(args, model_params, decoding_params):
-    """Translates the sentences of the standard input."""
+    """Translate the sentences of the standard input."""
     source_vocab = seq2seq_util.gen_vocab(args.source_corpus, args.unk_threshold)
     target_vocab = seq2seq_util.gen_vocab(args.target_corpus, args.unk_threshold)
     words = {number: word for word, number in target_vocab.items()}

@@ -1,0 +1,1 @@
+"""What data_parallel_model consists of."""

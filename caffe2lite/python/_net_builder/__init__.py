@@ -1,0 +1,1 @@
+"""Nets with control flow; net_builder gathers what scripts use."""

@@ -1,0 +1,1 @@
+"""The optimizers, by family; optimizer gathers them."""

@@ -1,0 +1,1 @@
+"""The cells of recurrent networks; rnn_cell gathers them."""
