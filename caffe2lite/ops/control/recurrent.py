@@ -393,7 +393,7 @@ def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window:
     """
     begin = _now(timestep) + offset
     if not external.shape[0] or not window > 0 or not 0 <= begin <= external.shape[0] - window:
-        raise ValueError(f"step {begin} with window={window} is not within the {external.shape[0]} of the external tensor")
+        raise ValueError(f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor")
     each = external.size // external.shape[0]
     ctx.outputs[0].view(ctx.inputs[1], begin * each, (window, *external.shape[1:]))
 
@@ -415,6 +415,8 @@ def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *,
     at = _now(timestep) + offset
     behind = gradient.shape[0] - external.shape[0]
     if not max(behind, 0) <= at < gradient.shape[0]:
-        raise ValueError(f"step {at} is not within the {gradient.shape[0]} of the gradient and {external.shape[0]} external ones")
+        raise ValueError(
+            f"step {at} of the gradient {list(gradient.shape)} is not within it, or has none in {list(external.shape)}"
+        )
     part = gradient[at : at + 1]
     part += external[at - behind : at + 1 - behind]

@@ -112,7 +112,7 @@ class TreeCursor(Object):
 def CreateTreeCursor(ctx, *, fields: list[str] = ()):
     """A cursor at the first example of a dataset with these fields.
 
-    cursor; no tensors, of any type.
+    cursor; no tensors, of any type. TypeError where a field is no string.
     """
     return TreeCursor(fields)
 

@@ -151,7 +151,7 @@ def _sigmoid(xp, x):
 
 @operator(
     "loss",
-    shapes="X [N, ...], targets = X",
+    shapes="X [N, ...]",
     types={"X": "float32", "targets": "int32"},
     infer=_loss_shape,
     gradient=single("SigmoidCrossEntropyLossGradient", "I0 I1 GO0 -> GI0"),
@@ -176,7 +176,7 @@ def _normalizer(X, counted, normalize):
     return float(counted.sum()) + 1e-5 if normalize else max(X.shape[0], 1)
 
 
-@operator("dX", shapes="X [N, ...], targets = X", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
+@operator("dX", shapes="X [N, ...]", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
 def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0, normalize: int = 1, out):
     """The gradient by the logits; 0 where the target is -1.
 

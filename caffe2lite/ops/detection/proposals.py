@@ -221,8 +221,8 @@ def BoxWithNMSLimit(
         raise ValueError(f"boxes must be [{count}, {width}], got shape {list(boxes.shape)}")
     s, b = _host(xp, scores), _host(xp, boxes)
     splits = [count] if batch_splits is None else _host(xp, batch_splits).reshape(-1).tolist()
-    if not all(0 <= v <= count for v in splits):
-        raise ValueError(f"batch_splits must be from 0 to {count}, the number of boxes, found {splits}")
+    if not all(0 <= v < 2**31 for v in splits):
+        raise ValueError(f"batch_splits must be numbers of boxes, found {splits}")
     splits = [int(v) for v in splits]
     if sum(splits) != count:
         raise ValueError(f"batch_splits sum to {sum(splits)}, and there are {count} boxes")

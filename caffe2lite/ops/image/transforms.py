@@ -63,7 +63,7 @@ def _scales(scales, height_scale, width_scale):
         raise ValueError(f"scales must be [height_scale, width_scale], got shape {list(scales.shape)}")
     for s in scales:
         if not 0 < s < math.inf:
-            raise ValueError(f"scales must be positive numbers, got {s}")
+            raise ValueError(f"scales must be positive, got {s}")
     return float(scales[0]), float(scales[1])
 
 

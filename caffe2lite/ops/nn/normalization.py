@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -48,7 +50,7 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
         empty = xp.zeros((groups.n, groups.groups), X.dtype)
         if groups.last:
             return empty + xp.nan, empty + xp.nan
-        return empty, empty + X.dtype.type(1 / math.sqrt(epsilon) if epsilon else math.inf)
+        return empty, empty + X.dtype.type(1 / np.sqrt(np.float64(epsilon)))
     mean = x.mean(axis=(2, 3), keepdims=True)
     variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
     inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))
@@ -220,7 +222,7 @@ def LayerNorm(
     Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if not X.size:
         mean[...] = 0
-        std[...] = math.sqrt(epsilon)
+        std[...] = np.sqrt(np.float64(epsilon))
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)

@@ -22,7 +22,7 @@ class PackedMatrix(Object):
         self.weights = np.ascontiguousarray(weights.astype(np.float16).astype(np.float32))
 
 
-@operator("Y", types="float32", host="X", shapes="X [N, M]")
+@operator("Y", types="float32", host="X")
 def FbGemmPack(xp, X):
     """Pack weights [outputs, inputs].
 
@@ -31,7 +31,7 @@ def FbGemmPack(xp, X):
     return PackedMatrix(X.T)
 
 
-@operator("Y", types="float32", host="X", shapes="X [N, M]")
+@operator("Y", types="float32", host="X")
 def FbGemmPackTranspose(xp, X):
     """Pack weights [inputs, outputs].
 

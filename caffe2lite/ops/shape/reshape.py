@@ -32,11 +32,11 @@ def wanted_shape(shape: list[int], X: Any) -> tuple[int, ...]:
     if shape.count(-1) > 1:
         raise ValueError(f"only one dimension of the new shape {shape} may be -1")
     if min(shape, default=0) < -1:
-        raise ValueError(f"a dimension of the new shape {shape} is below -1")
+        raise ValueError(f"a dimension of the new shape {shape} is {min(shape)}; below 0 there is only -1")
     if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
         empty = tuple(max(d, 0) for d in shape)
         if math.prod(empty):
-            raise ValueError(f"X {list(X.shape)} is empty, and the new shape {shape} has {math.prod(empty)} elements")
+            raise ValueError(f"the new shape {shape} has {math.prod(empty)} elements, and X {list(X.shape)} has none")
         return empty
     dims = list(shape)
     if dims.count(-1) > 1:
@@ -252,7 +252,7 @@ def Shape(xp, X, *, axes: list[int] = (), out):
     """
     for a in axes:
         if not 0 <= a < X.ndim:
-            raise ValueError(f"axis {a} is none of the {X.ndim} dimensions of {list(X.shape)}; they count from 0")
+            raise ValueError(f"axis {a} is not one of {list(X.shape)}; axes count from 0")
     Y = out((len(axes) if axes else X.ndim,), "int64")
     Y[...] = xp.asarray([X.shape[a] for a in axes] if axes else X.shape, dtype="int64")
     return Y
