@@ -8,7 +8,8 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import CPU, MANY, operator
+from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.registry import CPU, operator
 
 _SIZES = "pooled_h >= 0, pooled_w >= 0"
 
@@ -67,8 +68,11 @@ def _planes(X, RoIs, order, pooled_h, pooled_w, out):
 
 def _side(start, length, bins, size, samples):
     """Return the matrix [bins, size] of the mean of bilinear samples in each of `bins` parts of a side."""
+    if bins < 1 or not math.isfinite(start) or not math.isfinite(length):
+        raise ValueError(f"{bins} parts of a roi from {start:g} of the length {length:g} cannot be pooled")
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
+    check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix
@@ -131,19 +135,18 @@ def RoIAlignGradient(
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's
-    shape. ValueError where the shapes do not fit, or a roi is of no image.
+    X [N, C, H, W] float32, RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. As in Caffe2, X is
+    NCHW whatever `order` says, and the values of dY count in that order, the last ones being 0 if there are fewer.
+    ValueError where the shapes do not fit, or a roi is of no image.
     """
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    if order == "NHWC":
-        dX = out(X.shape, dY.dtype)
-        turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
-        RoIAlignGradient.kernels["", None](
-            xp, X.transpose(0, 3, 1, 2), RoIs, dY.transpose(0, 3, 1, 2), spatial_scale=spatial_scale, pooled_h=pooled_h,
-            pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
-        )  # fmt: skip
-        return dX
-    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    wanted = (RoIs.shape[0], X.shape[1], pooled_h, pooled_w)
+    missing = math.prod(wanted) - dY.size
+    if missing < 0 or (missing and order != "NHWC"):
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
+    if missing:
+        dY = xp.concatenate([dY.reshape(-1), xp.zeros(missing, dY.dtype)])
+    dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
@@ -265,7 +268,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, MANY),
+    num_outputs=(1, 2),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
