@@ -33,7 +33,7 @@ import golden_cases  # noqa: E402
 import numpy as np  # noqa: E402
 
 from caffe2lite.devices import emulated  # noqa: E402
-from caffe2lite.engine import serialize  # noqa: E402
+from caffe2lite.engine import runner, serialize  # noqa: E402
 from caffe2lite.engine.errors import EngineError  # noqa: E402
 from caffe2lite.engine.workspace import Workspace  # noqa: E402
 from caffe2lite.ops.kit import compiled, registry  # noqa: E402
@@ -217,7 +217,7 @@ def workspace_of(contents, op, record, gpu):
 def outcome(workspace, op):
     """(error or None, {output: array})."""
     try:
-        workspace.run_operator(op)
+        runner.run_operator(workspace, op)
     except Exception as e:
         return e, {}
     made = {}

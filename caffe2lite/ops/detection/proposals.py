@@ -29,6 +29,8 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
     rotated = anchors.shape[1] == 5
     size = anchors.shape[1]
     n, kinds, height, width = scores.shape
+    if not spatial_scale:
+        raise ValueError("spatial_scale must not be 0")
     stride = 1.0 / spatial_scale
     x, y = np.meshgrid(np.arange(width) * stride, np.arange(height) * stride)
     zeros = [np.zeros_like(x)] * 3

@@ -41,7 +41,7 @@ def check_result(shape: Sequence[int], dtype: Any) -> None:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size > largest_result():
         raise ValueError(
-            f"a tensor of {np.dtype(dtype)}{list(shape)} takes {size:,} bytes; results of more than {largest_result():,} are "
+            f"a tensor of {np.dtype(dtype)} with the shape {list(shape)} takes {size:,} bytes; results of more than {largest_result():,} are "
             f"refused (set CAFFE2LITE_LARGEST_RESULT to allow more)"
         )
 

@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Infer, Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import split_axis
+from caffe2lite.ops.kit.shapes import fitted, split_axis
 
 
 def _matrix(X: Any, axis: int) -> Any:
@@ -346,7 +346,7 @@ def ElementwiseLinearGradient(xp, dY, X, w, *, axis: int = 1, out):
     dY [..., K ...], X and dX of its shape, w, dw and db [K]; float32.  ValueError where w is not [K].
     """
     rows = _affine_rows(X, w, w, axis)
-    dy = dY.reshape(rows.shape)
+    dy = fitted(dY, rows.shape, "dY")
     dX = out[0](X.shape, X.dtype)
     xp.multiply(dy, w, dX.reshape(rows.shape))
     dw, db = out[1](w.shape, w.dtype), out[2](w.shape, w.dtype)

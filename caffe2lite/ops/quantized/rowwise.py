@@ -311,6 +311,8 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """
     if input.ndim < 2 or not input.shape[0]:
         raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    if not input.size:
+        raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     rows = rows_of(input)
     low = rows.min(axis=1, keepdims=True)
     scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
