@@ -272,7 +272,16 @@ def _fraction(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return not isinstance(node.value, int)
     if isinstance(node, ast.Call):
-        return (_called(node).rpartition(".")[2]) in ("float", "float32", "float64", "time", "sqrt", "exp", "log", "mean")
+        return (_called(node).rpartition(".")[2]) in (
+            "float",
+            "float32",
+            "float64",
+            "time",
+            "sqrt",
+            "exp",
+            "log",
+            "mean",
+        )
     if isinstance(node, ast.BinOp):
         return _fraction(node.left) or _fraction(node.right)
     return False

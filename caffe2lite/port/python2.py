@@ -128,11 +128,20 @@ def only_python3(tree: ast.Module, source: str) -> bool:
     """Return whether a module has what no Python 2 can read."""
     prints = "print_function" not in futures(source)
     for node in ast.walk(tree):
-        if isinstance(node, (ast.JoinedStr, ast.AnnAssign, ast.AsyncFunctionDef, ast.Nonlocal, ast.YieldFrom, ast.NamedExpr)):
+        if isinstance(
+            node, (ast.JoinedStr, ast.AnnAssign, ast.AsyncFunctionDef, ast.Nonlocal, ast.YieldFrom, ast.NamedExpr)
+        ):
             return True
-        if isinstance(node, ast.FunctionDef) and (node.returns or node.args.kwonlyargs or any(a.annotation for a in node.args.args)):
+        if isinstance(node, ast.FunctionDef) and (
+            node.returns or node.args.kwonlyargs or any(a.annotation for a in node.args.args)
+        ):
             return True
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) or isinstance(node, ast.Raise) and node.cause:
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.MatMult)
+            or isinstance(node, ast.Raise)
+            and node.cause
+        ):
             return True
         if isinstance(node, ast.ClassDef) and node.keywords:
             return True
@@ -275,7 +284,9 @@ def _converter(left_out: frozenset[str]) -> _Converter:
 
 
 # While a script runs, modules and names of Python 2 are there: the source need not go around them.
-RUNS = frozenset(("basestring", "future", "import", "imports", "imports2", "long", "unicode", "urllib", "standarderror"))
+RUNS = frozenset(
+    ("basestring", "future", "import", "imports", "imports2", "long", "unicode", "urllib", "standarderror")
+)
 _BESIDE = frozenset(("future", "import"))  # `from __future__` does no harm, and a script that is started has no package
 
 

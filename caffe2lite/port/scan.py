@@ -73,7 +73,10 @@ def examine(path: str, version: int | None = None) -> Report:
     """Read a Python file, a notebook or Cython; `version` is 2 or 3, for what both can read: else its project tells."""
     text = python2.read(path)
     if path.endswith(".pyx"):
-        found = [Finding(path, line, "L002", f"numpy.{name} is gone", instead, ASK) for line, name, instead in cython.stray(text)]
+        found = [
+            Finding(path, line, "L002", f"numpy.{name} is gone", instead, ASK)
+            for line, name, instead in cython.stray(text)
+        ]
         return Report(path, False, [], found)
     means2 = version == 2 if version else None
     if not path.endswith(".ipynb"):

@@ -78,7 +78,9 @@ def Save(
 
 def _numbered(pattern: str, step: int) -> str:
     """Return `pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
-    return re.sub(r"%([-+ 0]*(?:[1-9]\d*)?)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
+    return re.sub(
+        r"%([-+ 0]*(?:[1-9]\d*)?)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern
+    )
 
 
 @operator("", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,

@@ -151,7 +151,9 @@ def BBoxTransform(
     box_out = out[0](deltas.shape, "float32")
     for image, numbers in enumerate(_host(xp, im_info).tolist()):
         if not (all(math.isfinite(v) for v in numbers) and numbers[2]):
-            raise ValueError(f"height, width and scale of image {image} must be finite, and the scale not 0; found {numbers}")
+            raise ValueError(
+                f"height, width and scale of image {image} must be finite, and the scale not 0; found {numbers}"
+            )
         mine = xp.nonzero(images == image)[0]
         if not mine.shape[0]:
             continue

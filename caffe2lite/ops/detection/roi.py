@@ -24,7 +24,9 @@ def check_rois(X, rois, sizes, order="NCHW", scale=1.0):
         raise ValueError(f"rois must be [R, {' or '.join(map(str, sizes))}], got shape {list(rois.shape)}")
     for r, roi in enumerate(on_host(rois).tolist()):
         if not all(abs(v) < 2**31 and abs(v * scale) < 2**31 for v in roi):
-            raise ValueError(f"roi {r} is {roi}; its numbers, and these times spatial_scale={scale}, must be below 2^31")
+            raise ValueError(
+                f"roi {r} is {roi}; its numbers, and these times spatial_scale={scale}, must be below 2^31"
+            )
 
 
 def on_host(rois):
