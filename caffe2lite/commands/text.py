@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -108,6 +109,26 @@ def _fold(cell: str, width: int) -> list[str]:
         pieces.append(cell[:cut].rstrip())
         cell = cell[cut:]
     return [*pieces, cell]
+
+
+@contextlib.contextmanager
+def progress(verb: str, number: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function that is told what is begun; on a terminal it shows that, and how far the work is."""
+    done = 0
+    shows = number > 1 and sys.stderr.isatty()
+
+    def step(thing: str) -> None:
+        nonlocal done
+        done += 1
+        if shows:
+            line = f"{verb} {done} of {number}: {shown(thing)}"
+            click.echo(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", nl=False, err=True)
+
+    try:
+        yield step
+    finally:
+        if shows:
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def count(number: int, thing: str) -> str:

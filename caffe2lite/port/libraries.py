@@ -142,7 +142,9 @@ def _set_printoptions(numpy: Any) -> Any:
 def _histogram(numpy: Any) -> Any:
     original = numpy.histogram
 
-    def histogram(a: Any, bins: Any = 10, range: Any = None, normed: Any = None, weights: Any = None, density: Any = None) -> Any:
+    def histogram(
+        a: Any, bins: Any = 10, range: Any = None, normed: Any = None, weights: Any = None, density: Any = None
+    ) -> Any:
         return original(a, bins, range, density=density if normed is None else normed, weights=weights)
 
     return histogram
@@ -357,7 +359,9 @@ class Cures(importlib.abc.MetaPathFinder):
             return None
         self._busy.add(fullname)
         try:
-            spec = next((s for f in sys.meta_path if f is not self and (s := f.find_spec(fullname, path, target))), None)
+            spec = next(
+                (s for f in sys.meta_path if f is not self and (s := f.find_spec(fullname, path, target))), None
+            )
         finally:
             self._busy.discard(fullname)
         if spec is None and fullname in _LOST:

@@ -123,10 +123,7 @@ def _of_bytes(name: str) -> Callable[..., Any]:
     return called
 
 
-for _name in (
-    "capitalize center count endswith expandtabs find index join ljust lower lstrip partition replace rfind rindex rjust "
-    "rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"
-).split():
+for _name in ["capitalize", "center", "count", "endswith", "expandtabs", "find", "index", "join", "ljust", "lower", "lstrip", "partition", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper", "zfill"]:
     setattr(Bytes, _name, _of_bytes(_name))
 
 
