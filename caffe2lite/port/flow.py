@@ -181,9 +181,9 @@ class _Scope:
 
     def _subscript(self, node: ast.Subscript) -> None:
         value = self._value(node.value)
-        if value is not None and value.kind == LAZY and isinstance(node.ctx, ast.Load):
-            if _number(node.slice) or isinstance(node.slice, ast.Slice):
-                self.hits.append((INDEXED, value.node, node))
+        indexed = isinstance(node.ctx, ast.Load) and (_number(node.slice) or isinstance(node.slice, ast.Slice))
+        if value is not None and value.kind == LAZY and indexed:
+            self.hits.append((INDEXED, value.node, node))
         bounds = [node.slice] if not isinstance(node.slice, ast.Tuple) else node.slice.elts
         for bound in bounds:
             if isinstance(bound, ast.Slice):

@@ -28,18 +28,14 @@ class Break(NamedTuple):
 # ---- stand-ins ---------------------------------------------------------------------------------------------------
 
 
-def _yaml_load(yaml: Any) -> Any:
-    load = yaml.load
+def _with_loader(name: str) -> Callable[[Any], Any]:
+    """A function of PyYAML that takes a loader by itself, and one that makes no objects of any class."""
 
-    def with_loader(stream: Any, Loader: Any = None) -> Any:
-        return load(stream, Loader=Loader or yaml.FullLoader)
+    def of(yaml: Any) -> Any:
+        load = getattr(yaml, name)
+        return lambda stream, *args, **kwargs: load(stream, *args or (kwargs.get("Loader") or yaml.FullLoader,))
 
-    return with_loader
-
-
-def _yaml_load_all(yaml: Any) -> Any:
-    load = yaml.load_all
-    return lambda stream, Loader=None: load(stream, Loader=Loader or yaml.FullLoader)
+    return of
 
 
 def _same(name: str) -> Callable[[Any], Any]:
@@ -157,8 +153,8 @@ def _use(matplotlib: Any) -> Any:
 
 def _textsize(module: Any) -> Any:
     def textsize(self: Any, text: str, font: Any = None, **more: Any) -> tuple[int, int]:
-        left, top, right, bottom = self.textbbox((0, 0), text, font=font)
-        return int(right), int(bottom)
+        box = self.textbbox((0, 0), text, font=font)
+        return int(box[2]), int(box[3])
 
     return textsize
 
@@ -232,8 +228,8 @@ def _legacy_cv(cv2: Any) -> Any:
 _IMAGES = "imageio or PIL.Image"
 BREAKS: dict[str, Break] = {
     # a call of it that works no more; `CALLS` says which
-    "yaml.load": Break("PyYAML 6", "yaml.safe_load(f), or yaml.load(f, Loader=yaml.FullLoader)", _yaml_load),
-    "yaml.load_all": Break("PyYAML 6", "yaml.safe_load_all(f)", _yaml_load_all),
+    "yaml.load": Break("PyYAML 6", "yaml.safe_load(f), or yaml.load(f, Loader=yaml.FullLoader)", _with_loader("load")),
+    "yaml.load_all": Break("PyYAML 6", "yaml.safe_load_all(f)", _with_loader("load_all")),
     "numpy.fromstring": Break("NumPy 2.3", "np.frombuffer(data, dtype)", _fromstring),
     "numpy.set_printoptions": Break("NumPy 1.14", "threshold=sys.maxsize", _set_printoptions),
     "numpy.histogram": Break("NumPy 1.24", "density=", _histogram),
