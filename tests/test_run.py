@@ -345,7 +345,8 @@ def test_bytes_of_no_encoding_stay_the_same(tmp_path, capfdbinary):
 
 
 @pytest.mark.parametrize("made, expected", [
-    (lambda b: b == "ab" and operator.eq("ab", b) and {"ab": 1}[b] and {b: 1}["ab"], 1), (lambda b: b + "c", "abc"), (lambda b: "c" + b, "cab"),
+    (lambda b: b == "ab" and operator.eq("ab", b) and {"ab": 1}[b] and {b: 1}["ab"], 1),
+    (lambda b: b + "c", "abc"), (lambda b: "c" + b, "cab"),
     (lambda b: b.split("b"), ["a", ""]), (lambda b: b.replace("a", "x"), "xb"), (lambda b: operator.mod("%s %d", (b, 1)), "ab 1"),
     (lambda b: f"{b:>3}", " ab"), (list, ["a", "b"]), (lambda b: b[0] + b[-1], "ab"),
     (lambda b: b.startswith(("x", "a")), True), (lambda b: b.join(["x", "y"]), "xaby"), (lambda b: b < "b", True),
@@ -415,6 +416,10 @@ def test_a_library_of_operators_is_found_where_a_script_looks_for_it(tmp_path):
 
 @pytest.mark.parametrize("source, expected", [
     ("import yaml\nresult = yaml.load('a: 1')\n", {"a": 1}),
+    ("import yaml, numpy as np\nclass Own(dict): pass\nx = yaml.load(yaml.dump([Own(a=1), np.arange(2)]))\n"
+     "result = type(x[0]).__name__, x[1].tolist()\n", ("Own", [0, 1])),
+    ("import yaml\ntry:\n    result = yaml.load('!!python/object/apply:os.system [\"exit 3\"]')\n"
+     "except yaml.YAMLError as e:\n    result = 'os.system' in str(e)\n", True),
     ("import numpy as np\nresult = np.fromstring(np.arange(2, dtype='u1').tobytes(), np.uint8).tolist()\n", [0, 1]),
     ("import numpy as np\nnp.set_printoptions(threshold=np.nan)\nresult = 1\n", 1),
     ("from PIL import Image\nresult = Image.ANTIALIAS == Image.LANCZOS\n", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import math
 import shutil
@@ -129,6 +130,14 @@ def progress(verb: str, number: int) -> Iterator[Callable[[str], None]]:
     finally:
         if shows:
             click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def nearest(name: str, names: Sequence[str], most: int = 5) -> str:
+    """Return all names, or where they are many those that look most like the one that was meant, and how many others there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    close = difflib.get_close_matches(name, names, most, 0.5) or list(names[:most])
+    return f"{', '.join(close)} (and {count(len(names) - len(close), 'other')})"
 
 
 def count(number: int, thing: str) -> str:

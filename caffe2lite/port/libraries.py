@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from caffe2lite.port import text
+
 
 class Break(NamedTuple):
     """What a library dropped or changed: since when, what to write instead, and what takes its place while a script runs."""
@@ -29,13 +31,45 @@ class Break(NamedTuple):
 
 
 def _with_loader(name: str) -> Callable[[Any], Any]:
-    """A function of PyYAML that takes a loader by itself, and one that makes no objects of any class."""
+    """A function of PyYAML that takes a loader by itself."""
 
     def of(yaml: Any) -> Any:
-        load = getattr(yaml, name)
-        return lambda stream, *args, **kwargs: load(stream, *args or (kwargs.get("Loader") or yaml.FullLoader,))
+        load, loader = getattr(yaml, name), _loader(yaml)
+        return lambda stream, *args, **kwargs: load(stream, *args or (kwargs.get("Loader") or loader,))
 
     return of
+
+
+_OF_NUMPY = ("_reconstruct", "ndarray", "dtype", "scalar")
+
+
+def _loader(yaml: Any) -> Any:
+    """A loader that makes objects as the old default did, but only arrays and those of the project's own classes."""
+
+    plain = yaml.constructor.FullConstructor
+
+    def allowed(name: str) -> bool:
+        module, _, last = name.rpartition(".")
+        own = text.MARK in vars(sys.modules.get(module, types))
+        return own or (module.split(".")[0] == "numpy" and last in _OF_NUMPY)
+
+    class Loader(yaml.UnsafeLoader):
+        def find_python_name(self, name: str, mark: Any, **more: Any) -> Any:
+            return plain.find_python_name(self, name, mark, unsafe=allowed(name))
+
+        def find_python_module(self, name: str, mark: Any, **more: Any) -> Any:
+            return plain.find_python_module(self, name, mark)
+
+        def make_python_instance(
+            self, suffix: str, node: Any, args: Any = None, kwds: Any = None, newobj: bool = False, **more: Any
+        ) -> Any:
+            if not allowed(suffix):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{suffix} is no class of the project: name a Loader", node.start_mark
+                )
+            return plain.make_python_instance(self, suffix, node, args, kwds, newobj, unsafe=True)
+
+    return Loader
 
 
 def _same(name: str) -> Callable[[Any], Any]:
