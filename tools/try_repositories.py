@@ -65,9 +65,9 @@ class Result(NamedTuple):
 class Recipe(NamedTuple):
     """How a script is started: its arguments, {file, seen from it: content}, and what has to run before."""
 
-    arguments: list[str] = []  # noqa: RUF012 - never changed
-    files: dict[str, Any] = {}  # noqa: RUF012
-    first: list[list[str]] = []  # noqa: RUF012
+    arguments: list[str] = []
+    files: dict[str, Any] = {}
+    first: list[list[str]] = []
 
 
 def scripts(root: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -152,6 +152,8 @@ def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, st
         return RAN, ""
     if "usage:" in err.lower() or ("usage:" in out.lower() and "Traceback" not in err):
         return ASKS, error if "rror" in error else ""
+    if "IndexError" in error and "sys.argv" in "".join(said[-4:]):
+        return ASKS, error
     missing = re.search(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)", err)
     if '"dot" not found' in error:
         return PACKAGE, "graphviz"
