@@ -290,18 +290,6 @@ def is_fraction(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return not isinstance(node.value, int)
     if isinstance(node, ast.Call):
-<<<<<<< HEAD
-        return (_called(node).rpartition(".")[2]) in (
-            "float",
-            "float32",
-            "float64",
-            "time",
-            "sqrt",
-            "exp",
-            "log",
-            "mean",
-        )
-=======
         words = {
             n.id if isinstance(n, ast.Name) else n.attr
             for n in ast.walk(node)
@@ -318,7 +306,6 @@ def is_fraction(node: ast.expr) -> bool:
             "arange",
         )
         return _called(node).rpartition(".")[2] in _FRACTIONS or (typed and any(w.startswith("float") for w in words))
->>>>>>> port
     if isinstance(node, ast.BinOp):
         return is_fraction(node.left) or is_fraction(node.right)
     return False

@@ -294,11 +294,7 @@ def _converter(left_out: frozenset[str]) -> _Converter:
 RUNS = frozenset(
     ("basestring", "future", "import", "imports", "imports2", "long", "unicode", "urllib", "standarderror")
 )
-<<<<<<< HEAD
-_BESIDE = frozenset(("future", "import"))  # `from __future__` does no harm, and a script that is started has no package
-=======
 _HARMLESS = frozenset(("future",))
->>>>>>> port
 
 
 def convert(source: str, filename: str, left_out: frozenset[str] = _HARMLESS) -> Converted:
