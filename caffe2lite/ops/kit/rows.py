@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from caffe2lite.ops.kit.compiled import loop, pays
+from caffe2lite.ops.kit.memory import check_result
 
 _U = np.uint64  # of places in arrays: signed ones might count from the end
 
@@ -70,6 +71,7 @@ def gradient_rows(param: np.ndarray, indices: np.ndarray, grad: np.ndarray) -> n
 
 def owners(xp: ModuleType, counts: np.ndarray) -> np.ndarray:
     """For each row the run that it is in: [1, 0, 2] becomes [0, 2, 2]."""
+    check_result((int(counts.sum()),), "int64")
     return xp.repeat(xp.arange(counts.shape[0]), counts if xp is np else counts.tolist())
 
 

@@ -174,15 +174,18 @@ def column(xp: ModuleType, values: np.ndarray, like: np.ndarray) -> np.ndarray:
 _NONE = np.zeros(0, np.int64)
 
 
-def maximum_runs(data: np.ndarray, indices: np.ndarray | None, lengths: np.ndarray, result: np.ndarray) -> np.ndarray:
-    """As `maximum_rows`, for runs that follow each other."""
+def maximum_runs(
+    data: np.ndarray, indices: np.ndarray | None, lengths: np.ndarray, result: np.ndarray, lowest: bool = False
+) -> np.ndarray:
+    """As `maximum_rows`, for runs that follow each other; with `lowest`, the lowest float is one of each run."""
     if result.size:
-        _maximum_runs(data.reshape(-1), _NONE if indices is None else indices, lengths, result.reshape(-1))
+        where = _NONE if indices is None else indices
+        _maximum_runs(data.reshape(-1), where, lengths, result.reshape(-1), lowest, np.finfo(data.dtype).min)
     return result
 
 
 @loop
-def _maximum_runs(data, indices, lengths, result):  # type: ignore[no-untyped-def]
+def _maximum_runs(data, indices, lengths, result, from_least, least):  # type: ignore[no-untyped-def]
     width, i, last = _U(result.size // lengths.size), _U(0), _U(max(indices.size, 1) - 1)
     for k in range(_U(lengths.size)):
         y = k * width
@@ -192,7 +195,11 @@ def _maximum_runs(data, indices, lengths, result):  # type: ignore[no-untyped-de
                 for j in range(_U(0), width, _LINE):
                     prefetch(data, soon + j)
             row = (_U(indices[i]) if indices.size else i) * width
-            if n == 0:
+            if n == 0 and from_least:
+                for j in range(width):
+                    x = data[row + j]
+                    result[y + j] = x if x > least else least
+            elif n == 0:
                 for j in range(width):
                     result[y + j] = data[row + j]
             else:

@@ -246,7 +246,7 @@ def _gelu(X, Y):
         Y[i] = X[i] * (np.float32(0.5) + np.float32(0.5) * erf32(X[i] * np.float32(math.sqrt(0.5))))
 
 
-@operator("dX", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
 @in_blocks
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     """dX = dY * (P(N <= X) + X * density(X)).
@@ -424,10 +424,12 @@ def MishGradient(xp, X, Y, dY, *, out):
 
 def _slopes(xp, X, slope, order):
     """Return the slopes as an array that broadcasts against X."""
+    axis = 1 if order == "NCHW" else X.ndim - 1
+    if not 0 <= axis < X.ndim:
+        raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
     if slope.size == 1:
         return slope.reshape((1,) * X.ndim)
-    axis = 1 if order == "NCHW" else X.ndim - 1
-    if X.ndim < 2 or slope.shape != (X.shape[axis],):
+    if slope.shape != (X.shape[axis],):
         raise ValueError(
             f"the slope must be one value or one for each channel of X (axis {axis} of {list(X.shape)}), "
             f"found the shape {list(slope.shape)}"
@@ -472,7 +474,7 @@ def _p_relu_rows(X, slope, Y):
             y[i] = x[i] if x[i] > 0 else w * x[i]
 
 
-@operator("dX dSlope", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
+@operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0.
 
@@ -652,11 +654,11 @@ def _thresholded_relu(X, Y, alpha):
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 @in_blocks
 def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y > alpha, else 0.
+    """dX = dY where Y > 0, -dY where Y < 0 (as Caffe2 has it, whatever alpha is), else 0.
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, Y.dtype.type(alpha) < Y, out=out(Y.shape, Y.dtype))
+    return xp.multiply(dY, xp.sign(Y), out=out(Y.shape, Y.dtype))
 
 
 @pointwise(ThresholdedReluGradient, "alpha")

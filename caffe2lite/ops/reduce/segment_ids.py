@@ -9,6 +9,7 @@ import numpy as np
 from caffe2lite.ops.kit.compiled import compiled
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import find, operator
 from caffe2lite.ops.kit.segments import (
     add_by_id,
@@ -16,13 +17,13 @@ from caffe2lite.ops.kit.segments import (
     check_indices,
     check_weights,
     column,
-    maximum_rows,
     maximum_runs,
     reduce_rows,
     rows_by_id,
     sorted_ids_to_starts,
     take_rows,
 )
+from caffe2lite.ops.kit.shapes import fitted
 
 _INT = "int32 int64"
 _FLOAT = "float32"
@@ -36,19 +37,19 @@ def _mean(xp, result, counts):
     return xp.divide(result, column(xp, xp.maximum(counts, 1).astype(result.dtype), result), out=result)
 
 
-def _check_data(data):
+def _check_data(data, indices=None):
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
+    if indices is not None:
+        check_indices(indices, data.shape[0])
 
 
 # ---- sorted ids --------------------------------------------------------------------------------------------------
 
 
 def _sorted(xp, data, indices, ids, out, weights=None, mean=False, loops=False):
-    _check_data(data)
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     if weights is not None:
         check_weights(weights, size)
     starts, counts = sorted_ids_to_starts(xp, ids, size)
@@ -64,10 +65,8 @@ def _sorted(xp, data, indices, ids, out, weights=None, mean=False, loops=False):
 
 
 def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=False, loops=False):
-    _check_data(data)
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     check_ids(ids, size)
     if weights is not None:
         check_weights(weights, size)
@@ -80,6 +79,8 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
     if num_segments < -1:
         raise ValueError(f"num_segments is -1 (as many as the ids need) or 0 and more, found {num_segments}")
     count = num_segments if num_segments >= 0 else most + 1
+    check_result((count, *data.shape[1:]), data.dtype)
+    check_result((count,), "int64")
     counts = xp.bincount(ids, minlength=count) if size and (mean or not loops) else xp.zeros(count, "int64")
     if loops:
         result = add_by_id(data, indices, ids, weights, _result(out, count, data))
@@ -134,6 +135,8 @@ def _reducer(ordered, weighted, sparse, mean, loops=False):
 
 def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None, loops=False):
     """Each row gets the gradient of its segment."""
+    if dY.ndim < 1:
+        raise ValueError("dY must have a row for each segment, found a scalar")
     if ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(ids.shape)}")
     size = ids.shape[0]
@@ -166,10 +169,23 @@ def _gradient_kernel(ordered, weighted, mean, loops=False):
     return lambda xp, dY, segment_ids, *, out: _gradient_rows(xp, dY, segment_ids, out, ordered, mean, loops=loops)
 
 
+def _by_row(kind):
+    """The gradient by the rows alone, of a sum with weights."""
+
+    def make(g):
+        if g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
+        return g.single(kind, [g.I(1), g.GO(0), g.I(2)], [g.GI(0)])
+
+    return make
+
+
 def _by_index(kind, weighted):
     """The gradient by the data is sparse: the operator's indices, and values that `kind` makes."""
 
     def make(g):
+        if weighted and g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
         index, ids = (2, 3) if weighted else (1, 2)
         g.set_sparse(0, g.I(index), g.I(0) + "_grad_values")
         given = [g.I(1), g.GO(0), g.I(ids)] if weighted else [g.GO(0), g.I(ids)]
@@ -206,7 +222,7 @@ for _name, _types, _maker, _infer, _doc in (
     ),
     (
         "SortedSegmentWeightedSum", _WEIGHTED,
-        single("SortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), None,
+        _by_row("SortedSegmentWeightedSumGradient"), None,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
@@ -232,7 +248,7 @@ for _name, _types, _maker, _infer, _doc in (
     ),
     (
         "UnsortedSegmentWeightedSum", _WEIGHTED,
-        single("UnsortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), _infer_unsorted,
+        _by_row("UnsortedSegmentWeightedSumGradient"), _infer_unsorted,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
@@ -297,8 +313,11 @@ def _range_mean(xp, data, segment_ids, *, out):
 
 
 def _range_max(xp, data, segment_ids, *, out):
+    """Caffe2 begins with the lowest float: NaN and -inf do not show."""
     starts, counts = _range_starts(xp, data, segment_ids)
-    return maximum_rows(xp, data, starts, counts, _result(out, counts.shape[0], data))
+    lowest = xp.finfo(data.dtype).min
+    result = _result(out, counts.shape[0], data)
+    return reduce_rows(xp, xp.maximum, xp.where(data > lowest, data, lowest), starts, counts, result)
 
 
 def _log_exp(xp, data, ids, out, mean):
@@ -307,7 +326,7 @@ def _log_exp(xp, data, ids, out, mean):
     if not result.size:
         return result
     reduce_rows(xp, xp.maximum, data, starts, counts, result)
-    top = result.copy()
+    top = xp.where(result == -xp.inf, xp.finfo(result.dtype).min, result)
     reduce_rows(xp, xp.add, xp.exp(data - top[ids]), starts, counts, result)
     if mean:
         _mean(xp, result, counts)
@@ -328,10 +347,12 @@ def _range_gradient(factor):
 
     def kernel(xp, data, Y, dY, segment_ids, *, out):
         _, counts = _range_starts(xp, data, segment_ids)
+        if Y.shape != (counts.shape[0], *data.shape[1:]):
+            raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
         dX = out(data.shape, data.dtype)
         if dX.size:
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
-            dY = dY.reshape(Y.shape)  # in the steps of a recurrent net it may have another dimension of 1
+            dY = fitted(dY, Y.shape, "dY")  # in the steps of a recurrent net it may have another dimension of 1
             dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
         return dX
 
@@ -392,7 +413,7 @@ def _range_mean_compiled(xp, data, segment_ids, *, out):
 @compiled(find("SortedSegmentRangeMax"))
 def _range_max_compiled(xp, data, segment_ids, *, out):
     _, counts = _range_starts(xp, data, segment_ids)
-    return maximum_runs(data, None, counts, _result(out, counts.shape[0], data))
+    return maximum_runs(data, None, counts, _result(out, counts.shape[0], data), lowest=True)
 
 
 def _range_spread(data, dY, ids, out, mean):
