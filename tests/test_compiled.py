@@ -149,3 +149,23 @@ def test_numba_is_imported_for_large_operands_only():
     for switch in "10":
         environment = {"CAFFE2LITE_NUMBA": switch, "PYTHONPATH": ":".join(p for p in sys.path if p)}
         subprocess.run([sys.executable, "-c", code, switch], check=True, env=environment)
+
+
+def test_plain_serves_until_the_compiled_kernel_is_ready(always, monkeypatch, capsys):
+    monkeypatch.delenv("CAFFE2LITE_NUMBA")
+    monkeypatch.setattr(compiled, "_ready", {})
+    monkeypatch.setattr(compiled, "_patience", 1e-9)
+    net = caffe2_pb2.NetDef(name="net", op=[caffe2_pb2.OperatorDef(type="LeakyRelu", input=["x"], output=["y"])])
+    workspace = Workspace()
+    workspace.feed("x", floats(4, 5))
+    made = runner.make_net(net, workspace)
+    (instance,) = made.instances
+    made.run()
+    first = workspace.fetch("y")
+    assert "are being compiled" in capsys.readouterr().err
+    (job,) = compiled._ready.values()
+    job.result(timeout=120)
+    for _ in range(3):  # runs that are bound come back to it, too
+        made.run()
+    assert instance.kernel is instance.compiled_kernel
+    np.testing.assert_allclose(workspace.fetch("y"), first, rtol=1e-6)
