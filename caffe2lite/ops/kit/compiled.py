@@ -53,7 +53,7 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
     return largest >= LEAST and available()
 
 
-PATIENCE = 2.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
+PATIENCE = 1.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
 _ready: dict[Any, concurrent.futures.Future[None]] = {}
 _patience = PATIENCE
 
