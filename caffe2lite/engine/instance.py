@@ -178,6 +178,10 @@ class Instance:
         try:
             check_schema(record, op)
             self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
+            self.inputs = [self._input(workspace, name) for name in op.input]
+            self.outputs = [
+                workspace.create_blob(name) for name in op.output
+            ]  # they stay where the arguments are refused
             self.args = arguments.parse(op.type, record.args, op.arg)
             self.kwargs = record.parameters(self.args)
         except (ValueError, devices.DeviceError) as e:
@@ -186,8 +190,6 @@ class Instance:
         self.engine, self.plain_kernel = record.kernel(self.device.type, engines)
         self.compiled_kernel = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
         self.kernel = self.plain_kernel
-        self.inputs = [self._input(workspace, name) for name in op.input]
-        self.outputs = [workspace.create_blob(name) for name in op.output]
         self.allocators = tuple(Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
         self.context = Context(self, workspace, around, position) if record.stateful else None
         self.first_argument = self.context if record.stateful else self.device.xp

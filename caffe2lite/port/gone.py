@@ -144,6 +144,26 @@ RENAMED: dict[str, str] = {
     "SimpleXMLRPCServer": "xmlrpc.server",
     "anydbm": "dbm",
     "repr": "reprlib",
+    "htmlentitydefs": "html.entities",
+    "markupbase": "_markupbase",
+    "robotparser": "urllib.robotparser",
+    "whichdb": "dbm",
+    "dumbdbm": "dbm.dumb",
+    "gdbm": "dbm.gnu",
+    "dbhash": "dbm",
+    "DocXMLRPCServer": "xmlrpc.server",
+    "CGIHTTPServer": "http.server",
+    "UserString": "collections",
+    "UserList": "collections",
+    "UserDict": "collections",
+    "_winreg": "winreg",
+    "tkMessageBox": "tkinter.messagebox",
+    "tkFileDialog": "tkinter.filedialog",
+    "tkSimpleDialog": "tkinter.simpledialog",
+    "tkColorChooser": "tkinter.colorchooser",
+    "tkFont": "tkinter.font",
+    "ScrolledText": "tkinter.scrolledtext",
+    "ttk": "tkinter.ttk",
     "commands": "subprocess",
 }
 
@@ -170,7 +190,6 @@ REMOVED: dict[str, str] = {
     "new": "types",
     "numpy.core.umath_tests": "np.testing",
     "numpy.testing.decorators": "pytest",
-    "scipy.misc": "scipy.special, or imageio for images",
 }
 
 # Packages that bridge Python 2 and 3.  `caffe2lite run` has what they are used for where they are not installed.

@@ -101,15 +101,6 @@ def by_hand(scenario, size, store, limit=90, stopped=(), sizes=None, ranks=None,
     return [ends[r] for r in range(size)]
 
 
-def mapped_by_nobody(file):
-    """Whether no process has mapped this file of shared memory: then it is a left-over."""
-    for maps in pathlib.Path("/proc").glob("[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            if str(file) in maps.read_text():
-                return False
-    return file.exists()
-
-
 def finish(child, limit, start):
     """Wait for a shard; AssertionError, and its end, after `limit` seconds."""
     try:

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 
 import fake_nccl
@@ -220,10 +221,22 @@ def operators(shard):
     print("operators agree", flush=True)
 
 
+def tell_shared_memory():
+    """Say which file MPI's shared memory is in, as soon as there is one."""
+    while True:
+        lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+        names = [line.split()[-1] for line in lines if "/dev/shm/mpich_shm_" in line]
+        if names:
+            print(names[0], flush=True)
+            return
+        time.sleep(0.01)
+
+
 def fault(shard):
     """A sync in the middle of which, or before or after the rendezvous, a peer dies or stops."""
-    if "late" in shard.options and shard.rank == 1:
-        time.sleep(1)  # the others have started MPI by then
+    if "late" in shard.options:
+        threading.Thread(target=tell_shared_memory, daemon=True).start()
+        time.sleep(1.5 * shard.rank)  # the others have started MPI by then
     shard.fault("before")
     world = shard.world()
     worlds = [world, *(shard.world(f"world{i}") for i in range(1, int(shard.options.get("threads", 1))))]

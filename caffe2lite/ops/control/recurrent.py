@@ -180,9 +180,7 @@ def RecurrentNetwork(
     shared = keep.shared
     _check_places(initial_recurrent_state_ids, len(inputs), "initial_recurrent_state_ids")
     for name, source in zip(recurrent_states, initial_recurrent_state_ids):
-        # A state that is an output as well is that blob.
-        make = ctx.workspace.create_blob if name in ctx.op.output else shared.create_local_blob
-        _begin_state(ctx, make(name), ctx.inputs[source].value, steps, batch)
+        _begin_state(ctx, ctx.workspace.create_blob(name), ctx.inputs[source].value, steps, batch)
     links = _links(link_internal, link_external, link_offset, link_window)
     definition = _definition(ctx, step_net)
     linked = {link.internal for link in links}
@@ -320,7 +318,7 @@ def _state_gradients(ctx: Any, shared: Any, names: Any, external: Any) -> dict[s
     states = {}
     for name in names:
         whole = shared.need_blob(name).value
-        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
+        states[name] = ctx.workspace.create_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
         states[name][...] = 0
         for begin, gradient in external.get(name, ()):
             part = states[name][begin : begin + gradient.shape[0]]

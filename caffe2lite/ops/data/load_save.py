@@ -61,7 +61,9 @@ def Save(
     one name, or the arguments contradict each other; a DBError where the database cannot be made.
     """
     if strip_prefix and blob_name_overrides:
-        raise ValueError(f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both")
+        raise ValueError(
+            f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both"
+        )
     if blob_name_overrides and len(blob_name_overrides) != len(ctx.inputs):
         raise ValueError(f"{len(blob_name_overrides)} blob_name_overrides are given for {len(ctx.inputs)} blobs")
     names = list(blob_name_overrides) or [_key(b, strip_prefix) for b in ctx.op.input]
@@ -76,7 +78,9 @@ def Save(
 
 def _numbered(pattern: str, step: int) -> str:
     """Return `pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
-    return re.sub(r"%([-+ 0]*\d*)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
+    return re.sub(
+        r"%([-+ 0]*(?:[1-9]\d*)?)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern
+    )
 
 
 @operator("", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,

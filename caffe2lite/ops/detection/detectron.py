@@ -133,7 +133,9 @@ def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, 
     d[...] = 0
     if Y.size:
         where = _chosen(xp, Y_hat, Y, L)
-        d[where] = _smooth_derivative(xp, Y_hat[where] - Y, beta) * (dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1))
+        d[where] = _smooth_derivative(xp, Y_hat[where] - Y, beta) * (
+            dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1)
+        )
     return d
 
 
@@ -468,8 +470,8 @@ def UpsampleNearestGradient(xp, X, dY, *, scale: int = 2, out):
 # ---- pools over regions --------------------------------------------------------------------------------------------------
 
 
-def _check_ps(X, rois, group, channels):
-    check_rois(X, rois, (5,))
+def _check_ps(X, rois, group, channels, scale):
+    check_rois(X, rois, (5,), scale=scale)
     if group < 1 or X.shape[1] != channels * group * group:
         raise ValueError(f"X must have output_dim * group_size² channels, {channels} * {group}², got {X.shape[1]}")
 
@@ -497,7 +499,7 @@ def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, outpu
 
     J. Dai et al., "R-FCN: object detection via region-based fully convolutional networks", 2016.
     """
-    _check_ps(X, rois, group_size, output_dim)
+    _check_ps(X, rois, group_size, output_dim, spatial_scale)
     shape = (rois.shape[0], output_dim, group_size, group_size)
     Y, mapping = out[0](shape, X.dtype), out[1](shape, "int32")
     mapping[...] = xp.arange(X.shape[1]).reshape(1, output_dim, group_size, group_size)
@@ -520,7 +522,7 @@ def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, g
     X [N, D * g * g, H, W] float32, rois [R, 5], mapping [R, D, g, g] int32, dY [R, D, g, g] -> dX of X's shape.
     ValueError where the shapes do not fit, or a roi is of no image.
     """
-    _check_ps(X, rois, group_size, output_dim)
+    _check_ps(X, rois, group_size, output_dim, spatial_scale)
     _check_gradient(dY, (rois.shape[0], output_dim, group_size, group_size))
     d = out(X.shape, X.dtype)
     d[...] = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from caffe2lite.ops.detection import box_geometry
@@ -18,6 +20,8 @@ def _host(xp, array):
 def _info(im_info, count):
     if im_info.ndim != 2 or im_info.shape[0] != count or im_info.shape[1] < 3:
         raise ValueError(f"im_info must be [{count}, 3] (height, width, scale), got shape {list(im_info.shape)}")
+    if not all(map(math.isfinite, im_info[:, :3].reshape(-1).tolist())):
+        raise ValueError(f"height, width and scale of an image must be finite, found {im_info[:, :3].tolist()}")
 
 
 def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, threshold, least, one, bounds, straight):
@@ -79,6 +83,8 @@ def _proposals(
     n, kinds, height, width = scores.shape
     if bbox_deltas.shape != (n, kinds * anchors.shape[1], height, width) or anchors.shape[0] != kinds:
         raise ValueError(f"deltas {list(bbox_deltas.shape)} and anchors {list(anchors.shape)} do not fit the scores")
+    if not spatial_scale:
+        raise ValueError("spatial_scale must not be 0: its reciprocal is the stride of the anchors")
     _info(im_info, n)
     rois, p = _generate(
         *(_host(xp, v) for v in (scores, bbox_deltas, im_info, anchors)),
@@ -143,13 +149,17 @@ def BBoxTransform(
     one = int(legacy_plus_one)
     images = _image_of(xp, rois, size, im_info)
     box_out = out[0](deltas.shape, "float32")
-    for image in range(im_info.shape[0]):
+    for image, numbers in enumerate(_host(xp, im_info).tolist()):
+        if not (all(math.isfinite(v) for v in numbers) and numbers[2]):
+            raise ValueError(
+                f"height, width and scale of image {image} must be finite, and the scale not 0; found {numbers}"
+            )
         mine = xp.nonzero(images == image)[0]
         if not mine.shape[0]:
             continue
-        before = float(im_info[image, 2])
+        before = numbers[2]
         after = before if apply_scale else 1.0
-        height, width = int(float(im_info[image, 0]) / before + 0.5), int(float(im_info[image, 1]) / before + 0.5)
+        height, width = (int(v / before + 0.5) for v in numbers[:2])
         boxes = rois[mine][:, rois.shape[1] - size :].copy()
         boxes[:, :4] /= before
         for k in range(deltas.shape[1] // size):

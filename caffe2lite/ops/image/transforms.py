@@ -15,6 +15,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
 
@@ -70,9 +71,8 @@ def _scales(scales, height_scale, width_scale):
 def _nearest(xp, size, scale, count=None):
     """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
-        scaled = float(xp.float32(size) * xp.float32(scale))
-        check_result((scaled if scaled < 2**62 else 2**62,), "int64")
-        count = int(scaled)
+        count = resized(size, scale)
+        check_result((count,), "int64")
     source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
     return xp.minimum(source, size - 1)
 
@@ -195,9 +195,8 @@ def ResizeNearest3DGradient(
 
 def _bilinear(xp, size, scale):
     """Return the matrix [result, size] of a linear interpolation whose corners are the image's."""
-    scaled = float(xp.float32(size) * xp.float32(scale))
-    check_result((scaled if scaled < 2**62 else 2**62, max(size, 1)), "float32")
-    count = int(scaled)
+    count = resized(size, scale)
+    check_result((count, max(size, 1)), "float32")
     step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
     at = xp.arange(count).astype("float32") * step
     low = xp.minimum(at.astype("int64"), max(size - 1, 0))

@@ -141,7 +141,12 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
 for _name, _toward_a, _toward_b, _doc in (
     ("AddGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: dC, "dA = dC, dB = dC, summed where repeated."),
     ("SubGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: -dC, "dA = dC, dB = -dC, summed where repeated."),
-    ("MulGradient", lambda xp, dC, A, B: dC * B, lambda xp, dC, A, B: dC * A, "dA = dC * B, dB = dC * A, summed where repeated."),
+    (
+        "MulGradient",
+        lambda xp, dC, A, B: dC * B,
+        lambda xp, dC, A, B: dC * A,
+        "dA = dC * B, dB = dC * A, summed where repeated.",
+    ),
 ):
     binary_gradient(_name, _toward_a, _toward_b, _doc)
 

@@ -10,7 +10,7 @@ import numpy as np
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.shapes import axis_of, resized
 from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
 from caffe2lite.ops.shape.layout import slice_bounds, slice_window, transpose_order
 from caffe2lite.ops.shape.reshape import wanted_shape
@@ -266,7 +266,7 @@ def Int8ChannelShuffle(
 
 def _infer_resized(args: Any, inputs: Any) -> list[Spec]:
     n, height, width, channels = inputs[0].shape
-    return [Spec((n, int(height * args["height_scale"]), int(width * args["width_scale"]), channels), "uint8")]
+    return [Spec((n, resized(height, args["height_scale"]), resized(width, args["width_scale"]), channels), "uint8")]
 
 
 @operator("Y", infer=_infer_resized, limits="width_scale > 0, height_scale > 0")
@@ -285,9 +285,8 @@ def Int8ResizeNearest(
         raise ValueError(f"X must be [N, H, W, C], got the shape {list(X.shape)}")
     chosen = []
     for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
-        scaled = float(np.float32(size) * np.float32(scale))
-        check_result((scaled if scaled < 2**62 else 2**62,), "uint8")
-        count = int(scaled)
+        count = resized(size, scale)
+        check_result((count,), "uint8")
         nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
         chosen.append(np.minimum(nearest, size - 1))
     return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

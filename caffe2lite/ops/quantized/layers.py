@@ -187,7 +187,9 @@ def Int8ConvTranspose(
     need(X, filter, bias=bias)
     window, place, batch, made = prepare(X.shape, filter.shape, window)
     if not window.channels_last or window.group != 1:
-        raise ValueError(f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups")
+        raise ValueError(
+            f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups"
+        )
     (top, left), (bottom, right) = place.heads, place.tails
     if min(top, left, bottom, right) < 0:
         raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
@@ -227,7 +229,7 @@ def Int8RoIAlign(
     is no Int8 tensor.
     """
     need(X)
-    check_rois(X.data, RoIs, (4, 5), order)
+    check_rois(X.data, RoIs, (4, 5), order, spatial_scale)
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
     sizes, channels = X.shape[1:3], X.shape[3]

@@ -44,7 +44,9 @@ def wanted_shape(shape: list[int], X: Any) -> tuple[int, ...]:
     if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
         made = tuple(0 if d == -1 else d for d in dims)
         if math.prod(made):
-            raise ValueError(f"the new shape {list(shape)} has {math.prod(made)} elements, and X {list(X.shape)} has none")
+            raise ValueError(
+                f"the new shape {list(shape)} has {math.prod(made)} elements, and X {list(X.shape)} has none"
+            )
         return made
     for i, d in enumerate(dims):
         if d == 0:
@@ -59,7 +61,9 @@ def wanted_shape(shape: list[int], X: Any) -> tuple[int, ...]:
             raise ValueError(f"the new shape {list(shape)} does not divide the {X.size} elements of {list(X.shape)}")
         dims[dims.index(-1)] = X.size // known
     if math.prod(dims) != X.size:
-        raise ValueError(f"the new shape {list(shape)} must have the {X.size} elements of {list(X.shape)}, and has {math.prod(dims)}")
+        raise ValueError(
+            f"the new shape {list(shape)} must have the {X.size} elements of {list(X.shape)}, and has {math.prod(dims)}"
+        )
     return tuple(dims)
 
 

@@ -201,6 +201,7 @@ class Map(Object):
     """A map between integers."""
 
     title = "a map (CreateMap or KeyValueToMap makes one)"
+
     def __init__(self, key: str, value: str) -> None:
         self.key, self.value = key, value
         self.items: dict[int, int] = {}

@@ -546,4 +546,3 @@ def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
         Y[...] = kept[starts + counts] - kept[starts]
         made[p * len(inputs)] = Y
     return tuple(made[i] for i in range(len(out)))
-

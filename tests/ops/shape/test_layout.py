@@ -112,7 +112,9 @@ def test_numpy_tile():
     assert run("NumpyTile", [X, np.array([0, 1, 1])])[0].shape == (0, 3, 4)
 
 
-@pytest.mark.parametrize(("shape", "want"), [([3, 4], (2, 3, 4)), ([5, 1, 1, 1], (5, 2, 3, 4)), ([-1], (2, 3, 4)), ([], (2, 3, 4))])
+@pytest.mark.parametrize(
+    ("shape", "want"), [([3, 4], (2, 3, 4)), ([5, 1, 1, 1], (5, 2, 3, 4)), ([-1], (2, 3, 4)), ([], (2, 3, 4))]
+)
 def test_expand(shape, want):
     (Y,) = run("Expand", [X, np.array(shape, "int64")])
     np.testing.assert_array_equal(Y, np.broadcast_to(X, want), strict=True)

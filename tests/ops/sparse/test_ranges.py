@@ -46,7 +46,9 @@ def test_segments_chosen_padded_tiled_split():
     want = np.concatenate([pieces()[i] for i in (2, 0, 1, 2)])
     np.testing.assert_array_equal(run("LengthsGather", [DATA, LENGTHS, np.array([2, 0, 1, 2])])[0], want, strict=True)
     (padded,) = run("LengthsPad", [DATA, LENGTHS], {"target_length": 3, "padding_value": -7.0})
-    np.testing.assert_array_equal(padded, np.concatenate([np.pad(p, ((0, 3 - len(p)), (0, 0)), constant_values=-7) for p in pieces()]))
+    np.testing.assert_array_equal(
+        padded, np.concatenate([np.pad(p, ((0, 3 - len(p)), (0, 0)), constant_values=-7) for p in pieces()])
+    )
     np.testing.assert_array_equal(run("LengthsTile", [DATA[:4], LENGTHS])[0], DATA[IDS], strict=True)
     check("LengthsTile", [values(4, 2), LENGTHS], [0])
     (split,) = run("LengthsSplit", [LENGTHS], {"n_split": 2})
@@ -72,7 +74,9 @@ RANGES = np.array([[[0, 2], [4, 1]], [[3, 0], [1, 1]], [[4, 2], [0, 1]]])
 @pytest.mark.parametrize("data", [DATA[:, 0].copy(), np.arange(6), np.array([b"%d" % i for i in range(6)], object)])
 def test_elements_of_ranges(data):
     found, counts = run("GatherRanges", [data, RANGES], outputs=2)
-    np.testing.assert_array_equal(found, np.concatenate([data[a : a + n] for a, n in RANGES.reshape(-1, 2)]), strict=True)
+    np.testing.assert_array_equal(
+        found, np.concatenate([data[a : a + n] for a, n in RANGES.reshape(-1, 2)]), strict=True
+    )
     assert counts.tolist() == RANGES[..., 1].sum(axis=1).tolist()
     first, second = run("GatherRangesToDense", [data, RANGES], {"lengths": [2, 1]}, outputs=2)
     nothing = b"" if data.dtype == object else 0
