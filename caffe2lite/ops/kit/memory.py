@@ -41,8 +41,8 @@ def check_result(shape: Sequence[int], dtype: Any) -> None:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     if size > largest_result():
         raise ValueError(
-            f"a tensor of {np.dtype(dtype)} with the shape {list(shape)} takes {size:,} bytes; results of more than {largest_result():,} are "
-            f"refused (set CAFFE2LITE_LARGEST_RESULT to allow more)"
+            f"a tensor of {np.dtype(dtype)} with the shape {list(shape)} takes {size:,} bytes; results of more than "
+            f"{largest_result():,} are refused (set CAFFE2LITE_LARGEST_RESULT to allow more)"
         )
 
 
