@@ -6,11 +6,11 @@ import click
 
 from caffe2lite import draw as drawing
 from caffe2lite.commands.looking import read, shapes, specs_of
-from caffe2lite.commands.text import Trouble, say
+from caffe2lite.commands.text import Input, Trouble, say
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("path", type=Input())
 @click.option(
     "-o",
     "--output",

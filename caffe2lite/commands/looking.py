@@ -10,14 +10,14 @@ import click
 import numpy as np
 
 from caffe2lite import inspect as look
-from caffe2lite.commands.text import Trouble, amount, count, nearest, say, say_json, table
+from caffe2lite.commands.text import Input, Trouble, amount, count, nearest, say, say_json, table
 from caffe2lite.ops.kit.infer import Spec
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 shapes = click.option(
     "--input", "inputs", multiple=True, metavar="BLOB:2x3[:int32]", help="Shape (and type) of an input, for inference."
 )
-_file = click.Path(exists=True)
+_file = Input()
 
 
 def specs_of(inputs: Iterable[str]) -> dict[str, Any]:

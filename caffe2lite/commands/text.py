@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import difflib
 import json
 import math
+import os
 import shutil
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -21,6 +24,23 @@ class Trouble(click.ClickException):
     """What a command cannot do, in a sentence; its exit status differs from that of a finding."""
 
     exit_code = 2
+
+
+class Input(click.Path):
+    """A file or folder that is there; `-` is what comes through standard input, kept in a file until the end."""
+
+    def __init__(self, suffix: str = "") -> None:
+        super().__init__(exists=True)
+        self._suffix = suffix
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            folder = tempfile.TemporaryDirectory()
+            atexit.register(folder.cleanup)
+            value = os.path.join(folder.name, f"stdin{self._suffix}")
+            with open(value, "wb") as f:
+                shutil.copyfileobj(click.get_binary_stream("stdin"), f)
+        return super().convert(value, param, ctx)
 
 
 def say(line: str = "", bold: bool = False) -> None:
