@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
@@ -40,6 +41,23 @@ def read(path: str) -> Any:
         raise Trouble(str(e)) from None
 
 
+def expand(paths: Iterable[str]) -> list[str]:
+    """Return the files, and those of folders that hold nets: what initializes comes first."""
+    found = []
+    for path in paths:
+        if not os.path.isdir(path) or os.path.exists(os.path.join(path, "data.mdb")):
+            found.append(path)
+            continue
+        names = [n for n in sorted(os.listdir(path)) if n.endswith(_NETS)]
+        if not names:
+            raise Trouble(f"{path} holds no nets: no file of it ends in {', '.join(_NETS)}")
+        found += [os.path.join(path, n) for n in sorted(names, key=lambda n: "init" not in n)]
+    return found
+
+
+_NETS = (".pb", ".pbtxt", ".prototxt", ".minidb")
+
+
 # ---- inspect -----------------------------------------------------------------------------------------------------
 
 
@@ -65,11 +83,11 @@ def inspect(
 ) -> None:
     """Say what files hold: nets, plans, predictor exports, blobs, checkpoints.
 
-    What the nets of the first files make is known to those that follow: `inspect init_net.pb predict_net.pb`.
+    What the nets of the first files make is known to those that follow: `inspect init_net.pb predict_net.pb`, or the folder of both.
     """
     given, results = specs_of(inputs), []
     specs, asked = dict(given), set(given)
-    for path in paths:
+    for path in expand(paths):
         file = read(path)
         if against is not None and file.kind not in _DATABASES:
             raise click.UsageError(f"--against is for checkpoints, and {path} is of kind {file.kind}")
@@ -256,6 +274,17 @@ def _positions(found: list[int]) -> str:
     return ", ".join(map(str, found[:6])) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
 
 
+def known_after(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the shapes that are known after the nets of files."""
+    specs = dict(given)
+    for path in paths:
+        held, known = _nets_in(read(path))
+        specs = known | specs
+        for net in held:
+            specs = look.shapes_after(net, specs) | given
+    return specs
+
+
 # ---- lint --------------------------------------------------------------------------------------------------------
 
 
@@ -280,7 +309,7 @@ def lint(
             )
     given = specs_of(inputs)
     specs, nets, found = given, [], []
-    for path in paths:
+    for path in expand(paths):
         file = read(path)
         if file.kind == "plan":
             found += [(path, p) for p in look.lint_plan(file.message) if p.code not in silence]
