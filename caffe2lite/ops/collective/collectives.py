@@ -72,6 +72,9 @@ def CreateCommonWorld(
     """A world of `size` shards; kv_handler (FileStoreHandlerCreate, RedisStoreHandlerCreate) is where they meet without a launcher.
 
     This shard is `rank`.  `interface` is the network interface that MPI may use.
+
+    No tensors, any dtype: the world is a blob of its own kind.  WorldError where shards do not meet within
+    timeout_ms, or not as many as `size`; with status_blob that blob [1] (int32) is 1 instead, and the net stops.
     """
     if size < 0 or rank < 0:
         from caffe2lite.distributed import world
@@ -93,9 +96,14 @@ def CreateCommonWorld(
 )
 @_with_status
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
-    """Another world of the same shards."""
-    existing.world.barrier(_call(ctx, existing.world))
-    return CommonWorldBlob(existing.world.clone(ctx.op.output[0]))
+    """Another world of the same shards.
+
+    No tensors, any dtype: both worlds are blobs of their own kind.  ValueError where `existing` is no world; WorldError
+    where shards clone different ones.
+    """
+    world = _world(ctx)
+    world.barrier(_call(ctx, world))
+    return CommonWorldBlob(world.clone(ctx.op.output[0]))
 
 
 @operator(
@@ -108,8 +116,11 @@ def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     traits="common_world",
 )
 def DestroyCommonWorld(ctx, common_world):
-    """Close a world: nothing is sent over it any more."""
-    common_world.world.close()
+    """Close a world: nothing is sent over it any more.
+
+    No tensors, any dtype: the world is a blob of its own kind.  ValueError where there is none.
+    """
+    _world(ctx).close()
 
 
 def _world(ctx) -> collective.CommonWorld:
@@ -253,7 +264,11 @@ def _share(ctx, first: Any) -> None:
 )
 @_with_status
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
-    """The first blob of shard `root` comes to all blobs of all shards."""
+    """The first blob of shard `root` comes to all blobs of all shards.
+
+    A world, Xs [...] of one shape and one dtype (any dtype but strings) on all shards.  ValueError where blobs differ
+    or hold no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world = _world(ctx)
     if _sent_together(ctx, world, root=root):
         return
@@ -279,7 +294,11 @@ def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_b
 )
 @_with_status
 def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
-    """The sum of all blobs of all shards comes to all of them."""
+    """The sum of all blobs of all shards comes to all of them.
+
+    A world, Xs [...] of one shape and one dtype (any dtype but strings) on all shards.  ValueError where blobs differ
+    or hold no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world = _world(ctx)
     if _sent_together(ctx, world):
         return
@@ -314,7 +333,11 @@ def _local_sum(ctx) -> Any:
     traits="collective rooted",
 )
 def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
-    """The sum over all shards comes to shard `root`; the others' outputs are their own values."""
+    """The sum over all shards comes to shard `root`; the others' outputs are their own values.
+
+    A world, X [...] of one shape and one dtype (any dtype but strings) on all shards, Y as X.  ValueError where X
+    holds no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world = _world(ctx)
     array = _tensor(ctx, 1)
     Y = out(array.shape, array.dtype)
@@ -341,7 +364,11 @@ def _output_link(ctx, world) -> tuple[Any, dict[str, str]]:
     traits="collective",
 )
 def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
-    """The blobs of all shards, one after the other along axis 0."""
+    """The blobs of all shards, one after the other along axis 0.
+
+    A world, n Xs [N, ...] of one shape and one dtype (any dtype but strings) on all shards, Y [shards * n * N, ...].
+    ValueError where blobs differ or hold no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world, device = _world(ctx), ctx.device
     first = _tensor(ctx, 1)
     count = len(ctx.inputs) - 1
@@ -349,7 +376,7 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     if count > 1 or not device.owns(first):
         mine = device.empty(count * first.size, first.dtype).reshape(count, *first.shape)
         for k in range(count):
-            device.copy(mine[k], _alike(ctx, k + 1, first))
+            device.copy(mine[k, ...], _alike(ctx, k + 1, first))
     rows = count * (first.shape[0] if first.ndim else 1)
     Y = out((world.size * rows, *first.shape[1:]), first.dtype)
     link, over = _output_link(ctx, world)
@@ -370,7 +397,12 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
 )
 @_with_status
 def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
-    """The sum over all shards; each blob begins with this shard's part of it, and what follows is undefined."""
+    """The sum over all shards; each blob begins with this shard's part of it, and what follows is undefined.
+
+    A world, Xs [...] of one shape and one dtype (any dtype but strings) on all shards.  ValueError where blobs differ
+    or hold no numbers, or their size is no multiple of the number of shards; WorldError where shards differ in what
+    they do.
+    """
     world = _world(ctx)
     total = _local_sum(ctx)
     link, over = _link(ctx, world)
@@ -389,7 +421,10 @@ def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = 
 )
 @_with_status
 def Barrier(ctx, comm_world, *, timeout_ms: int = 0, status_blob: str = ""):
-    """Wait until all shards are here."""
+    """Wait until all shards are here.
+
+    A world; no tensors, any dtype.  WorldError where a shard is gone or does something else.
+    """
     world = _world(ctx)
     world.barrier(_call(ctx, world))
 
@@ -412,7 +447,11 @@ def _number(blob_value, default: int) -> int:
 def SendTensor(
     ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
 ):
-    """Send a tensor to a shard."""
+    """Send a tensor to a shard.
+
+    A world, X [...] (any dtype but strings), dst_blob and tag_blob [1] (int32) in the place of the arguments.
+    ValueError where dst is no rank or X holds no numbers.
+    """
     world = _world(ctx)
     array = _tensor(ctx, 1)
     to, label = _number(dst_blob, dst), _number(tag_blob, tag)
@@ -436,7 +475,11 @@ def SendTensor(
 def ReceiveTensor(
     ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False
 ):
-    """Receive a tensor, and who has sent it under which tag; with raw_buffer into one that is like it."""
+    """Receive a tensor, and who has sent it under which tag; with raw_buffer into one that is like it.
+
+    A world, Y [...] (any dtype but strings), src and tag [1] (int32), src_blob and tag_blob [1] in the place of the
+    arguments.  ValueError where with raw_buffer Y is not as what comes; WorldError where nothing comes.
+    """
     world = _world(ctx)
     blob = ctx.outputs[0]
     message = world.expect(_number(src_blob, src), _number(tag_blob, tag))

@@ -61,7 +61,9 @@ def Save(
     one name, or the arguments contradict each other; a DBError where the database cannot be made.
     """
     if strip_prefix and blob_name_overrides:
-        raise ValueError(f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both")
+        raise ValueError(
+            f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both"
+        )
     if blob_name_overrides and len(blob_name_overrides) != len(ctx.inputs):
         raise ValueError(f"{len(blob_name_overrides)} blob_name_overrides are given for {len(ctx.inputs)} blobs")
     names = list(blob_name_overrides) or [_key(b, strip_prefix) for b in ctx.op.input]
@@ -76,10 +78,13 @@ def Save(
 
 def _numbered(pattern: str, step: int) -> str:
     """Return `pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
-    return re.sub(r"%([-+ 0]*(?:[1-9]\d*)?)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
+    return re.sub(
+        r"%([-+ 0]*(?:[1-9]\d*)?)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern
+    )
 
 
-@operator("", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`.
 
@@ -87,13 +92,15 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
     """
     if every <= 0:
         raise ValueError(f"every must be positive, got {every}")
+    if iter.size < 1:
+        raise ValueError("the iteration is an empty tensor")
     step = int(iter.reshape(-1)[0])
     if step % every == 0:
         _save(ctx, full_path(ctx, _numbered(db, step), absolute_path), db_type, list(ctx.op.input), Options())
 
 
 operator(
-    "", name="Snapshot", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
+    "", name="Snapshot", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
     doc="""Checkpoint under the name that it had first.
 
     iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.

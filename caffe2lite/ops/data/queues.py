@@ -103,6 +103,7 @@ _MOVED = [(i + 1, i) for i in range(64)]
     blocking=True,
     num_inputs=(2, MANY),
     num_outputs=(1, MANY),
+    counts=lambda n, m: m == n - 1,
     mutates=_MOVED,
     traits="enqueues",
 )
@@ -129,6 +130,7 @@ def _all_initialised(ctx, blobs) -> None:
     blocking=True,
     num_inputs=(2, MANY),
     num_outputs=(2, MANY),
+    counts=lambda n, m: m == n,
     mutates=_MOVED,
     gradient=NO_GRADIENT,
     traits="enqueues",
@@ -238,7 +240,7 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
 class QueueReader(Reader):
     """A reader whose records come out of a queue."""
 
-    def __init__(self, queue: BlobsQueue, key_index: int, value_index: int, timeout: float) -> None:
+    def __init__(self, queue, key_index: int, value_index: int, timeout: float) -> None:
         self.queue, self.key_index, self.value_index, self.timeout = queue, key_index, value_index, timeout
         self.source = f"queue {queue.name}"
 

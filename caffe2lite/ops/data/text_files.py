@@ -24,7 +24,10 @@ class TextFileReader(Object):
         self._passes = num_passes
         self._row = 0
         self._lock = threading.Lock()
-        self._file = open(filename, "rb")  # noqa: SIM115 - lives as long as the blob
+        try:
+            self._file = open(filename, "rb")  # noqa: SIM115 - lives as long as the blob
+        except OSError as e:
+            raise ValueError(f"the text file {filename!r} cannot be read: {e.strerror}") from None
         weakref.finalize(self, self._file.close)
 
     def read(self, count: int) -> list[list[bytes]]:

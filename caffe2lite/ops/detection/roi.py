@@ -8,19 +8,25 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import CPU, MANY, operator
+from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.registry import CPU, operator
 
 _SIZES = "pooled_h >= 0, pooled_w >= 0"
 
 
-def check_rois(X, rois, sizes, order="NCHW"):
-    """Raise a ValueError where the features or the rois have the wrong number of dimensions or columns."""
+def check_rois(X, rois, sizes, order="NCHW", scale=1.0):
+    """Raise a ValueError where features or rois have a wrong number of dimensions or columns, or rois no place."""
     if order not in ("NCHW", "NHWC"):
         raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
     if X.ndim != 4:
         raise ValueError(f"the features must have four dimensions, got shape {list(X.shape)}")
     if rois.ndim != 2 or rois.shape[1] not in sizes:
         raise ValueError(f"rois must be [R, {' or '.join(map(str, sizes))}], got shape {list(rois.shape)}")
+    for r, roi in enumerate(on_host(rois).tolist()):
+        if not all(abs(v) < 2**31 and abs(v * scale) < 2**31 for v in roi):
+            raise ValueError(
+                f"roi {r} is {roi}; its numbers, and these times spatial_scale={scale}, must be below 2^31"
+            )
 
 
 def on_host(rois):
@@ -64,8 +70,11 @@ def _planes(X, RoIs, order, pooled_h, pooled_w, out):
 
 def _side(start, length, bins, size, samples):
     """Return the matrix [bins, size] of the mean of bilinear samples in each of `bins` parts of a side."""
+    if bins < 1 or not math.isfinite(start) or not math.isfinite(length):
+        raise ValueError(f"{bins} parts of a roi from {start:g} of the length {length:g} cannot be pooled")
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
+    check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix
@@ -112,7 +121,7 @@ def RoIAlign(
 
     K. He et al., "Mask R-CNN", 2017.
     """
-    check_rois(X, RoIs, (4, 5), order)
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
     for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
@@ -128,19 +137,18 @@ def RoIAlignGradient(
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's
-    shape. ValueError where the shapes do not fit, or a roi is of no image.
+    X [N, C, H, W] float32, RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. As in Caffe2, X is
+    NCHW whatever `order` says, and the values of dY count in that order, the last ones being 0 if there are fewer.
+    ValueError where the shapes do not fit, or a roi is of no image.
     """
-    check_rois(X, RoIs, (4, 5), order)
-    if order == "NHWC":
-        dX = out(X.shape, dY.dtype)
-        turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
-        RoIAlignGradient.kernels["", None](
-            xp, X.transpose(0, 3, 1, 2), RoIs, dY.transpose(0, 3, 1, 2), spatial_scale=spatial_scale, pooled_h=pooled_h,
-            pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
-        )  # fmt: skip
-        return dX
-    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
+    wanted = (RoIs.shape[0], X.shape[1], pooled_h, pooled_w)
+    missing = math.prod(wanted) - dY.size
+    if missing < 0 or (missing and order != "NHWC"):
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
+    if missing:
+        dY = xp.concatenate([dY.reshape(-1), xp.zeros(missing, dY.dtype)])
+    dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
@@ -201,7 +209,7 @@ def RoIAlignRotated(
 
     J. Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018.
     """
-    check_rois(X, RoIs, (5, 6), order)
+    check_rois(X, RoIs, (5, 6), order, spatial_scale)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
     for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 5, x.shape[0])
@@ -222,7 +230,7 @@ def RoIAlignRotatedGradient(
     X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where
     the shapes do not fit, or a roi is of no image.
     """
-    check_rois(X, RoIs, (5, 6), order)
+    check_rois(X, RoIs, (5, 6), order, spatial_scale)
     _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
@@ -262,7 +270,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, MANY),
+    num_outputs=(1, 2),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
@@ -280,7 +288,7 @@ def RoIPool(
 
     R. Girshick, "Fast R-CNN", 2015.
     """
-    check_rois(X, rois, (5,), order)
+    check_rois(X, rois, (5,), order, spatial_scale)
     if order != "NCHW":
         raise ValueError(f"RoIPool takes the order NCHW only, found {order!r}")
     if len(out) != (1 if is_test else 2):
@@ -327,7 +335,7 @@ def RoIPoolGradient(
     X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape.
     ValueError on the CPU, for which Caffe2 has none, and where the shapes do not fit.
     """
-    check_rois(X, rois, (5,), order)
+    check_rois(X, rois, (5,), order, spatial_scale)
     _check_pooled(dY, rois, X, pooled_h, pooled_w)
     if argmaxes.shape != dY.shape:
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")

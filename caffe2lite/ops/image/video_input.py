@@ -79,7 +79,9 @@ def VideoInput(
         raise ValueError("get_optical_flow=1: optical flow is not computed here; set it to 0 and use the frames")
     if batch_size < 1 or length_rgb < 1 or clip_per_video < 1 or sampling_rate_rgb < 1:
         found = batch_size, length_rgb, clip_per_video, sampling_rate_rgb
-        raise ValueError(f"batch_size, length_rgb, clip_per_video and sampling_rate_rgb must be positive, found {found}")
+        raise ValueError(
+            f"batch_size, length_rgb, clip_per_video and sampling_rate_rgb must be positive, found {found}"
+        )
     needed(Reader, reader)
     seed = int(ctx.rng.integers(2**31))
     rng = np.random.default_rng(seed)

@@ -77,7 +77,9 @@ def _bn_op(name, relu):
         channels = X.shape[1 if order == "NCHW" else -1]
         if any(p.shape != (channels,) for p in (scale, bias, mean, var)):
             found = [list(p.shape) for p in (scale, bias, mean, var)]
-            raise ValueError(f"scale, bias, mean and var must have one value for each of {channels} channels, found {found}")
+            raise ValueError(
+                f"scale, bias, mean and var must have one value for each of {channels} channels, found {found}"
+            )
         factor = scale / np.sqrt(var + np.float32(epsilon))
         offset = bias - mean * factor
         around = (1, channels, *(1,) * (X.data.ndim - 2)) if order == "NCHW" else (channels,)

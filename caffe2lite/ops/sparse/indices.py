@@ -177,6 +177,8 @@ def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     Indices [...] int32 or int64 -> HashedIndices of their shape and type: of the bytes b of an index in turn
     h = h * 65537 + b, from h = seed * 0xDEADBEEF on. ValueError where `modulo` is not above 0.
     """
+    if modulo > np.iinfo(Indices.dtype).max:
+        raise ValueError(f"modulo={modulo} is no {Indices.dtype}, the type of the indices")
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
@@ -199,6 +201,7 @@ class Map(Object):
     """A map between integers."""
 
     title = "a map (CreateMap or KeyValueToMap makes one)"
+
     def __init__(self, key: str, value: str) -> None:
         self.key, self.value = key, value
         self.items: dict[int, int] = {}

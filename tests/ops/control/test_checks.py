@@ -47,7 +47,9 @@ def test_nan():
     check_places("NanCheck", [FINE])
     for x in (X, X.astype("float64")):
         np.testing.assert_array_equal(run("IsNaN", [x])[0], np.isnan(x).astype("uint8"), strict=True)
-        np.testing.assert_array_equal(run("ReplaceNaN", [x], {"value": 7.0})[0], np.where(np.isnan(x), 7, x).astype(x.dtype))
+        np.testing.assert_array_equal(
+            run("ReplaceNaN", [x], {"value": 7.0})[0], np.where(np.isnan(x), 7, x).astype(x.dtype)
+        )
     check_places("ReplaceNaN", [X])
 
 

@@ -41,7 +41,12 @@ def test_deviation_from_the_first_value(do):
         do.feed(x=[value])
         net.run()
     found = exported(do)
-    assert found == {"s/stat_value/count": 3, "s/stat_value/sum": 14, "s/stat_value/sumoffset": -1, "s/stat_value/sumsqoffset": 13}
+    assert found == {
+        "s/stat_value/count": 3,
+        "s/stat_value/sum": 14,
+        "s/stat_value/sumoffset": -1,
+        "s/stat_value/sumsqoffset": 13,
+    }
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8", "int16", "uint8", "uint16"])
@@ -87,7 +92,13 @@ def test_refusals(do):
     do.feed(nan=[np.nan], large=[1e30], none=[], x=[1.0], keys=np.array([b"a"], object), values=[1, 2])
     for words, kind, inputs, outputs, args in (
         ("the value is NaN", "IncrementPut", "nan", "", {"bound": 1}),
-        (r"1e\+30 times magnitude_expand=2 does not fit into 64 bits", "AveragePut", "large", "", {"magnitude_expand": 2}),
+        (
+            r"1e\+30 times magnitude_expand=2 does not fit into 64 bits",
+            "AveragePut",
+            "large",
+            "",
+            {"magnitude_expand": 2},
+        ),
         ("no default_value", "IncrementPut", "none", "", {}),
         (r"found \[1\] and \[2\]", "StatRegistryUpdate", "keys values", "", {}),
         (r"a registry of statistics .* is needed, found a tensor", "StatRegistryExport", "x", "k v t", {}),

@@ -41,7 +41,9 @@ def test_collections_are_bounded_and_go_together():
 def test_the_last_rows_stay_in_a_ring(with_count):
     do = Session(last=np.zeros((0, 1)), next=np.array(0, "int32"), count=np.array([0]))
     do("CreateMutex", "", "mutex")
-    inputs, outputs = ("last next data mutex count", "last next count") if with_count else ("last next data", "last next")
+    inputs, outputs = (
+        ("last next data mutex count", "last next count") if with_count else ("last next data", "last next")
+    )
     seen = []
     for size in (2, 1, 3, 9, 0, 1):
         new = np.arange(len(seen), len(seen) + size, dtype=float)

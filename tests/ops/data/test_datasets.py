@@ -62,7 +62,9 @@ def test_only_whole_batches(do):
 def test_offsets_of_examples(do):
     lists = [0, *itertools.accumulate(len(e["b"]) for e in EXAMPLES)]
     leaves = [0, *itertools.accumulate(sum(map(len, e["b"])) for e in EXAMPLES)]
-    np.testing.assert_array_equal(do("ComputeOffset", f"cursor {NAMES}", "o")[0], np.stack([range(6), lists, leaves], 1))
+    np.testing.assert_array_equal(
+        do("ComputeOffset", f"cursor {NAMES}", "o")[0], np.stack([range(6), lists, leaves], 1)
+    )
     do("ReadNextBatch", f"cursor {NAMES}", "g0 g1 g2 g3", batch_size=3)
     assert do("GetCursorOffset", "cursor", "at")[0].tolist() == [3, lists[3], leaves[3]]
 
@@ -144,7 +146,13 @@ def test_refusals(do):
         ("the cursor has 4 fields, and 1 tensors", "ReadNextBatch", "cursor f0", "g", {}),
         (r"a cursor .* is needed, found a tensor", "ReadNextBatch", "f0 f0", "g", {}),
         (r"a cursor .* is needed, found a tensor", "ResetCursor", "f0", "", {}),
-        ("an element of idx is 5; it must be from 0 to 4", "ReadRandomBatch", f"cursor idx offsets {NAMES}", "a b c d", {}),
+        (
+            "an element of idx is 5; it must be from 0 to 4",
+            "ReadRandomBatch",
+            f"cursor idx offsets {NAMES}",
+            "a b c d",
+            {},
+        ),
         ("within 0 to 3, got 4", "SortAndShuffle", f"cursor {NAMES}", "g", {"sort_by_field_idx": 4}),
         ("must be positive, got 0 and 1", "SortAndShuffle", f"cursor {NAMES}", "g", {"batch_size": 0}),
         (r"multiple_of.* >= 1", "TrimDataset", NAMES, NAMES, {"fields": FIELDS, "multiple_of": 0}),

@@ -50,7 +50,13 @@ def test_refusals():
     for words, kind, inputs, outputs, args in (
         ("got 1 and 0", "CreateRebatchingQueue", "", "new", {"num_blobs": 0}),
         ("elements of 2 tensors, not 1", "EnqueueRebatchingQueue", "q x", "", {}),
-        (r"one number of rows, got \[\[3, 2\], \[1\]\]", "EnqueueRebatchingQueue", "q x short", "", {"enqueue_batch": 1}),
+        (
+            r"one number of rows, got \[\[3, 2\], \[1\]\]",
+            "EnqueueRebatchingQueue",
+            "q x short",
+            "",
+            {"enqueue_batch": 1},
+        ),
         ("elements of 2 tensors, not 1", "DequeueRebatchingQueue", "q", "a", {}),
         (r"a rebatching queue .* is needed, found a tensor", "DequeueRebatchingQueue", "x", "a", {}),
         (r"a rebatching queue .* is needed, found a tensor", "CloseRebatchingQueue", "x", "", {}),

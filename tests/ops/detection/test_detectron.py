@@ -23,7 +23,9 @@ def test_smooth_l1():
     (loss,) = run("SmoothL1Loss", [Y_hat, Y, inner, outer], {"beta": 0.5, "scale": 2.0})
     assert loss.shape == ()
     np.testing.assert_allclose(loss, 2 / 4 * (outer * smooth(inner * (Y_hat - Y), 0.5)).sum(), rtol=1e-5)
-    check("SmoothL1Loss", [values(4, 3), values(4, 3) + 0.4, values(4, 3) + 2, values(4, 3) + 3], [0], beta=0.5, scale=2.0)
+    check(
+        "SmoothL1Loss", [values(4, 3), values(4, 3) + 0.4, values(4, 3) + 2, values(4, 3) + 3], [0], beta=0.5, scale=2.0
+    )
 
 
 PLACES = np.array([[0, 4, 1, 2], [1, 0, 0, 3]], "f")
@@ -35,7 +37,12 @@ def test_smooth_l1_at_chosen_places():
     (loss,) = run("SelectSmoothL1Loss", [Y_hat, Y, PLACES, S], {"beta": 0.5, "scale": 2.0})
     np.testing.assert_allclose(loss, 2 / 3 * smooth(picked - Y, 0.5).sum(), rtol=1e-5)
     assert run("SelectSmoothL1Loss", [Y_hat, Y[:0], PLACES[:0], S])[0] == 0
-    check("SelectSmoothL1Loss", [values(2, 8, 2, 4), values(2, 4) * 3, PLACES.astype(float), S.astype(float)], [0], beta=0.3)
+    check(
+        "SelectSmoothL1Loss",
+        [values(2, 8, 2, 4), values(2, 4) * 3, PLACES.astype(float), S.astype(float)],
+        [0],
+        beta=0.3,
+    )
 
 
 @pytest.mark.parametrize("normalize", [0, 1])
@@ -45,7 +52,9 @@ def test_sigmoid_cross_entropy(normalize):
     each = -(T * np.log(p) + (1 - T) * np.log(1 - p))[counted].sum()
     (loss,) = run("SigmoidCrossEntropyLoss", [X, T], {"normalize": normalize, "scale": 2.0})
     np.testing.assert_allclose(loss, 2 * each / (counted.sum() if normalize else 4), rtol=1e-4)
-    np.testing.assert_array_equal(run("SigmoidCrossEntropyLoss", [X, T.reshape(12)], {"normalize": normalize, "scale": 2.0})[0], loss)
+    np.testing.assert_array_equal(
+        run("SigmoidCrossEntropyLoss", [X, T.reshape(12)], {"normalize": normalize, "scale": 2.0})[0], loss
+    )
     check("SigmoidCrossEntropyLoss", [values(4, 3), T], [0], normalize=normalize, scale=2.0)
 
 
@@ -83,7 +92,14 @@ def test_focal_loss_of_softmaxes(gamma):
     loss, P = run("SoftmaxFocalLoss", [X, LABELS, FOREGROUND], args, outputs=2)
     np.testing.assert_allclose(P, want_P, rtol=1e-5)
     np.testing.assert_allclose(loss, want / 3, rtol=1e-4)
-    check("SoftmaxFocalLoss", [values(2, 4, 2, 2), LABELS, FOREGROUND.astype(float)], [0], outputs=2, tolerance=1e-4, **args)
+    check(
+        "SoftmaxFocalLoss",
+        [values(2, 4, 2, 2), LABELS, FOREGROUND.astype(float)],
+        [0],
+        outputs=2,
+        tolerance=1e-4,
+        **args,
+    )
 
 
 def test_softmax_over_groups_of_channels():

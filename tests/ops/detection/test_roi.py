@@ -33,7 +33,9 @@ def aligned_pool(roi, scale, ratio, aligned):
     Y = np.zeros((3, 2, 3))
     ny, nx = ratio if ratio > 0 else math.ceil(h / 2), ratio if ratio > 0 else math.ceil(w / 3)
     for c, i, j in np.ndindex(*Y.shape):
-        at = [(y1 + (i + (a + 0.5) / ny) * h / 2, x1 + (j + (b + 0.5) / nx) * w / 3) for a in range(ny) for b in range(nx)]
+        at = [
+            (y1 + (i + (a + 0.5) / ny) * h / 2, x1 + (j + (b + 0.5) / nx) * w / 3) for a in range(ny) for b in range(nx)
+        ]
         Y[c, i, j] = np.mean([bilinear(X[image, c], *p) for p in at]) if at else 0
     return Y
 
@@ -51,7 +53,9 @@ def test_roi_align(scale, ratio, aligned):
 
 
 def test_rois_without_an_image_are_of_the_first():
-    np.testing.assert_array_equal(run("RoIAlign", [X[:1], ROIS[:1, 1:]], SIZE)[0], run("RoIAlign", [X[:1], ROIS[:1]], SIZE)[0])
+    np.testing.assert_array_equal(
+        run("RoIAlign", [X[:1], ROIS[:1, 1:]], SIZE)[0], run("RoIAlign", [X[:1], ROIS[:1]], SIZE)[0]
+    )
     assert run("RoIAlign", [X, ROIS[:0]], SIZE)[0].shape == (0, 3, 2, 3)
     assert run("RoIAlign", [X, ROIS], {"pooled_h": 0, "pooled_w": 2})[0].shape == (4, 3, 0, 2)
 
@@ -60,7 +64,9 @@ def test_a_roi_turned_by_nothing_is_aligned():
     box = np.array([[1, 3.5, 2.5, 5, 3, 0]], "f")  # image, middle, size, degrees
     straight = np.array([[1, 1, 1, 6, 4]], "f")
     args = {**SIZE, "sampling_ratio": 2}
-    np.testing.assert_allclose(run("RoIAlignRotated", [X, box], args)[0], run("RoIAlign", [X, straight], args)[0], atol=1e-5)
+    np.testing.assert_allclose(
+        run("RoIAlignRotated", [X, box], args)[0], run("RoIAlign", [X, straight], args)[0], atol=1e-5
+    )
     half = np.array([[1, 3.5, 2.5, 5, 3, 180]], "f")
     turned = run("RoIAlignRotated", [X, half], args)[0]
     np.testing.assert_allclose(turned, run("RoIAlign", [X, straight], args)[0][..., ::-1, ::-1], atol=1e-5)
@@ -82,7 +88,9 @@ def test_roi_pool():
             columns = slice(max(math.floor(j * w / 3) + x1, 0), max(math.ceil((j + 1) * w / 3) + x1, 0))
             part = X[int(roi[0]), c, rows, columns]
             assert Y[r, c, i, j] == (part.max() if part.size else 0)
-            assert at[r, c, i, j] == -1 if not part.size else X[int(roi[0]), c].reshape(-1)[at[r, c, i, j]] == part.max()
+            assert (
+                at[r, c, i, j] == -1 if not part.size else X[int(roi[0]), c].reshape(-1)[at[r, c, i, j]] == part.max()
+            )
     np.testing.assert_array_equal(run("RoIPool", [X, ROIS], {**SIZE, "is_test": 1})[0], Y)
     gradient = registry.find("RoIPoolGradient").kernels["", None]  # which on the CPU Caffe2 has not
     dY = np.random.default_rng(1).standard_normal(Y.shape).astype("f")
@@ -98,6 +106,8 @@ def test_roi_pool():
         (r"four dimensions, got shape \[3, 6, 8\]", "RoIAlign", [X[0], ROIS], SIZE, 1),
         ("order must be NCHW or NHWC, got 'NCWH'", "RoIAlign", [X, ROIS], {"order": "NCWH"}, 1),
         (r"pooled_h.* >= 0", "RoIAlign", [X, ROIS], {"pooled_h": -1}, 1),
+        (r"roi 1 is \[1.0, nan, .*must be below 2\^31", "RoIAlign", [X, ROIS + [[0] * 5, [0, np.nan, 0, 0, 0]] * 2], SIZE, 1),
+        ("times spatial_scale=inf, must be below", "RoIPool", [X, ROIS], {"spatial_scale": float("inf")}, 2),
         ("a negative size", "RoIAlign", [X, ROIS[:1, [0, 3, 4, 1, 2]]], {"aligned": 1}, 1),
         (r"the shape \[1, 3, 1, 1\]; expected \[4, 3, 2, 3\]", "RoIAlignGradient", [X, ROIS, X[:1, :, :1, :1]], SIZE, 1),
         (r"the shape \[1, 3, 1, 1\]; expected \[1, 3, 2, 3\]", "RoIAlignRotatedGradient",

@@ -148,6 +148,7 @@ DOUBLE = {"height_scale": 2.0, "width_scale": 2.0}
         (r"four dimensions, got shape \[3, 4, 5\]", "ResizeNearest", [X[0]], {}),
         ("order must be NCHW or NHWC, got 'NCWH'", "ResizeNearest", [X], {"order": "NCWH"}),
         (r"height_scale.* > 0", "ResizeNearest", [X], {"height_scale": 0.0}),
+        ("4 pixels times the scale inf are inf; a side must be below", "UpsampleBilinear", [X], {"height_scale": float("inf")}),
         ("scales must be positive, got -1", "ResizeNearest", [X, np.array([1, -1], "f")], {}),
         (r"\[height_scale, width_scale\], got shape \[3\]", "UpsampleBilinear", [X, np.ones(3, "f")], {}),
         (r"the gradient has the shape \[1, 3, 4, 5\], X has \[2, 3, 4, 5\]", "ResizeNearestGradient", [X[:1], X], {}),

@@ -6,7 +6,14 @@ from running import check_places, refused, run
 
 A, B = np.array([[1, 2, 3], [4, 5, 6]]), np.array([3, 2, 1])
 T, F = np.array([True, True, False, False]), np.array([True, False, True, False])
-COMPARISONS = {"EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
+COMPARISONS = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
 LOGIC = {"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor}
 BITS = {"BitwiseAnd": np.bitwise_and, "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor}
 

@@ -86,7 +86,12 @@ def test_regions(do):
         (r"for 4 channels in 1 groups it must be \[M, 2, 2, 4\]", "Int8Conv", "x w b", {"kernel": 2, "order": "NHWC"}),
         (r"rows of 120 values, and W \[5, 3, 3, 4\] takes 36", "Int8FC", "x w b", {}),
         ("the bias must have 5 values, its shape is", "Int8Conv", "x w short", {"kernel": 3, "order": "NHWC"}),
-        ("that must be below 1: use a larger Y_scale", "Int8Conv", "x w b", {"kernel": 3, "order": "NHWC", "Y_scale": 1e-6}),
+        (
+            "that must be below 1: use a larger Y_scale",
+            "Int8Conv",
+            "x w b",
+            {"kernel": 3, "order": "NHWC", "Y_scale": 1e-6},
+        ),
         ("input 2 must be an Int8 tensor of int32", "Int8Conv", "x w x", {"kernel": 3, "order": "NHWC"}),
         ("Int8 images have the order NHWC, got NCHW", "Int8RoIAlign", "x rois", {}),
         ("the image of a roi is 7; it must be from 0 to 1", "Int8RoIAlign", "x rois", {"order": "NHWC"}),

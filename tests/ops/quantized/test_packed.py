@@ -10,7 +10,9 @@ from caffe2lite.ops.quantized import packed
 
 def test_what_caffe2_packs_and_computes():
     rng = np.random.RandomState(0)
-    do = Int8Session(**{name: rng.randn(*shape).astype("f") for name, shape in (("f", (3, 8)), ("w", (5, 8)), ("b", (5,)))})
+    do = Int8Session(
+        **{name: rng.randn(*shape).astype("f") for name, shape in (("f", (3, 8)), ("w", (5, 8)), ("b", (5,)))}
+    )
     do("Int8Quantize", "f", "q", Y_scale=0.05, Y_zero_point=128)
     do("Int8FCPackWeight", "w b", "wp bp", in_scale=0.05)
     assert do.bytes("bp").tolist() == [213, -482, -1956, 555, -1089]
@@ -38,6 +40,11 @@ def test_the_range_of_the_data_takes_in_zero(values):
     low, high = min([0, *values]), max([0, *values])
     assert tensor.scale == pytest.approx((high - low) / 255 or 0.1)
     np.testing.assert_allclose(tensor.real(), np.array(values, "f"), atol=tensor.scale * 0.51)
+
+
+def test_nan_has_no_range():
+    with pytest.raises(ValueError, match=r"values with NaN or infinity have no range .* 1 of"):
+        packed.by_range(np.array([1, np.nan], "f"))
 
 
 def test_quantize_with_and_without_a_scale():

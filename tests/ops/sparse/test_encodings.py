@@ -23,7 +23,9 @@ def test_the_best_of_all_paths(steps):
     scores, transitions = RNG.random((steps, 3)).astype("f"), RNG.random((3, 3)).astype("f")
 
     def total(path):
-        return sum(scores[t, s] for t, s in enumerate(path)) + sum(transitions[a, b] for a, b in itertools.pairwise(path))
+        return sum(scores[t, s] for t, s in enumerate(path)) + sum(
+            transitions[a, b] for a, b in itertools.pairwise(path)
+        )
 
     want = max(itertools.product(range(3), repeat=steps), key=total)
     assert run("ViterbiPath", [scores, transitions])[0].tolist() == list(want)
@@ -61,7 +63,12 @@ S = RNG.random((4, 3)).astype("f")
         (r"found \[4, 3\] and \[4, 3\]", "ViterbiPath", [S, S], {}),
         (r"scores \[4, 3\], path \[2\]", "SwapBestPath", [S, np.array([0, 1], "int32")], {}),
         ("a state of the path is 3; it must be from 0 to 2", "SwapBestPath", [S, np.array([0, 1, 2, 3], "int32")], {}),
-        ("categorical_limit=2 outputs are needed, one a key; found 1", "KeySplit", [np.arange(2)], {"categorical_limit": 2}),
+        (
+            "categorical_limit=2 outputs are needed, one a key; found 1",
+            "KeySplit",
+            [np.arange(2)],
+            {"categorical_limit": 2},
+        ),
         ("a key is 1; it must be from 0 to 0", "KeySplit", [np.arange(2)], {"categorical_limit": 1}),
         (r"found the shape \[3\]", "DenseVectorToIdList", [S[0]], {}),
     ],

@@ -54,7 +54,12 @@ def test_an_index_refuses():
 @pytest.mark.parametrize("value", ["int32", "int64"])
 @pytest.mark.parametrize("key", ["int32", "int64"])
 def test_maps(key, value):
-    do = Session(k=np.array([3, 1, 3], key), v=np.array([30, 10, 99], value), k2=np.array([1, 2], key), v2=np.array([0, 20], value))
+    do = Session(
+        k=np.array([3, 1, 3], key),
+        v=np.array([30, 10, 99], value),
+        k2=np.array([1, 2], key),
+        v2=np.array([0, 20], value),
+    )
     do("KeyValueToMap", "k v", "map")
     do("KeyValueToMap", "k2 v2", "map")
     found, held = do("MapToKeyValue", "map", "keys values")

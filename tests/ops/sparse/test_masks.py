@@ -47,7 +47,12 @@ def test_gather_by_key_undoes_a_partition(parts):
         ("the lengths add up to 3, and there are 5", "SparseToDenseMask", [IDS, ROWS, DEFAULT, LENGTHS[:2]], MASK),
         ("mask must be 0 or more, found -2", "SparseToDenseMask", [IDS, ROWS, DEFAULT], {"mask": [-2]}),
         ("found none", "SparseToDenseMask", [IDS, ROWS, DEFAULT], {"mask": []}),
-        (r"must begin with the shape \[3, 3\], found \[5, 2\]", "SparseToDenseMaskGradient", [IDS, ROWS, LENGTHS], MASK),
+        (
+            r"must begin with the shape \[3, 3\], found \[5, 2\]",
+            "SparseToDenseMaskGradient",
+            [IDS, ROWS, LENGTHS],
+            MASK,
+        ),
         ("part 1 has 2 rows, and 3 keys belong there", "GatherByKey", [IDS, ROWS[:2], ROWS[:2]], {}),
         (r"part 1 must have rows like part 0, float32\[2\]", "GatherByKey", [IDS, ROWS[:2], ROWS[:3, 0]], {}),
         (r"must be a vector, found \[1, 5\]", "GatherByKey", [IDS[None], ROWS], {}),

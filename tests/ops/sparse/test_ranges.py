@@ -46,7 +46,9 @@ def test_segments_chosen_padded_tiled_split():
     want = np.concatenate([pieces()[i] for i in (2, 0, 1, 2)])
     np.testing.assert_array_equal(run("LengthsGather", [DATA, LENGTHS, np.array([2, 0, 1, 2])])[0], want, strict=True)
     (padded,) = run("LengthsPad", [DATA, LENGTHS], {"target_length": 3, "padding_value": -7.0})
-    np.testing.assert_array_equal(padded, np.concatenate([np.pad(p, ((0, 3 - len(p)), (0, 0)), constant_values=-7) for p in pieces()]))
+    np.testing.assert_array_equal(
+        padded, np.concatenate([np.pad(p, ((0, 3 - len(p)), (0, 0)), constant_values=-7) for p in pieces()])
+    )
     np.testing.assert_array_equal(run("LengthsTile", [DATA[:4], LENGTHS])[0], DATA[IDS], strict=True)
     check("LengthsTile", [values(4, 2), LENGTHS], [0])
     (split,) = run("LengthsSplit", [LENGTHS], {"n_split": 2})
@@ -72,7 +74,9 @@ RANGES = np.array([[[0, 2], [4, 1]], [[3, 0], [1, 1]], [[4, 2], [0, 1]]])
 @pytest.mark.parametrize("data", [DATA[:, 0].copy(), np.arange(6), np.array([b"%d" % i for i in range(6)], object)])
 def test_elements_of_ranges(data):
     found, counts = run("GatherRanges", [data, RANGES], outputs=2)
-    np.testing.assert_array_equal(found, np.concatenate([data[a : a + n] for a, n in RANGES.reshape(-1, 2)]), strict=True)
+    np.testing.assert_array_equal(
+        found, np.concatenate([data[a : a + n] for a, n in RANGES.reshape(-1, 2)]), strict=True
+    )
     assert counts.tolist() == RANGES[..., 1].sum(axis=1).tolist()
     first, second = run("GatherRangesToDense", [data, RANGES], {"lengths": [2, 1]}, outputs=2)
     nothing = b"" if data.dtype == object else 0
@@ -138,7 +142,7 @@ ROW = DATA[:, 0].copy()
         ("target_length.* >= 1", "LengthsPad", [DATA, LENGTHS], {}, 1),
         ("n_split must be positive, got -1", "LengthsSplit", [LENGTHS], {}, 1),
         (r"got \[6, 2\] and \[4\]", "LengthsTile", [DATA, LENGTHS], {}, 1),
-        (r"one dimension, got shape \[6, 2\]", "LengthsTopK", [DATA, LENGTHS], {"k": 1}, 2),
+        (r"float32\[6, 2\]; it must have the shape \[N\]", "LengthsTopK", [DATA, LENGTHS], {"k": 1}, 2),
         ("k.* >= 1", "LengthsTopK", [ROW, LENGTHS], {"k": 0}, 2),
         (r"must be \[4, 1\], found \[4\] and \[4\]", "LengthsTopKGradient", [LENGTHS, LENGTHS, ROW[:4]], {"k": 1}, 1),
         ("range 4, 2 elements from 4 on, reaches beyond the 5 elements", "GatherRanges", [ROW[:5], RANGES], {}, 2),
@@ -154,10 +158,10 @@ ROW = DATA[:, 0].copy()
          {"col_ids": [0, 1], "categorical_limits": [2], "vals": [1, 2, 3]}, 1),
         (r"the columns \[2\] are not within the shape \[6, 2\]", "NGramFromCategorical", [DATA],
          {"col_ids": [2], "categorical_limits": [1], "vals": [1]}, 1),
-        ("3 outputs cannot be divided among 2 inputs", "Partition", [IDS, DATA], {}, 3),
+        ("2 inputs and 3 outputs do not go together", "Partition", [IDS, DATA], {}, 3),
         ("must hold integers, got float32", "Partition", [ROW], {}, 2),
         (r"input 1 has the shape \[5, 2\]; it must begin with \[6\]", "Partition", [IDS, DATA[:5]], {}, 2),
-        ("found 1 input", "LengthsPartition", [LENGTHS], {}, 1),
+        ("takes at least 2 inputs", "LengthsPartition", [LENGTHS], {}, 1),
         (r"found int64\[4\] and int64\[6\]", "LengthsPartition", [LENGTHS.astype(int), IDS], {}, 2),
     ],
 )  # fmt: skip
