@@ -296,7 +296,7 @@ class Instance:
                     f"{self.inputs[first].name!r}, {describe(ins[first])}"
                 )
 
-    def _check_shapes(self, ins: list[Any]) -> None:
+    def _check_shapes(self, ins: Sequence[Any]) -> None:
         record = self.record
         wrong = forms.mismatch(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
         if wrong is not None:
