@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import unknown
 from caffe2lite.ops.kit.objects import Object, needed
@@ -21,7 +20,7 @@ class Mutex(Object):
     blob_type = "std::unique_ptr<std::mutex>"
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = locks.lock()
 
     def write(self, proto) -> None:
         proto.content = b""

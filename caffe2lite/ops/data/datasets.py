@@ -6,11 +6,10 @@ is the field of lengths that its rows are counted by; the rows of the outermost 
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 from caffe2lite.ops.data.shuffle import shuffled
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.infer import unknown
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
@@ -89,7 +88,7 @@ class TreeCursor(Object):
 
     def __init__(self, fields) -> None:
         self.tree = Tree(fields)
-        self.lock = threading.Lock()
+        self.lock = locks.lock()
         self.offsets = [0] * len(self.tree.lengths_of)
 
     def write(self, proto) -> None:

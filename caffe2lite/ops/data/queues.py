@@ -8,6 +8,7 @@ import threading
 import numpy as np
 
 from caffe2lite.ops.data.databases import Reader
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
@@ -23,8 +24,8 @@ class BlobsQueue(Object):
     def __init__(self, capacity: int, fields: int, name: str, field_names=()) -> None:
         self.capacity, self.fields, self.name, self.field_names = capacity, fields, name, tuple(field_names)
         self._records: collections.deque = collections.deque()
-        self._lock = threading.Lock()
-        self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._lock = locks.lock()
+        self._filled, self._emptied = locks.condition(self._lock), locks.condition(self._lock)
         self._closed = False
 
     def write(self, blobs, cancelled: threading.Event = NEVER, block: bool = True) -> bool:

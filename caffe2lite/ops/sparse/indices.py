@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.objects import Object, needed
@@ -26,7 +25,7 @@ class Index(Object):
         self.kind, self.max_elements = np.dtype(dtype), max_elements
         self.frozen = False
         self.numbers: dict = {}
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
 
     def get(self, keys):
         """The number of each key; new ones are added unless the index is frozen."""
