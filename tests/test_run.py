@@ -415,6 +415,7 @@ def test_a_library_of_operators_is_found_where_a_script_looks_for_it(tmp_path):
 
 
 @pytest.mark.parametrize("source, expected", [
+    ("import numpy as np\nresult = [float(np.ones(1)), int(np.ones((1, 1))), int('7'), float(2)]\n", [1.0, 1, 7, 2.0]),
     ("import yaml\nresult = yaml.load('a: 1')\n", {"a": 1}),
     ("import yaml, numpy as np\nclass Own(dict): pass\nx = yaml.load(yaml.dump([Own(a=1), np.arange(2)]))\n"
      "result = type(x[0]).__name__, x[1].tolist()\n", ("Own", [0, 1])),

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 _GAP = "  "
+_WORD = 40  # a longer word may be cut
 
 
 class Trouble(click.ClickException):
@@ -90,7 +91,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     widths = [max(len(name), *(len(row[i]) for row in cells), 0) for i, name in enumerate(columns)]
     if sys.stdout.isatty():
         words = [max((len(w) for row in cells for w in row[i].split()), default=0) for i in range(len(columns))]
-        words = [max(len(name), word) for name, word in zip(columns, words)]
+        words = [max(len(name), min(word, _WORD)) for name, word in zip(columns, words)]
         widths = fitted(widths, shutil.get_terminal_size().columns - len(_GAP) * (len(columns) - 1), words)
     click.echo(click.style("\n".join(_folded(columns, widths)), bold=True))
     lines: list[str] = []

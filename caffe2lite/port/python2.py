@@ -415,3 +415,11 @@ def _place(tree: ast.Module, converted: Converted) -> None:
             first, last = converted.origin(node.lineno), converted.origin(node.end_lineno or node.lineno)
             node.lineno, node.end_lineno = first, max(first, last)
             node.col_offset = node.end_col_offset = -1
+
+
+def execfile(path: str, variables: dict[str, Any] | None = None, local: dict[str, Any] | None = None) -> None:
+    """As the builtin of Python 2: run a file among the caller's names."""
+    if variables is None:
+        variables = sys._getframe(1).f_globals
+    code = load(read(path), path)
+    exec(compile(code.tree, path, "exec"), variables, variables if local is None else local)
