@@ -2,7 +2,7 @@
 
     python benchmarks/shards.py SIZE [sync|small|many] [--against PYTHON] [--rounds N]
 
-sync: 161 tensors of ResNet-50's sizes (102 MB) by Broadcast and by Allreduce; small: 10,000 of 1 KB by Broadcast;
+sync: 161 tensors of ResNet-50's sizes (102 MB) by Broadcast and by Allreduce; small: 10,000 of 1 KB, likewise;
 many: 1,000 runs of one sync net, with memory and open files before and after.  `--against` is the interpreter of a
 genuine Caffe2, which takes turns with this one; the ratio is that of the best times.
 """
@@ -39,7 +39,7 @@ def shard(rank, size, store, what):
     workspace.RunOperatorOnce(core.CreateOperator("CreateCommonWorld", ["store"], ["world"], **args))
     sizes = [256] * 10_000 if what == "small" else [1000] * 50 if what == "many" else resnet_sizes()
     nets = {}
-    for kind in ("Broadcast", "Allreduce") if what == "sync" else ("Broadcast",):
+    for kind in ("Broadcast", "Allreduce") if what != "many" else ("Broadcast",):
         nets[kind] = core.Net(kind)
         for i, n in enumerate(sizes):
             workspace.FeedBlob(f"p{i}", np.full(n, rank, "f"))

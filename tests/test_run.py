@@ -11,7 +11,7 @@ import pytest
 from caffe2.python import workspace
 
 from caffe2lite.engine import instance
-from caffe2lite.port import legacy, python2, run_script, stand_ins
+from caffe2lite.port import legacy, meaning, python2, run_script, stand_ins
 
 pytest.importorskip("fissix", reason="the extra port is not installed")
 click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
@@ -215,7 +215,7 @@ def test_a_class_with_a_metaclass_by_six():
     [(7, 2, 3), (-7, 2, -4), (7, 2.0, 3.5), (np.int64(7), 2, 3), (np.arange(3), 2, [0, 0, 1]), (np.ones(1), 2, [0.5])],
 )
 def test_division_of_python_2(a, b, expected):
-    assert np.array_equal(python2.divide(a, b), expected)
+    assert np.array_equal(meaning.divide(a, b), expected)
 
 
 @pytest.mark.parametrize("method, owner, args, expected", [
@@ -223,7 +223,7 @@ def test_division_of_python_2(a, b, expected):
     ("tostring", np.zeros(2, "u1"), (), b"\0\0"), ("ptp", np.array([1, 4]), (), 3), ("keys", {1: 2}, (), [1]),
 ])  # fmt: skip
 def test_methods_that_are_gone(method, owner, args, expected):
-    found = python2.call(owner, method, *args)
+    found = meaning.call(owner, method, *args)
     assert (list(found) if method in ("iteritems", "keys") else found) == expected
 
 

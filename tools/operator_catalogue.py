@@ -41,7 +41,7 @@ def catalogue() -> str:
 
 def _entry(record: registry.Operator, differences: Sequence[str]) -> str:
     lines = [f"**{record.name}**({_operands(record, True)}) → {_operands(record, False) or 'nothing'}  "]
-    lines.append(" ".join(record.doc.split()) + "  ")
+    lines += [" ".join(paragraph.split()) + "  " for paragraph in record.doc.split("\n\n")]
     facts = []
     if record.args:
         facts.append("*args* " + ", ".join(_argument(a) for a in record.args.values()))

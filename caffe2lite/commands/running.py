@@ -19,7 +19,10 @@ from caffe2lite.port import python2, running, watching
 @click.option("--profile", is_flag=True, help="At the end, a table of the time that each type of operator took.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of all operators for chrome://tracing.")
 @click.option("--trace-blobs", is_flag=True, help="Print what each operator makes, on standard error.")
-@click.argument("script", type=click.Path(exists=True, dir_okay=False))
+@click.option("--python2", "version", flag_value=2, type=int, help="Files that both can read mean Python 2; else the project tells.")
+@click.option("--python3", "version", flag_value=3, type=int, help="They mean Python 3.")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
+@click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
     gpus: int | None,
@@ -27,20 +30,25 @@ def run(
     profile: bool,
     trace: str | None,
     trace_blobs: bool,
+    version: int | None,
+    module: bool,
     script: str,
     args: tuple[str, ...],
 ) -> None:
     """Run a legacy script with no edits; options stand before it, its own arguments after it.
 
     While it runs, the names that NumPy and Python have dropped are there, `six`, `future` and `past` import, and Python 2
-    is converted in memory: the script, and modules beside it.
+    is converted in memory: the script, and all modules of its project.
     """
+    if not module and not os.path.isfile(script):
+        raise click.BadParameter(f"there is no file {script}", param_hint="SCRIPT")
     if trace and not os.path.isdir(os.path.dirname(trace) or "."):
         raise click.BadParameter(f"there is no folder {os.path.dirname(trace)}", param_hint="--trace")
     if gpus is not None:
         os.environ["CAFFE2LITE_EMULATED_GPUS"] = str(gpus)
     if shards is not None:
         line = ["--profile"] * profile + ["--trace-blobs"] * trace_blobs + (["--trace", trace] if trace else [])
+        line += [f"--python{version}"] * bool(version) + ["-m"] * module
         try:
             command = running.shards_command(shards, [*line, script, *args])
         except RuntimeError as e:
@@ -54,12 +62,15 @@ def run(
         instance.watchers.append(watching.Blobs(sys.stderr).watch)
     begin = time.perf_counter()
     try:
-        running.run_script(script, args)
+        (running.run_module if module else running.run_script)(script, args, version)
     except python2.Unreadable as e:
         raise Trouble(str(e)) from None
     except Exception as e:
         shown = e.with_traceback(running.of_script(e.__traceback__))
         sys.excepthook(type(shown), shown, shown.__traceback__)
+        advice = "" if module else running.hint(e, script, version)
+        if advice:
+            click.echo(f"caffe2lite: {advice}", err=True)
         sys.exit(1)
     finally:
         if watch is not None:

@@ -3,7 +3,12 @@
 stores.py       key-value stores in which processes find each other: a shared folder, Redis
 handshake.py    agreeing on a fresh run over a store that may hold keys of dead ones
 pmi.py          MPICH's questions at start-up answered from a store, so that no mpirun is needed
-world.py        MPI_COMM_WORLD, however it was started, and its end
+world.py        MPI_COMM_WORLD, however it was started
+messages.py     what its ranks tell each other beside their collectives
+ending.py       how a process leaves the others
+hydra.py        MPICH's launcher at the end of a process, and when one is gone without a word
+calls.py        who a collective is, and what ranks decide that have come to different ones
+turns.py        whose turn it is on a common world
 collective.py   what a common world is: broadcast, sum, gather and the rest
 mpi.py          common worlds of MPI processes, each call with a deadline
 connections.py  MPI's connections to other hosts, watched, for a closed one is a dead peer

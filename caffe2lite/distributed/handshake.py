@@ -13,7 +13,8 @@ import socket
 import uuid
 from typing import NamedTuple
 
-from caffe2lite.distributed.stores import Store, StoreHandlerTimeoutError, poll
+from caffe2lite import __version__
+from caffe2lite.distributed.stores import Store, StoreError, StoreHandlerTimeoutError, poll
 
 
 class Session(NamedTuple):
@@ -23,46 +24,74 @@ class Session(NamedTuple):
     hosts: list[str]  # by rank
 
 
+class _Member(NamedTuple):
+    """What a process says of itself.  Keys that are not understood are left by another version, or another program."""
+
+    nonce: str
+    host: str
+    size: int
+    process: int
+    version: str
+
+    @classmethod
+    def read(cls, content: bytes | str | None) -> _Member | None:
+        try:
+            words = json.loads(content or "null")
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(words, list) or len(words) != len(cls._fields):
+            return None
+        fits = [isinstance(w, int if f in ("size", "process") else str) for f, w in zip(cls._fields, words)]
+        return cls(*words) if all(fits) else None
+
+
 def meet(store: Store, prefix: str, rank: int, size: int, timeout: float) -> Session:
     """Wait until all `size` processes are there; StoreHandlerTimeoutError names those that are missing."""
-    mine = json.dumps([uuid.uuid4().hex, socket.gethostname(), size, os.getpid()])
+    store.hasten(timeout)
+    me = _Member(uuid.uuid4().hex, socket.gethostname(), size, os.getpid(), __version__)
+    mine = json.dumps(me)
     store.set(f"{prefix}/here/{rank}", mine.encode())
     meeting = _Host(store, prefix, size) if rank == 0 else _Guest(store, prefix, rank, mine)
 
     def step() -> tuple[str, list[str]] | None:
-        _alone(store, prefix, rank, mine)
+        _alone(store, prefix, rank, me)
         return meeting.step()
 
     try:
-        name, members = poll(step, timeout, lambda: "")
+        name, told = poll(step, timeout, lambda: f"{meeting.waiting_for}, as rank {rank} of {size} in {store}")
     except StoreHandlerTimeoutError:
         raise StoreHandlerTimeoutError(
             f"rank {rank} of {size} waited {timeout:g} s in {store} for {meeting.waiting_for}: is it started, with the "
             f"same store and number of shards?"
         ) from None
-    sizes = [json.loads(m)[2] for m in members]
-    if len(members) != size or set(sizes) != {size}:
-        raise RuntimeError(
-            f"the shards disagree about their number: {dict(enumerate(sizes))}; this is rank {rank} of {size}"
-        )
-    return Session(name, [json.loads(m)[1] for m in members])
+    members = [m for m in map(_Member.read, told) if m is not None]
+    if len(members) != size or {m.size for m in members} != {size}:
+        sizes = {r: m.size for r, m in enumerate(members)}
+        raise RuntimeError(f"the shards disagree about their number: {sizes}; this is rank {rank} of {size}")
+    if len({m.version for m in members}) > 1:
+        versions = ", ".join(f"{m.version} as rank {r}" for r, m in enumerate(members))
+        raise RuntimeError(f"the shards must run the same version of caffe2lite; they have {versions}")
+    return Session(name, [m.host for m in members])
 
 
-def _alone(store: Store, prefix: str, rank: int, mine: str) -> None:
+def _alone(store: Store, prefix: str, rank: int, me: _Member) -> None:
     """RuntimeError where another process has come as the same rank: this one tells it, if it was first."""
     told = f"{prefix}/twice/"
-    there = store.get(f"{prefix}/here/{rank}").decode()
-    if there != mine:
-        store.set(told + json.loads(there)[0], mine.encode())
-    else:
-        first = store.peek(told + json.loads(mine)[0])
-        if first is None:
+    there = store.peek(f"{prefix}/here/{rank}")
+    if there is None:
+        raise StoreError(f"{store} was emptied while rank {rank} waited in it: give each job a store of its own")
+    other = _Member.read(there)
+    if other == me:
+        other = _Member.read(store.peek(told + me.nonce))
+        if other is None:
             return
-        there = first.decode()
-    _, host, _, process = json.loads(there)
+    elif other is None:
+        raise StoreError(f"another program, or another version of caffe2lite, writes to {store} as rank {rank}, too")
+    else:
+        store.set(told + other.nonce, json.dumps(me).encode())
     raise RuntimeError(
-        f"two processes have the shard id {rank}: this one and process {process} on {host} have both come to {store}; "
-        f"give each shard an id of its own, from 0 to num_shards - 1"
+        f"two processes have the shard id {rank}: this one and process {other.process} on {other.host} have both come to "
+        f"{store}; give each shard an id of its own, from 0 to num_shards - 1, and each job a store of its own"
     )
 
 
@@ -77,9 +106,12 @@ class _Host:
 
     def step(self) -> tuple[str, list[str]] | None:
         found = [self.store.peek(f"{self.prefix}/here/{r}") for r in range(self.size)]
-        absent = [r for r, m in enumerate(found) if m is None]
+        absent = [r for r, m in enumerate(found) if _Member.read(m) is None]
         if absent:
+            odd = [r for r in absent if found[r] is not None]
             self.waiting_for = _ranks(absent)
+            if odd:
+                self.waiting_for += f" ({_ranks(odd)} was here with another version of caffe2lite)"
             return None
         members = [m.decode() for m in found if m is not None]
         if members != self.members:
@@ -87,7 +119,11 @@ class _Host:
             self.store.set(f"{self.prefix}/session", json.dumps([self.name, members]).encode())
         silent = [r for r in range(1, self.size) if self.store.peek(f"{self.prefix}/ack/{self.name}/{r}") is None]
         if silent:
-            self.waiting_for = _ranks(silent)
+            sizes = {
+                r: member.size for r in silent if (member := _Member.read(members[r])) and member.size != self.size
+            }
+            others = ", ".join(f"rank {r} was started as one of {n}" for r, n in sizes.items())
+            self.waiting_for = _ranks(silent) + (f" ({others})" if others else "")
             return None
         self.store.set(f"{self.prefix}/go/{self.name}", b"1")
         return self.name, members
@@ -105,7 +141,10 @@ class _Guest:
         session = self.store.peek(f"{self.prefix}/session")
         if session is None:
             return None
-        name, members = json.loads(session)
+        try:
+            name, members = json.loads(session)
+        except (TypeError, ValueError, RecursionError):
+            return None
         if self.rank >= len(members) or members[self.rank] != self.mine:
             return None  # of an earlier run, or from before this process came
         if name not in self.confirmed:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from caffe2lite.devices import Array, Device
-from caffe2lite.distributed import nccl
+from caffe2lite.distributed import calls, nccl
+from caffe2lite.distributed.calls import Call
 from caffe2lite.distributed.collective import CommonWorld
 from caffe2lite.distributed.world import World, WorldError
 
@@ -28,6 +29,12 @@ class LinkedWorld(CommonWorld):
 
     def alive(self) -> None:
         """WorldError where nothing can be sent over this world any more."""
+        raise NotImplementedError
+
+    def take(
+        self, call: Call, array: Array, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
+    ) -> None:
+        """Do the work of a call when all ranks are there, as `Turns.take`."""
         raise NotImplementedError
 
     def bounded(self, call: Callable[[], T], what: str) -> T:
@@ -60,34 +67,34 @@ class MPILink:
                 self.device.copy(array, host)
                 self.device.synchronize()  # the pinned memory is used again
 
-    def broadcast(self, array: Array, root: int) -> None:
+    def broadcast(self, call: Call, array: Array, root: int) -> None:
         mine = self.world.rank == root
         with self._seen_by_mpi(array, read=mine, written=not mine) as buffer:
-            self.world.broadcast(buffer, root)
+            self.world.broadcast(call, buffer, root)
 
-    def allreduce(self, array: Array) -> None:
+    def allreduce(self, call: Call, array: Array) -> None:
         with self._seen_by_mpi(array) as buffer:
-            self.world.allreduce(buffer)
+            self.world.allreduce(call, buffer)
 
-    def reduce(self, array: Array, root: int) -> None:
+    def reduce(self, call: Call, array: Array, root: int) -> None:
         with self._seen_by_mpi(array, written=self.world.rank == root) as buffer:
-            self.world.reduce(buffer, root)
+            self.world.reduce(call, buffer, root)
 
-    def reduce_scatter(self, array: Array) -> None:
+    def reduce_scatter(self, call: Call, array: Array) -> None:
         with self._seen_by_mpi(array) as buffer:
-            self.world.reduce_scatter(buffer)
+            self.world.reduce_scatter(call, buffer)
 
-    def allgather(self, array: Array, result: Array) -> None:
+    def allgather(self, call: Call, array: Array, result: Array) -> None:
         with self._seen_by_mpi(array, written=False) as mine, self._seen_by_mpi(result, read=False) as all_of:
-            self.world.allgather(mine, all_of)
+            self.world.allgather(call, mine, all_of)
 
-    def send(self, array: Array, to: int, tag: int) -> None:
+    def send(self, array: Array, to: int, number: int) -> None:
         with self._seen_by_mpi(array, written=False) as buffer:
-            self.world.send(buffer, to, tag)
+            self.world.send(buffer, to, number)
 
-    def receive(self, array: Array, source: int, tag: int) -> tuple[int, int]:
+    def receive(self, array: Array, source: int, number: int) -> None:
         with self._seen_by_mpi(array, read=False) as buffer:
-            return self.world.receive(buffer, source, tag)
+            self.world.receive(buffer, source, number)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -108,7 +115,7 @@ class NcclLink:
                 wire[:] = np.frombuffer(nccl.id_to_wire(self._nccl.get_unique_id()), np.uint8)
             except Exception as e:  # told below, when the others know
                 failure = e
-        world.broadcast(wire, 0)
+        world.broadcast(calls.plain(world.name, "the first use of NCCL"), wire, 0)
         if failure or not wire.any():
             raise WorldError(f"{self._words('the first use of NCCL')}: rank 0 could not make an id: {failure or ''}")
         self._comm: nccl.Communicator | None = self._guarded(
@@ -163,48 +170,55 @@ class NcclLink:
         self._comm = None
         threading.Thread(target=comm.abort, daemon=True).start()  # it may take its time, the error should not
 
-    def broadcast(self, array: Array, root: int) -> None:
+    def _together(self, call: Call, array: Array, work: Callable[[nccl.Communicator, int, int], None]) -> None:
+        """Do the work on (communicator, pointer to the array, stream) when all ranks are at this call."""
         at = self.device.pointer(array)
-        self._run(
-            f"a broadcast of {array.nbytes:,} bytes",
-            lambda comm, stream: comm.broadcast(at, at, array.nbytes, nccl.BYTES, root, stream),
+        what = f"{call}, {array.nbytes:,} bytes"
+        self.world.take(
+            call, array, lambda rows: None, lambda: self._run(what, lambda comm, stream: work(comm, at, stream))
         )
 
-    def allreduce(self, array: Array) -> None:
-        at, kind = self.device.pointer(array), nccl.kind(array.dtype)
-        self._run(
-            f"a sum of {array.nbytes:,} bytes",
-            lambda comm, stream: comm.allReduce(at, at, array.size, kind, nccl.SUM, stream),
-        )
+    def broadcast(self, call: Call, array: Array, root: int) -> None:
+        def work(comm: nccl.Communicator, at: int, stream: int) -> None:
+            self.world.check_root(root)
+            comm.broadcast(at, at, array.nbytes, nccl.BYTES, root, stream)
 
-    def reduce(self, array: Array, root: int) -> None:
-        at, kind = self.device.pointer(array), nccl.kind(array.dtype)
-        self._run(
-            f"a sum of {array.nbytes:,} bytes",
-            lambda comm, stream: comm.reduce(at, at, array.size, kind, nccl.SUM, root, stream),
-        )
+        self._together(call, array, work)
 
-    def reduce_scatter(self, array: Array) -> None:
-        at, kind, part = self.device.pointer(array), nccl.kind(array.dtype), array.size // self.world.size
-        mine = at + self.world.rank * part * array.dtype.itemsize  # where NCCL works in place
-        self._run(
-            f"a sum of {array.nbytes:,} bytes",
-            lambda comm, stream: comm.reduceScatter(at, mine, part, kind, nccl.SUM, stream),
-        )
+    def allreduce(self, call: Call, array: Array) -> None:
+        def work(comm: nccl.Communicator, at: int, stream: int) -> None:
+            comm.allReduce(at, at, array.size, nccl.kind(array.dtype), nccl.SUM, stream)
+
+        self._together(call, array, work)
+
+    def reduce(self, call: Call, array: Array, root: int) -> None:
+        def work(comm: nccl.Communicator, at: int, stream: int) -> None:
+            self.world.check_root(root)
+            comm.reduce(at, at, array.size, nccl.kind(array.dtype), nccl.SUM, root, stream)
+
+        self._together(call, array, work)
+
+    def reduce_scatter(self, call: Call, array: Array) -> None:
+        def work(comm: nccl.Communicator, at: int, stream: int) -> None:
+            part = self.world.part(array)
+            mine = at + self.world.rank * part * array.dtype.itemsize  # where NCCL works in place
+            comm.reduceScatter(at, mine, part, nccl.kind(array.dtype), nccl.SUM, stream)
+
+        self._together(call, array, work)
         if self.world.rank:
+            part = self.world.part(array)
             flat = array.reshape(-1)
             with self.device.context():
                 self.device.copy(flat[:part], flat[self.world.rank * part : (self.world.rank + 1) * part])
 
-    def allgather(self, array: Array, result: Array) -> None:
-        source, target = self.device.pointer(array), self.device.pointer(result)
-        self._run(
-            f"a gathering of {array.nbytes:,} bytes",
-            lambda comm, stream: comm.allGather(source, target, array.nbytes, nccl.BYTES, stream),
+    def allgather(self, call: Call, array: Array, result: Array) -> None:
+        target = self.device.pointer(result)
+        self._together(
+            call, array, lambda comm, at, stream: comm.allGather(at, target, array.nbytes, nccl.BYTES, stream)
         )
 
-    def send(self, array: Array, to: int, tag: int) -> None:
-        """NCCL knows no tags: the order of messages between two ranks tells them apart."""
+    def send(self, array: Array, to: int, number: int) -> None:
+        """NCCL knows no tags or numbers: the order of messages between two ranks tells them apart."""
         at = self.device.pointer(array)
         self._run(
             f"sending {array.nbytes:,} bytes to rank {to}",
@@ -212,16 +226,13 @@ class NcclLink:
             may_block=True,
         )
 
-    def receive(self, array: Array, source: int, tag: int) -> tuple[int, int]:
-        if source < 0:
-            raise WorldError(self._words("receiving from any rank is not possible: give `src`, or use engine GLOO"))
+    def receive(self, array: Array, source: int, number: int) -> None:
         at = self.device.pointer(array)
         self._run(
             f"receiving {array.nbytes:,} bytes from rank {source}",
             lambda comm, stream: comm.recv(at, array.nbytes, nccl.BYTES, source, stream),
             may_block=True,
         )
-        return source, tag
 
     def close(self) -> None:
         if self._comm is not None:

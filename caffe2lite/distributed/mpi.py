@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
+import logging
+import math
 import os
 import threading
 import time
@@ -12,18 +14,34 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from caffe2lite import __version__
 from caffe2lite.devices import Array, Device
-from caffe2lite.distributed import connections, links
+from caffe2lite.distributed import calls, connections, links
 from caffe2lite.distributed import world as worlds
-from caffe2lite.distributed.collective import CommonWorld
+from caffe2lite.distributed.calls import Call
+from caffe2lite.distributed.collective import Announced, CommonWorld
 from caffe2lite.distributed.stores import Store
+from caffe2lite.distributed.turns import Turns
 from caffe2lite.distributed.world import WorldError
 
 _SPIN_SECONDS = 1.0  # a sleeping wait would hold up the rounds of a collective; a straggler is worth a sleep
 _NAP_SECONDS = 0.0005
 _LISTEN_SECONDS = 0.05  # how often somebody who waits looks whether another has given up
 _ASKED_SECONDS = 1.0  # by then a thread that asks the other ranks has heard what they say
+_SPEAKS_AFTER = 5.0  # seconds of waiting, about which the user hears
+_ANSWERED_AFTER = 0.5
+_GRACE_SECONDS = 1.0  # that a collective may still take when a rank has ended, which has done its part
+_LATE = "A peer has died, was stopped, or is late by more than the timeout; restart the job from its last checkpoint"
+_LEFT = "All ranks must take part in the same collectives, in whatever order"
 _ADDRESS_BYTES = 2048
+_NOTHING = np.empty(0, np.uint8)
+_TAGS = 1 << 20  # of messages, and as many numbers beyond them, under which their contents go over MPI_COMM_WORLD
+_numbers = itertools.count()  # of this process's messages
+_HEAD_NUMBERS = 3 + 64  # number, type, and shape of a message
+_SENT_TYPES = {np.dtype(k).num: np.dtype(k) for k in ("f2", "f4", "f8", *"bBhHiIlLqQ?")}
+
+
+log = logging.getLogger("caffe2lite")
 
 
 T = TypeVar("T")
@@ -49,7 +67,7 @@ class MPIWorld(links.LinkedWorld):
         tag = zlib.crc32(name.encode()) & 0x3FFF
         self.comm = self.bounded(lambda: world.comm.Create_group(group, tag), f"to create common world {name!r}")
         self.comm.Set_errhandler(world.mpi.ERRORS_RETURN)
-        self._lock = threading.Lock()  # one collective at a time: their order is what matches them
+        self._turns = Turns(name, rank, size, timeout, self._gather)
         self._links: dict[Any, Any] = {}
         self._links_lock = threading.Lock()
 
@@ -93,28 +111,24 @@ class MPIWorld(links.LinkedWorld):
             except BaseException as e:  # carried to the caller's thread
                 errors.append(e)
 
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        thread.join(self.timeout)
+        threading.Thread(target=work, daemon=True).start()
+        self.until(lambda: bool(done or errors), what)
         if errors:
             raise WorldError(f"{what}: {errors[0]}") from errors[0]
-        if not done:
-            raise self._dead(f"the other ranks of {self.size} did not answer within {self.timeout:g} s {what}")
         return done[0]
 
-    def _dead(self, why: str, ask: bool = True) -> WorldError:
+    def _dead(self, why: str, ask: bool = True, advice: str = _LATE) -> WorldError:
         """The error; it tells what the other ranks say when they are asked."""
         ask = ask and not self.world.broken
         self.world.declare_dead(why)
-        peers = self.world.roll_call(f"{self.name}: {why}") if ask else {}
+        peers = self.world.messages.roll_call(f"{self.name}: {why}") if ask else {}
         known = "".join(
             f"\n    rank {r} waits as well ({peers[m]})" if m in peers else f"\n    no answer from rank {r}"
             for r, m in enumerate(self.ranks)
             if ask and r != self.rank
         )
         self.world.verdict = self.world.verdict or (
-            f"rank {self.rank} of common world {self.name!r}: {why}. A peer has died, was stopped, or is late by more "
-            f"than the timeout; restart the job from its last checkpoint{known}"
+            f"rank {self.rank} of common world {self.name!r}: {why}. {advice}{known}"
         )
         return WorldError(self.world.verdict)
 
@@ -122,7 +136,8 @@ class MPIWorld(links.LinkedWorld):
         """Wait for a request; its buffers stay alive if it never ends, for MPI may still write to them."""
         status = self.world.mpi.Status()
         try:
-            self.until(lambda: request.Test(status), what, request, *buffers)
+            if not request.Test(status):  # what is small is often done by now
+                self.until(lambda: request.Test(status), what, request, *buffers)
         except self.world.mpi.Exception as e:
             raise self._dead(f"{what} failed: {e}") from e
         return status
@@ -130,7 +145,7 @@ class MPIWorld(links.LinkedWorld):
     def until(self, done: Callable[[], bool], what: str, *kept: object) -> None:
         """Poll until it is done; after the deadline the world is dead, and what is `kept` stays alive for ever."""
         begin = time.monotonic()
-        listen = _LISTEN_SECONDS
+        listen, ask, speak = _LISTEN_SECONDS, _SPEAKS_AFTER - _ANSWERED_AFTER, _SPEAKS_AFTER
         try:
             while True:
                 self._check_connections(f"during {what}")
@@ -143,112 +158,175 @@ class MPIWorld(links.LinkedWorld):
                     raise self._dead(f"{what} did not complete within {self.timeout:g} s")
                 if waited > listen:
                     listen = waited + _LISTEN_SECONDS
-                    self._check_calls(what)
+                    self._listen(what, waited)
+                    if waited > ask:
+                        self.world.messages.ask_where()
+                        ask = math.inf
+                    if waited > speak:
+                        self._say_for_whom(what, waited)
+                        speak = math.inf
                 if waited < _SPIN_SECONDS:
                     os.sched_yield()
                 else:
                     time.sleep(_NAP_SECONDS)
-        except WorldError:
+        except BaseException as e:
             self.world.kept.append(kept)
+            if not isinstance(e, WorldError):  # what was left amid a collective would meet the next one
+                self.world.declare_dead(f"{what} was interrupted by {type(e).__name__}")
             raise
 
-    def _check_calls(self, what: str) -> None:
-        call = self.world.given_up(f"{self.name}: {what}")
+    def _listen(self, what: str, waited: float) -> None:
+        """Hear whether another rank has given up or has ended; tell those who ask that this one waits."""
+        messages = self.world.messages
+        plight = f"{self.name}: {what}"
+        call = messages.given_up(plight)
         if call:
             raise self._dead(f"MPI rank {call[0]} has given up during {what} here: {call[1]}", ask=False)
+        messages.listen()
+        messages.tell_where(plight)
+        now = time.monotonic()
+        ended = [r for r, m in enumerate(self.ranks) if now - messages.ended.get(m, now) > _GRACE_SECONDS]
+        if ended and waited > _GRACE_SECONDS:
+            raise self._dead(f"the script of rank {', '.join(map(str, ended))} has ended before {what}", advice=_LEFT)
+
+    def _say_for_whom(self, what: str, waited: float) -> None:
+        """Tell the user for whom this rank waits: those that do not say that they wait as well."""
+        waits = self.world.messages.who_waits()
+        others = [r for r, m in enumerate(self.ranks) if r != self.rank and m not in waits]
+        log.warning(
+            "rank %d of common world %r waits for rank %s, for %.0f s of %g by now: %s%s",
+            self.rank, self.name, ", ".join(map(str, others)) or "none alone", waited, self.timeout, what,
+            "".join(f"; rank {self.ranks.index(m)} waits in {w}" for m, w in waits.items()),
+        )  # fmt: skip
 
     # ---- collectives -----------------------------------------------------------------------------------------
 
-    def broadcast(self, array: Array, root: int, of: str = "") -> None:
-        with self._lock:
-            self.alive()
-            buffer = _bytes(array)
-            self._wait(self.comm.Ibcast(buffer, root), f"a broadcast of {array.nbytes:,} bytes{of}", buffer)
+    def _gather(self, mine: Array, all_of: Array, what: str) -> None:
+        self._wait(self.comm.Iallgather(mine, all_of), what, mine, all_of)
 
-    def allreduce(self, array: Array) -> None:
-        with self._lock:
-            self.alive()
-            work = _summable(array)
-            self._wait(self.comm.Iallreduce(self.world.mpi.IN_PLACE, work), f"a sum of {array.nbytes:,} bytes", work)
-            if work is not array:
-                array[...] = work
+    def take(
+        self, call: Call, array: Array, from_cards: Callable[[np.ndarray], None], by_mpi: Callable[[], None]
+    ) -> None:
+        """Do the work of a call when all ranks are there, as `Turns.take`."""
+        self.alive()
+        self._turns.take(call, array, from_cards, by_mpi)
 
-    def reduce(self, array: Array, root: int) -> None:
-        with self._lock:
-            self.alive()
+    def broadcast(self, call: Call, array: Array, root: int) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            self.check_root(root)
+            if self.rank != root:
+                array.reshape(-1)[...] = rows[root]
+
+        self.take(call, array, from_cards, lambda: self.now_broadcast(call, array, root))
+
+    def now_broadcast(self, call: Call, array: Array, root: int) -> None:
+        """As `broadcast`, within the work of a call that `take` was given."""
+        self.check_root(root)
+        buffer = _bytes(array)
+        self._wait(self.comm.Ibcast(buffer, root), f"{call}, {array.nbytes:,} bytes", buffer)
+
+    def allreduce(self, call: Call, array: Array) -> None:
+        self.take(call, array, lambda rows: _sum(rows, array), lambda: self.now_allreduce(call, array))
+
+    def now_allreduce(self, call: Call, array: Array) -> None:
+        """As `allreduce`, within the work of a call that `take` was given."""
+        work = _summable(array)
+        request = self.comm.Iallreduce(self.world.mpi.IN_PLACE, work)
+        self._wait(request, f"{call}, {array.nbytes:,} bytes", work)
+        if work is not array:
+            array[...] = work
+
+    def reduce(self, call: Call, array: Array, root: int) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            self.check_root(root)
+            if self.rank == root:
+                _sum(rows, array)
+
+        def by_mpi() -> None:
+            self.check_root(root)
             work = _summable(array)
             if self.rank == root:
                 request = self.comm.Ireduce(self.world.mpi.IN_PLACE, work, root=root)
             else:
                 request = self.comm.Ireduce(work, None, root=root)
-            self._wait(request, f"a sum of {array.nbytes:,} bytes", work)
+            self._wait(request, f"{call}, {array.nbytes:,} bytes", work)
             if work is not array and self.rank == root:
                 array[...] = work
 
-    def allgather(self, array: Array, result: Array) -> None:
-        with self._lock:
-            self.alive()
-            mine, all_of = _bytes(array), _bytes(result)
-            self._wait(self.comm.Iallgather(mine, all_of), f"a gathering of {array.nbytes:,} bytes", mine, all_of)
+        self.take(call, array, from_cards, by_mpi)
 
-    def reduce_scatter(self, array: Array) -> None:
-        with self._lock:
-            self.alive()
+    def allgather(self, call: Call, array: Array, result: Array) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            result.reshape((self.size, array.size))[...] = rows
+
+        self.take(
+            call,
+            array,
+            from_cards,
+            lambda: self._gather(_bytes(array), _bytes(result), f"{call}, {array.nbytes:,} bytes"),
+        )
+
+    def reduce_scatter(self, call: Call, array: Array) -> None:
+        def from_cards(rows: np.ndarray) -> None:
+            part = self.part(array)
+            total = np.empty_like(array).reshape(-1)
+            _sum(rows, total)
+            array.reshape(-1)[:part] = total[self.rank * part : (self.rank + 1) * part]
+
+        def by_mpi() -> None:
+            self.part(array)
             work = _summable(array)
             request = self.comm.Ireduce_scatter_block(self.world.mpi.IN_PLACE, work)
-            self._wait(request, f"a sum of {array.nbytes:,} bytes", work)
+            self._wait(request, f"{call}, {array.nbytes:,} bytes", work)
             if work is not array:
                 array[...] = work
 
-    def barrier(self) -> None:
-        with self._lock:
-            self.alive()
-            self._wait(self.comm.Ibarrier(), "a barrier")
+        self.take(call, array, from_cards, by_mpi)
 
-    def send(self, array: Array, to: int, tag: int) -> None:
+    def barrier(self, call: Call) -> None:
+        self.together(call, lambda: None)  # the cards are the barrier
+
+    def together(self, call: Call, work: Callable[[], None]) -> None:
+        """Work, when all ranks are at this call."""
+        self.take(call, _NOTHING, lambda rows: work(), work)
+
+    # ---- messages ----------------------------------------------------------------------------------------------
+
+    def announce(self, array: Array, to: int, tag: int) -> int:
         self.alive()
-        buffer = _bytes(array)
-        self._wait(self.comm.Isend(buffer, to, tag), f"sending {array.nbytes:,} bytes to rank {to}", buffer)
+        if not 0 <= tag < _TAGS:
+            raise ValueError(f"a tag must be within 0 to {_TAGS - 1}, got {tag}")
+        number = next(_numbers) % _TAGS
+        head = np.zeros(_HEAD_NUMBERS, np.int64)
+        head[: 3 + array.ndim] = number, array.dtype.num, array.ndim, *array.shape
+        self._wait(self.comm.Isend(head, to, tag), f"announcing {array.nbytes:,} bytes to rank {to}", head)
+        return number
 
-    def receive(self, array: Array, source: int, tag: int) -> tuple[int, int]:
+    def expect(self, source: int, tag: int) -> Announced:
         self.alive()
         mpi = self.world.mpi
-        buffer = _bytes(array)
-        request = self.comm.Irecv(buffer, mpi.ANY_SOURCE if source < 0 else source, mpi.ANY_TAG if tag < 0 else tag)
-        status = self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
-        return status.Get_source(), status.Get_tag()
+        head = np.zeros(_HEAD_NUMBERS, np.int64)
+        request = self.comm.Irecv(head, mpi.ANY_SOURCE if source < 0 else source, mpi.ANY_TAG if tag < 0 else tag)
+        status = self._wait(request, f"receiving from {f'rank {source}' if source >= 0 else 'any rank'}", head)
+        number, kind, ndim = map(int, head[:3])
+        return Announced(
+            status.Get_source(), status.Get_tag(), number, _SENT_TYPES[kind], tuple(map(int, head[3 : 3 + ndim]))
+        )
 
-    def compare(self, plan: Sequence[str]) -> None:
-        content = "\n".join(plan).encode()
-        mine = np.frombuffer(hashlib.sha256(content).digest() + len(content).to_bytes(8, "little"), np.uint8)
-        cards = np.empty((self.size, mine.size), np.uint8)
-        with self._lock:
-            self.alive()
-            what = f"comparing the next collectives ({plan[0]}, …) with those of the other ranks"
-            self._wait(self.comm.Iallgather(mine, cards), what, mine, cards)
-            if (cards == mine).all():
-                return
-            sizes = cards[:, -8:].copy().view("<u8")[:, 0]  # the ranks differ: now each tells all
-            padded = np.zeros(int(sizes.max()), np.uint8)
-            padded[: len(content)] = np.frombuffer(content, np.uint8)
-            texts = np.empty((self.size, padded.size), np.uint8)
-            self._wait(self.comm.Iallgather(padded, texts), "comparing the next collectives", padded, texts)
-        plans = [bytes(t[: int(n)]).decode(errors="replace").split("\n") for t, n in zip(texts, sizes)]
-        raise WorldError(f"common world {self.name!r}: the ranks do not agree on the next collectives\n{_table(plans)}")
+    def send(self, array: Array, to: int, number: int) -> None:
+        buffer = _bytes(array)
+        request = self.world.comm.Isend(buffer, self.ranks[to], _TAGS + number)
+        self._wait(request, f"sending {array.nbytes:,} bytes to rank {to}", buffer)
+
+    def receive(self, array: Array, source: int, number: int) -> None:
+        buffer = _bytes(array)
+        request = self.world.comm.Irecv(buffer, self.ranks[source], _TAGS + number)
+        self._wait(request, f"receiving {array.nbytes:,} bytes from rank {source}", buffer)
 
     def close(self) -> None:
         super().close()
         for link in self._links.values():
             link.close()
-
-
-def _table(plans: Sequence[Sequence[str]]) -> str:
-    """What each rank has where the plans first differ."""
-    at = next(i for i in range(max(map(len, plans))) if len({p[i] if i < len(p) else "" for p in plans}) > 1)
-    lines = [f"    rank {r}: {p[at] if at < len(p) else 'nothing more'}" for r, p in enumerate(plans)]
-    if max(map(len, plans)) > 1:
-        lines = [f"{line} (number {at + 1} of {len(p)})" for line, p in zip(lines, plans)]
-    return "\n".join(lines)
 
 
 def _bytes(array: Array) -> Array:
@@ -257,11 +335,25 @@ def _bytes(array: Array) -> Array:
 
 def _summable(array: Array) -> Array:
     """The array itself, or one of a type that MPI can add."""
-    if array.dtype == np.float16:
-        return array[...].astype(np.float32)
-    if array.dtype == np.bool_ or array.dtype == object:
+    _check_sum(array)
+    return array[...].astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _check_sum(array: Array) -> None:
+    if array.dtype.kind in "bO":
         raise ValueError(f"{array.dtype} cannot be summed over shards")
-    return array
+
+
+def _sum(rows: np.ndarray, result: Array) -> None:
+    """The sum of the ranks' arrays, a row each, in the order of the ranks."""
+    _check_sum(result)
+    total = result.reshape(-1)
+    if result.dtype == np.float16:
+        total[...] = np.add.reduce(rows, axis=0, dtype=np.float32)
+    elif len(rows) == 2:
+        np.add(rows[0], rows[1], out=total)
+    else:
+        np.add.reduce(rows, axis=0, dtype=result.dtype, out=total)
 
 
 def create(name: str, rank: int, size: int, store: Store | None, timeout: float, interface: str = "") -> CommonWorld:
@@ -292,15 +384,18 @@ def _by_shard(world: worlds.World, rank: int, size: int, timeout: float) -> list
         if not _shards:
             first = MPIWorld("shard ids", world.comm.Get_rank(), size, timeout, world, range(size))
             told = np.empty(size, np.int64)
-            first.allgather(np.array([rank]), told)
+            version = calls.Identity(first.name, "the exchange of shard ids", lambda: [f"by caffe2lite {__version__}"])
+            first.allgather(Call(version), np.array([rank]), told)
             if sorted(told) != list(range(size)):
                 raise WorldError(
                     f"the shard ids must be 0 to {size - 1}, each once; the processes have {told.tolist()}"
                 )
             addresses = np.zeros((size, _ADDRESS_BYTES), np.uint8)
             here = world.listeners.encode().ljust(_ADDRESS_BYTES)
-            first.allgather(np.frombuffer(here, np.uint8), addresses)
-            world.unlink_shared_memory()
+            first.allgather(
+                calls.plain(first.name, "the exchange of addresses"), np.frombuffer(here, np.uint8), addresses
+            )
+            worlds.unlink_shared_memory()
             world.watch = connections.Watch([bytes(a).decode() for a in addresses], world.comm.Get_rank())
             _shards.extend(int(np.argwhere(told == s)[0, 0]) for s in range(size))
         return _shards

@@ -26,8 +26,12 @@ class Manager(threading.Thread):
         self._mine: dict[str, str] = {}
         self._known = {"PMI_process_mapping": mapping(session.hosts)}
         self._barriers = 0
-        self._alone = False
         self._server, self._client = socket.socketpair()
+
+    @property
+    def connection(self) -> int:
+        """The descriptor over which MPI asks."""
+        return self._client.fileno()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -43,10 +47,6 @@ class Manager(threading.Thread):
                 self._server.sendall(answer.encode() + b"\n")
             except OSError:
                 return
-
-    def wait_no_longer(self) -> None:
-        """Let this process through the barrier that it is in, without the others."""
-        self._alone = True
 
     def say_goodbye(self) -> None:
         """Answer MPI's last question in advance: it asks when Python's threads are gone."""
@@ -97,7 +97,7 @@ class Manager(threading.Thread):
         self._mine = {}
         for other in range(self.size):
             content = poll(
-                lambda r=other: b"{}" if self._alone else self.store.peek(f"{key}/{r}"),  # type: ignore[misc]
+                lambda r=other: self.store.peek(f"{key}/{r}"),  # type: ignore[misc]
                 self.timeout,
                 lambda r=other: f"rank {r} on {self.session.hosts[r]} to start MPI",  # type: ignore[misc]
             )

@@ -58,6 +58,11 @@ def describe(value: object) -> str:
     return f"{kind}[{', '.join(map(str, value.shape))}]{place}"
 
 
+def _is_object(value: object) -> bool:
+    """Whether a blob holds something that is no tensor."""
+    return value is not None and not hasattr(value, "dtype")
+
+
 def _list(names: Sequence[str]) -> str:
     """Names for an error message, which must stay readable."""
     shown = list(names[:6])
@@ -96,11 +101,15 @@ def explain(error: BaseException, instance: Failed, net: str = "") -> BaseExcept
     values = [b.value for b in instance.inputs]
     where = f" of net {net!r}" if net else ""
     text = str(error) or type(error).__name__
-    if isinstance(error, (LookupError, AttributeError, AssertionError, ArithmeticError)):
+    objects = [f"{b.name!r} holds a {type(b.value).__name__}" for b in instance.inputs if _is_object(b.value)]
+    if isinstance(error, AttributeError) and objects:
+        text = f"input blob {', '.join(objects)}; a tensor is needed"
+    elif isinstance(error, (LookupError, AttributeError, AssertionError, ArithmeticError)):
         record = instance.record
+        formula = record.doc.partition("\n\n")[0]
         text = (
             f"inputs or arguments do not fit the operator ({type(error).__name__}: {text})\n"
-            f"  {record.name}({', '.join(record.inputs)}): {' '.join(record.doc.split())}"
+            f"  {record.name}({', '.join(record.inputs)}): {' '.join(formula.split())}"
         )
     kind = type(error) if getattr(error, "surfaces", False) else OperatorError
     made = kind(f"{text}\n  enforce fail in {operator_line(instance.op, values)}{where}")

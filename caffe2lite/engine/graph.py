@@ -34,7 +34,10 @@ class GraphNet(Net):
         self.threaded = any(s.record.blocking for s in self.instances)
 
     def run(self) -> bool:
-        return _Run(self).wait() if self.threaded and not self.observers else super().run()
+        if self.observers or not self.threaded:
+            return super().run()
+        self.progress.runs += 1
+        return _Run(self).wait()
 
     def _failed(self, position: int, error: Exception) -> bool:
         """Run what does not depend on the failed operator, as a graph would have; then say what failed."""

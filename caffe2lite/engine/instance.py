@@ -35,6 +35,16 @@ class Stale(Exception):
     """A replayed operator has put another array into a blob: what was bound after it is void."""
 
 
+class Progress:
+    """How far a net has come: what its operators may tell others of it."""
+
+    __slots__ = ("net", "runs")
+
+    def __init__(self, net: str = "") -> None:
+        self.net = net  # its name, empty for an operator on its own
+        self.runs = 0  # that have begun
+
+
 NetMaker = Callable[[caffe2_pb2.NetDef, Workspace], CompiledNet]
 
 
@@ -48,6 +58,7 @@ class Surroundings:
     shared: dict[Any, Any] = field(default_factory=dict)  # what operators of the net tell each other
     cancelled: threading.Event = field(default_factory=threading.Event)  # set where a run of the net is to end
     observers: list[Observer] = field(default_factory=list)  # those of the net
+    progress: Progress = field(default_factory=Progress)
 
 
 class Context:
@@ -68,6 +79,7 @@ class Context:
         self.shared = around.shared
         self.cancelled = around.cancelled
         self.observers = around.observers
+        self.progress = around.progress
         self._make_net = around.make_net
 
     @property

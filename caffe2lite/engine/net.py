@@ -17,7 +17,7 @@ import numpy as np
 from caffe2lite.devices import HOST, Array
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, StopNet, explain
-from caffe2lite.engine.instance import Instance, NetMaker, Stale, Surroundings
+from caffe2lite.engine.instance import Instance, NetMaker, Progress, Stale, Surroundings
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -51,6 +51,7 @@ class Net:
     ) -> None:
         self.definition = definition
         self.name = definition.name
+        self.progress = Progress(definition.name)
         self.workspace = workspace
         self.why_stopped = ""
         self.observers: list[Observer] = []
@@ -62,8 +63,9 @@ class Net:
         self._wait = 0 if not once else 1 << 60  # runs until binding is tried
         self._patience = 1
         around = Surroundings(
-            make_net, definition.op, self.in_order, cancelled=self.cancelled, observers=self.observers
-        )
+            make_net, definition.op, self.in_order,
+            cancelled=self.cancelled, observers=self.observers, progress=self.progress,
+        )  # fmt: skip
         for position, op in enumerate(definition.op):
             try:
                 self.instances.append(Instance(_on_device(op, definition), workspace, around, position))
@@ -78,6 +80,7 @@ class Net:
 
     def run(self) -> bool:
         """Run all operators once."""
+        self.progress.runs += 1
         if self.cancelled.is_set():
             self.cancelled.clear()
         if self.observers:

@@ -13,7 +13,7 @@ from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.proto import caffe2_pb2
 
-_GRADIENT = re.compile(r"(.+?)(?:_autogen)?_grad(?:_.*)?$")
+_GRADIENT = re.compile(r"(.+?)(?:_autogen)?_grad(?:_.*)?$", re.DOTALL)
 
 
 class Hole(NamedTuple):

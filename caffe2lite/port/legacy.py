@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import contextlib
+import errno
 import fractions
 import functools
 import importlib
@@ -23,10 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.port import gone, stand_ins
+from caffe2lite.port import gone, libraries, meaning, stand_ins
 
 _ArgSpec = collections.namedtuple("_ArgSpec", "args varargs keywords defaults")
 _MISSING = object()
+_OF_URLLIB = (
+    "ContentTooShortError", "FancyURLopener", "URLopener", "getproxies", "pathname2url", "quote", "quote_plus", "unquote",
+    "unquote_plus", "url2pathname", "urlcleanup", "urlencode", "urlopen", "urlretrieve",
+)  # fmt: skip
 
 
 def _argspec(function: Any) -> Any:
@@ -80,6 +85,7 @@ def _standard_names() -> Iterator[tuple[Any, str, Any]]:
     }.items():
         yield itertools, old, new
     yield os, "getcwdu", os.getcwd
+    yield os, "errno", errno
     yield sys, "maxint", sys.maxsize
     for kind in ("letters", "lowercase", "uppercase"):
         yield string, kind, getattr(string, f"ascii_{kind}")
@@ -105,6 +111,10 @@ def _standard_names() -> Iterator[tuple[Any, str, Any]]:
         "NoneType": type(None),
     }.items():
         yield types, name, kind
+    urllib = importlib.import_module("urllib")
+    for place in (importlib.import_module(f"urllib.{name}") for name in ("error", "parse", "request")):
+        for name in (n for n in vars(place) if n in _OF_URLLIB):
+            yield urllib, name, getattr(place, name)
     base64 = importlib.import_module("base64")
     yield base64, "encodestring", base64.encodebytes
     yield base64, "decodestring", base64.decodebytes
@@ -131,12 +141,21 @@ def names() -> Iterator[None]:
         put(np, name, value)
     for place, name, value in _standard_names():
         put(place, name, value)
-    finder = stand_ins.Finder()
+    changed = [(place, name, getattr(place, name)) for place, name, _ in meaning.pickles()]
+    for place, name, value in list(meaning.pickles()):
+        setattr(place, name, value)
+    finder, cures = stand_ins.Finder(), libraries.Cures()
+    sys.meta_path.insert(0, cures)
     sys.meta_path.append(finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
+        sys.meta_path.remove(cures)
+        for undo in reversed(cures.undo):
+            undo()
+        for place, name, value in changed:
+            setattr(place, name, value)
         for place, name in added:
             delattr(place, name)
 

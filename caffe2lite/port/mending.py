@@ -5,6 +5,7 @@ Comments, blank lines and layout stay as they are.
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import os
@@ -13,9 +14,9 @@ import tokenize
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
-from caffe2lite.port import gone, python2
+from caffe2lite.port import flow, gone, project, python2, scan
 from caffe2lite.port.notebooks import Notebook
-from caffe2lite.port.scan import ASK, Finding, divisions, examine_source, in_cell
+from caffe2lite.port.scan import ASK, Finding, divisions, examine, examine_source, in_cell
 
 try:
     import libcst as cst
@@ -31,32 +32,57 @@ class Mended(NamedTuple):
     asks: list[Finding]
 
 
-def mend(source: str, path: str) -> Mended:
-    """Return the text with its safe fixes; python2.Unreadable where it is Python of no version."""
-    text = source
-    tree = python2.parse(source, path)
-    if tree is None or python2.traits(tree):
-        text = python2.convert(source, path).text
-    try:
-        wrapped = metadata.MetadataWrapper(cst.parse_module(text))
-    except cst.ParserSyntaxError as e:
-        raise python2.Unreadable(path, e.message, e.raw_line) from None
-    fixed = wrapped.visit(_Names()).code
-    asks = [f for f in examine_source(fixed, path).findings if f.fix == ASK and f.code != "P006"]
-    mended = python2.parse(fixed, path)
-    if text is not source and mended is not None and not python2.has_true_division(source):
-        asks += divisions(mended, path)
+def mend(source: str, path: str, means2: bool | None = None) -> Mended:
+    """Return the text with its safe fixes; python2.Unreadable where it is Python of no version.
+
+    `means2` says what source means that both Pythons can read.
+    """
+    with python2.deep(path):
+        is_python2 = scan.means_python2(python2.parse(source, path), source, means2)
+        text = python2.convert(source, path).text if is_python2 else source
+        tree = python2.parse(text, path)
+        try:
+            if tree is not None and (places := _places(tree, text, is_python2)):
+                text = metadata.MetadataWrapper(cst.parse_module(text)).visit(_Flows(places)).code
+            fixed = metadata.MetadataWrapper(cst.parse_module(text)).visit(_Names()).code
+        except cst.ParserSyntaxError as e:
+            raise python2.Unreadable(path, e.message, e.raw_line) from None
+        asks = [f for f in examine_source(fixed, path, False).findings if f.fix == ASK and f.code != "P006"]
+        mended = python2.parse(fixed, path)
+        if is_python2 and mended is not None and not python2.has_true_division(source):
+            asks += divisions(mended, path)
     return Mended(fixed, sorted(asks, key=lambda f: f.line))
 
 
-def mend_file(path: str) -> tuple[str, Mended]:
+_PICKLE = "pickle"
+
+
+def _places(tree: ast.Module, text: str, is_python2: bool) -> dict[tuple[int, int], str]:
+    """Return {(line, column) of a call: what is to be mended there}."""
+    lines = text.split("\n")
+
+    def place(node: ast.expr) -> tuple[int, int]:
+        before = lines[node.lineno - 1].encode()[: node.col_offset]
+        return node.lineno, len(before.decode())
+
+    found = {place(f.node): f.kind for f in flow.breaks(tree) if f.alone and f.kind != flow.FRACTION}
+    if is_python2:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and scan.is_old_pickle(node):
+                found.setdefault(place(node), _PICKLE)
+    return found
+
+
+def mend_file(path: str, version: int | None = None) -> tuple[str, Mended]:
     """Return (text, mended) of a script or a notebook."""
     text = python2.read(path)
+    if path.endswith(".pyx"):
+        return text, Mended(text, examine(path).findings)
     if not path.endswith(".ipynb"):
-        return text, mend(text, path)
+        return text, mend(text, path, version == 2 if version else project.guess(path).python2)
     notebook = Notebook(text, path)
     try:
-        mended = mend(notebook.source, path)
+        mended = mend(notebook.source, path, version == 2 if version else notebook.is_python2)
     except python2.Unreadable as e:
         cell, line = notebook.place(e.line)
         raise python2.Unreadable(f"{path}: cell {cell}", e.reason, line) from None
@@ -83,6 +109,70 @@ def write(path: str, mended: Mended, target: str | None = None) -> str:
         f.write(mended.text)
     shutil.copymode(source, place)
     return place
+
+
+class _Flows(cst.CSTTransformer):
+    """Files of bytes are opened as such, pickles of Python 2 read, and lists made where lists were."""
+
+    METADATA_DEPENDENCIES = (metadata.PositionProvider,)
+
+    def __init__(self, places: dict[tuple[int, int], str]) -> None:
+        super().__init__()
+        self.places = places
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        start = self.get_metadata(metadata.PositionProvider, original_node).start
+        kind = self.places.get((start.line, start.column))
+        if kind == flow.LOSES_BYTES and _is_open(original_node):
+            return _binary(updated_node)
+        if kind == flow.IN_MEMORY:
+            return updated_node.with_changes(func=_bytes_io(updated_node.func))
+        if kind == flow.INDEXED and _is_lazy(original_node):
+            return cst.Call(cst.Name("list"), [cst.Arg(updated_node)])
+        if kind == _PICKLE and len(updated_node.args) == 1:
+            plain = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+            encoding = cst.Arg(cst.SimpleString("'latin1'"), cst.Name("encoding"), equal=plain)
+            return updated_node.with_changes(args=[*updated_node.args, encoding])
+        return updated_node
+
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
+        names = updated_node.names
+        if flow.IN_MEMORY not in self.places.values() or isinstance(names, cst.ImportStar):
+            return updated_node
+        if not isinstance(updated_node.module, cst.Name) or updated_node.module.value != "io":
+            return updated_node
+        if {a.evaluated_name for a in names} == {"StringIO"}:
+            return updated_node.with_changes(names=_listed([cst.ImportAlias(cst.Name("BytesIO")), *names]))
+        return updated_node
+
+
+def _is_open(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Name) and node.func.value in ("open", "file")
+
+
+def _is_lazy(node: cst.Call) -> bool:
+    return not (isinstance(node.func, cst.Name) and node.func.value == "list")
+
+
+def _binary(node: cst.Call) -> cst.Call:
+    """Return an `open` with a `b` in its mode."""
+    args = list(node.args)
+    at = next((i for i, a in enumerate(args) if (a.keyword.value == "mode" if a.keyword else i == 1)), None)
+    if at is None:
+        return node.with_changes(args=[*args, cst.Arg(cst.SimpleString("'rb'"))])
+    mode = args[at].value
+    if not isinstance(mode, cst.SimpleString):
+        return node
+    letters = mode.raw_value.replace("U", "").replace("t", "") or "r"
+    changed = f"{mode.quote}{letters[0]}b{letters[1:]}{mode.quote}"
+    args[at] = args[at].with_changes(value=cst.SimpleString(changed))
+    return node.with_changes(args=args)
+
+
+def _bytes_io(function: cst.BaseExpression) -> cst.BaseExpression:
+    if isinstance(function, cst.Attribute):
+        return function.with_changes(attr=cst.Name("BytesIO"))
+    return cst.Name("BytesIO")
 
 
 class _Names(cst.CSTTransformer):

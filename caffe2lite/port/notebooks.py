@@ -16,7 +16,10 @@ from caffe2lite.port import python2
 
 _CELL = "# caffe2lite, cell "
 _KEPT = "pass  # caffe2lite, IPython: "
-_MAGIC = re.compile(r"\s*(?:%%?\w|[!?]|(?:[\w.]+\s*,?\s*)+=\s*(?:%\w|!)|(?!#)[\w.*%]+\?\??\s*$)")
+_COMMAND = re.compile(r"%%?\w|[!?]")
+_CAPTURED = re.compile(r"%\w|!")  # what stands behind `names =`
+_NAMES = re.compile(r"[\w., \t]+")
+_HELP = re.compile(r"[\w.*%]+\?\??")
 _STILL_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun")  # cells that go on in Python below their first line
 
 
@@ -106,7 +109,7 @@ def _without_magics(source: str) -> tuple[str, list[str]]:
     magics: list[str] = []
     goes_on, indent = False, ""
     for line in source.split("\n"):
-        if not goes_on and not _MAGIC.match(line):
+        if not goes_on and not _is_magic(line):
             lines.append(line)
             continue
         if not goes_on:
@@ -115,6 +118,15 @@ def _without_magics(source: str) -> tuple[str, list[str]]:
         magics.append(line)
         goes_on = line.endswith("\\")
     return "\n".join(lines), magics
+
+
+def _is_magic(line: str) -> bool:
+    """Return whether a line is IPython's; no pattern looks at the line more than once, however long it is."""
+    text = line.strip()
+    if _COMMAND.match(text) or _HELP.fullmatch(text):
+        return True
+    names, equals, value = text.partition("=")
+    return bool(equals and _CAPTURED.match(value.lstrip()) and _NAMES.fullmatch(names))
 
 
 def _with_magics(source: str, magics: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Python 2 source, made to run on Python 3 in memory: syntax by fissix, meaning by a few functions.
+"""Python 2 source, made to run on Python 3 in memory: syntax by fissix, meaning by the functions of `meaning`.
 
 `load(source, filename)` is all that `run` needs.  Files are never touched.
 """
@@ -6,24 +6,20 @@
 from __future__ import annotations
 
 import ast
-import codecs
+import contextlib
 import functools
-import importlib
 import io
 import logging
-import numbers
-import operator
-import pickle
 import re
 import sys
 import tokenize
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from caffe2lite.extras import install
-from caffe2lite.port import gone
+from caffe2lite.port import flow, gone
+from caffe2lite.port.meaning import Meaning, is_bridge
 
 
 class Unreadable(ValueError):
@@ -70,7 +66,7 @@ def traits(tree: ast.Module) -> list[tuple[int, str]]:
     for node in ast.walk(tree):
         if id(node) in guarded:
             continue
-        if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not _bridge(node.value):
+        if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not is_bridge(node.value):
             found.append((node.lineno, node.attr))
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.RShift) and _is_print(node.left):
             found.append((node.lineno, "print >>"))
@@ -80,7 +76,13 @@ def traits(tree: ast.Module) -> list[tuple[int, str]]:
             found += [(node.lineno, a.name) for a in node.names if a.name in gone.RENAMED]
         elif isinstance(node, ast.ImportFrom) and node.module in gone.RENAMED and not node.level:
             found.append((node.lineno, node.module))
+    found += [(f.use.lineno, f.kind) for f in flow.breaks(tree) if f.kind != flow.FRACTION]  # type: ignore[attr-defined]
     return sorted(found)
+
+
+def guesses(tree: ast.Module, source: str) -> bool:
+    """Return whether a module that both Pythons read divides as only Python 2 can: the result counts or indexes."""
+    return not has_true_division(source) and any(f.kind == flow.FRACTION for f in flow.breaks(tree))
 
 
 def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
@@ -108,16 +110,38 @@ def _is_print(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "print"
 
 
-def _bridge(node: ast.expr) -> bool:
-    """Return whether it is `six` or `utils`, whose functions have the names of the methods of Python 2."""
-    return isinstance(node, ast.Name) and node.id in ("six", "utils", "future")
+_FUTURE = re.compile(r"^[ \t]*from[ \t]+__future__[ \t]+import\b[ \t]*(\([^)]{0,2000}\)|.*)", re.M)
+_WORD = re.compile(r"\w+")
+
+
+def futures(source: str) -> set[str]:
+    """Return what a module takes from `__future__`."""
+    return {word for found in _FUTURE.finditer(source) for word in _WORD.findall(found[1].partition("#")[0])}
 
 
 def has_true_division(source: str) -> bool:
     """Return whether `/` of integers means a fraction: the module says so for Python 2."""
-    return re.search(r"^\s*from\s+__future__\s+import\b[^\n]*\bdivision\b", source, re.M) is not None or (
-        re.search(r"from\s+__future__\s+import\s*\([^)]*\bdivision\b", source) is not None
-    )
+    return "division" in futures(source)
+
+
+def only_python3(tree: ast.Module, source: str) -> bool:
+    """Return whether a module has what no Python 2 can read."""
+    prints = "print_function" not in futures(source)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.JoinedStr, ast.AnnAssign, ast.AsyncFunctionDef, ast.Nonlocal, ast.YieldFrom, ast.NamedExpr)):
+            return True
+        if isinstance(node, ast.FunctionDef) and (node.returns or node.args.kwonlyargs or any(a.annotation for a in node.args.args)):
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) or isinstance(node, ast.Raise) and node.cause:
+            return True
+        if isinstance(node, ast.ClassDef) and node.keywords:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id == "super" and not node.args:
+                return True
+            if node.func.id == "print" and node.keywords and prints:
+                return True
+    return False
 
 
 # ---- syntax ------------------------------------------------------------------------------------------------------
@@ -187,13 +211,14 @@ class Converted(NamedTuple):
 
 
 class _Converter:
-    """fissix with its fixers, which note what they change."""
+    """fissix with its fixers, but for those left out; they note what they change."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: frozenset[str]) -> None:
         from fissix import refactor
 
         logging.getLogger("RefactoringTool").setLevel(logging.ERROR)
-        self.tool = refactor.RefactoringTool(refactor.get_fixers_from_package("fissix.fixes"))
+        names = refactor.get_fixers_from_package("fissix.fixes")
+        self.tool = refactor.RefactoringTool([n for n in names if n.rpartition(".fix_")[2] not in left_out])
         self.changes: list[tuple[int, str]] = []
         for fixer in [*self.tool.pre_order, *self.tool.post_order]:
             fixer.transform = self._noting(fixer, fixer.transform)
@@ -245,25 +270,53 @@ def _cut(text: str) -> str:
 
 
 @functools.cache
-def _converter() -> _Converter:
-    return _Converter()
+def _converter(left_out: frozenset[str]) -> _Converter:
+    return _Converter(left_out)
 
 
-def convert(source: str, filename: str) -> Converted:
+# While a script runs, modules and names of Python 2 are there: the source need not go around them.
+RUNS = frozenset(("basestring", "future", "import", "imports", "imports2", "long", "unicode", "urllib", "standarderror"))
+_BESIDE = frozenset(("future", "import"))  # `from __future__` does no harm, and a script that is started has no package
+
+
+def convert(source: str, filename: str, left_out: frozenset[str] | None = None) -> Converted:
     """Python 2 source as Python 3 source; Unreadable where it is Python of no version."""
+    if left_out is None:
+        left_out = _BESIDE if _MAIN.search(source) else frozenset(("future",))
     try:
-        converter = _converter()
+        converter = _converter(left_out)
     except ImportError:
         raise NoConverter(filename, f"Python 2 syntax needs a converter: {install('port')}") from None
+    with deep(filename):
+        try:
+            made = converter(source, filename)
+            if "\t" in source and parse(made.text, filename) is None:  # for Python 2 a tab goes to the next column of 8
+                made = converter(_INDENT.sub(lambda indent: indent[0].expandtabs(8), source), filename)
+            return made
+        except RecursionError:
+            raise
+        except Exception as e:  # fissix's parser has errors of several modules
+            reasons = _reason(_syntax_error(source)), _reason(e)
+            line, reason = max(reasons, key=lambda r: r[0])  # of the parser that came further
+            raise Unreadable(filename, f"neither Python 3 nor Python 2: {reason}", line) from None
+
+
+_MAIN = re.compile(r"^if[ \t]+__name__\b", re.M)
+_INDENT = re.compile(r"^[ \t]+", re.M)
+_DEPTH = 6000  # frames, for which a stack of 8 MB has room in every version of Python
+
+
+@contextlib.contextmanager
+def deep(filename: str) -> Iterator[None]:
+    """While it is entered, there is room for deeply nested expressions; Unreadable for those that are deeper still."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEPTH))
     try:
-        made = converter(source, filename)
-        if "\t" in source and parse(made.text, filename) is None:  # for Python 2 a tab goes to the next column of 8
-            made = converter(re.sub(r"^[ \t]+", lambda indent: indent[0].expandtabs(8), source, flags=re.M), filename)
-        return made
-    except Exception as e:  # fissix's parser has errors of several modules
-        reasons = _reason(_syntax_error(source)), _reason(e)
-        line, reason = max(reasons, key=lambda r: r[0])  # of the parser that came further
-        raise Unreadable(filename, f"neither Python 3 nor Python 2: {reason}", line) from None
+        yield
+    except RecursionError:
+        raise Unreadable(filename, "an expression is nested too deeply") from None
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _syntax_error(source: str) -> Exception | None:
@@ -290,34 +343,54 @@ def _reason(error: Exception | None) -> tuple[int, str]:
 
 def parse(source: str, filename: str) -> ast.Module | None:
     """Return the tree of Python 3 source, None for what is none."""
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old strings have backslashes that are no escapes
         try:
             return ast.parse(source, filename)
         except (SyntaxError, ValueError):
             return None
+        except (RecursionError, MemoryError):
+            raise Unreadable(filename, "an expression is nested too deeply") from None
 
 
-def load(source: str, filename: str) -> Code:
-    """Legacy source as code for this Python; Unreadable says why it cannot be."""
-    tree = parse(source, filename)
-    python2 = tree is None or bool(traits(tree))
-    if python2:
-        try:
-            converted = convert(source, filename)
-        except Unreadable:
-            if tree is None:
-                raise
+def load(source: str, filename: str, python2: bool | None = None) -> Code:
+    """Legacy source as code for this Python; Unreadable says why it cannot be.
+
+    `python2` says what source means that both versions can read and that does not show its own; None for Python 3.
+    """
+    with deep(filename):
+        tree = parse(source, filename)
+        if tree is None:
+            means2 = True
+        elif python2 is False:
+            means2 = bool(traits(tree))  # its names are put back, and nothing else
         else:
-            tree = parse(converted.text, filename)
-            if tree is None:
-                raise Unreadable(filename, "it was converted from Python 2, and the result is no Python 3")
-            _place(tree, converted)
-    assert tree is not None
-    tree = _Meaning(python2, python2 and not has_true_division(source)).visit(tree)
-    return Code(ast.fix_missing_locations(tree), python2)
+            means2 = bool(traits(tree)) or (bool(python2) and not only_python3(tree, source))
+        if means2:
+            try:
+                converted = convert(source, filename, RUNS | _no_lists(source))
+            except Unreadable:
+                if tree is None:
+                    raise
+            else:
+                tree = parse(converted.text, filename)
+                if tree is None:
+                    raise Unreadable(filename, "it was converted from Python 2, and the result is no Python 3")
+                _place(tree, converted)
+        assert tree is not None
+        tree = Meaning(means2, means2 and not has_true_division(source)).visit(tree)
+        return Code(ast.fix_missing_locations(tree), means2)
+
+
+def _no_lists(source: str) -> frozenset[str]:
+    """Return the fixers that a module does not want: it prints by a function, or has taken iterators from a bridge."""
+    found = {"print"} if "print_function" in futures(source) else set()
+    if _ITERATORS.search(source):
+        found |= {"map", "filter", "zip", "xrange"}
+    return frozenset(found)
+
+
+_ITERATORS = re.compile(r"^[ \t]*from[ \t]+(?:six\.moves|future_builtins|builtins|future\.builtins)\b", re.M)
 
 
 def _place(tree: ast.Module, converted: Converted) -> None:
@@ -327,252 +400,3 @@ def _place(tree: ast.Module, converted: Converted) -> None:
             first, last = converted.origin(node.lineno), converted.origin(node.end_lineno or node.lineno)
             node.lineno, node.end_lineno = first, max(first, last)
             node.col_offset = node.end_col_offset = -1
-
-
-# ---- meaning -----------------------------------------------------------------------------------------------------
-
-DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", "__caffe2lite_call__", "__caffe2lite_caught__"
-COMPARED, DIVIDE_IN_PLACE = "__caffe2lite_compared__", "__caffe2lite_divide_in_place__"
-OWNER, KEY = "__caffe2lite_owner__", "__caffe2lite_key__"  # of what `/=` changes
-_CALLED = {**gone.METHODS, **gone.ARRAY_METHODS}
-
-
-def divide(a: Any, b: Any) -> Any:
-    """`a / b` of Python 2: rounded down where both are integers."""
-    if _whole(a) and _whole(b):
-        return a // b
-    return a / b
-
-
-def divide_in_place(a: Any, b: Any) -> Any:
-    """`a /= b` of Python 2."""
-    return operator.ifloordiv(a, b) if _whole(a) and _whole(b) else operator.itruediv(a, b)
-
-
-def _whole(value: Any) -> bool:
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.dtype.kind in "iub"
-    return isinstance(value, numbers.Integral)
-
-
-def _itemset(array: np.ndarray, *args: Any) -> None:
-    array[args[0] if len(args) > 1 else ()] = args[-1]
-
-
-_OF_ARRAYS: dict[str, Any] = {
-    "tostring": lambda array, order="C": array.tobytes(order),
-    "itemset": _itemset,
-    "newbyteorder": lambda array, order="S": array.view(array.dtype.newbyteorder(order)),
-    "ptp": np.ptp,
-}
-
-
-def call(owner: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-    """`owner.method(…)` for methods that objects of Python and NumPy no longer have."""
-    if isinstance(owner, (np.ndarray, np.generic)) and method in _OF_ARRAYS:
-        return _OF_ARRAYS[method](owner, *args, **kwargs)
-    if owner is pickle:
-        return _pickling(method, *args, **kwargs)
-    if method in ("decode", "encode") and isinstance(owner, str):
-        return _recode(owner, method, *args, **kwargs)
-    found = getattr(owner, method, None)
-    if found is not None:
-        return found(*args, **kwargs)
-    if method == "next":
-        return next(owner)
-    if method == "has_key":
-        return args[0] in owner
-    if method == "tostring":  # of the module array
-        return owner.tobytes()
-    if method == "isAlive":
-        return owner.is_alive()
-    if method == "getchildren":
-        return list(owner)
-    if method in ("iteritems", "viewitems", "iterkeys", "viewkeys", "itervalues", "viewvalues"):
-        return getattr(owner, method[4:])()
-    return getattr(owner, method)(*args, **kwargs)  # its own AttributeError
-
-
-def _pickling(method: str, *args: Any, **kwargs: Any) -> Any:
-    """`pickle.load(…)` and the like, with files that were opened as text, and with strings that Python 2 has pickled."""
-    if method != "dump":
-        kwargs.setdefault("encoding", "latin1")
-    binary = (getattr(value, "buffer", value) if isinstance(value, io.TextIOBase) else value for value in args)
-    return getattr(pickle, method)(*binary, **kwargs)
-
-
-def _recode(text: str, method: str, encoding: str = "utf-8", errors: str = "strict") -> Any:
-    """`text.decode(…)`, which is text already, and codecs that made text of text."""
-    if encoding.lower() in gone.CODECS:
-        name = encoding.lower().replace("string", "unicode").replace("-", "_")
-        if name == "rot13" or (name == "unicode_escape" and method == "encode"):
-            made = getattr(codecs, method)(text, name)
-        else:
-            made = getattr(codecs, method)(text.encode("latin-1"), name)
-        return made if isinstance(made, str) else made.decode("latin-1")
-    return text if method == "decode" else text.encode(encoding, errors)
-
-
-def compared(cls: Any) -> Any:
-    """Return the class, with comparisons that ask its `__cmp__`, as Python 2 did."""
-    for by in (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge):
-        if f"__{by.__name__}__" not in vars(cls):
-            setattr(cls, f"__{by.__name__}__", lambda self, other, by=by: by(self.__cmp__(other), 0))
-    return cls
-
-
-class _Meaning(ast.NodeTransformer):
-    """What is gone or means something else becomes calls of the functions above."""
-
-    def __init__(self, python2: bool, floors: bool) -> None:
-        self.python2, self.floors = python2, floors
-        self.ends: set[int] = set()  # ids of statements that end a generator
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        target = node.func
-        if isinstance(target, ast.Attribute) and (target.attr in _CALLED or (self.python2 and _of_text(target))):
-            if isinstance(target.value, ast.Name) and _bridge(target.value):
-                return node
-            if isinstance(target.value, ast.Call) and getattr(target.value.func, "id", "") == "super":
-                return node
-            name = ast.Constant(target.attr)
-            return ast.copy_location(
-                ast.Call(
-                    _name(CALL, target), [target.value, ast.copy_location(name, target), *node.args], node.keywords
-                ),
-                node,
-            )
-        return node
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """`np.bool` and `np.long` are the builtins that they were: NumPy 2 has given the names to types of its own."""
-        self.generic_visit(node)
-        if isinstance(node.value, ast.Name) and node.value.id in ("np", "numpy") and node.attr in ("bool", "long"):
-            return _name("bool" if node.attr == "bool" else "int", node)
-        return node
-
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
-        """Let the caught exception keep its name after the handler, as in Python 2."""
-        self.generic_visit(node)
-        if self.python2 and node.name:
-            kept = ast.Assign([ast.Name(node.name, ast.Store())], ast.Name(CAUGHT, ast.Load()))
-            node.name = CAUGHT
-            for part in ast.walk(kept):
-                ast.copy_location(part, node)
-            node.body.insert(0, kept)
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """Return a generator that raises StopIteration ends, as it did before Python 3.7."""
-        self.ends.update(map(id, stops(node)))
-        self.generic_visit(node)
-        return node
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        self.generic_visit(node)
-        return ast.copy_location(ast.Return(), node) if id(node) in self.ends else node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Python 2's `/` and comparisons call `__div__` and `__cmp__`."""
-        self.generic_visit(node)
-        defined = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
-        for old in ("__div__", "__rdiv__", "__idiv__"):
-            if self.python2 and old in defined and gone.SPECIAL[old] not in defined:
-                same = ast.Assign([ast.Name(gone.SPECIAL[old], ast.Store())], ast.Name(old, ast.Load()))
-                for part in ast.walk(same):
-                    ast.copy_location(part, node)
-                node.body.append(same)
-        if self.python2 and "__cmp__" in defined:
-            node.decorator_list.append(_name(COMPARED, node))
-        return node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if self.floors and isinstance(node.op, ast.Div):
-            return ast.copy_location(ast.Call(_name(DIVIDE, node), [node.left, node.right], []), node)
-        return node
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        """`x /= y`, in the place of x where x is an array; what x stands in is looked up once."""
-        self.generic_visit(node)
-        target = node.target
-        if not self.floors or not isinstance(node.op, ast.Div):
-            return node
-        made: list[ast.stmt] = []
-        if isinstance(target, (ast.Attribute, ast.Subscript)):
-            made.append(ast.Assign([ast.Name(OWNER, ast.Store())], target.value))
-            target.value = ast.Name(OWNER, ast.Load())
-        if isinstance(target, ast.Subscript) and not any(
-            isinstance(part, ast.Slice) for part in ast.walk(target.slice)
-        ):
-            made.append(ast.Assign([ast.Name(KEY, ast.Store())], target.slice))
-            target.slice = ast.Name(KEY, ast.Load())
-        read = ast.parse(ast.unparse(target), mode="eval").body
-        for part in ast.walk(read):
-            ast.copy_location(part, node)
-        made.append(ast.Assign([target], ast.Call(ast.Name(DIVIDE_IN_PLACE, ast.Load()), [read, node.value], [])))
-        return [ast.fix_missing_locations(ast.copy_location(statement, node)) for statement in made]
-
-
-def _of_text(method: ast.Attribute) -> bool:
-    """Return whether it is a method for which Python 2 told no text from bytes."""
-    if isinstance(method.value, ast.Name) and method.value.id == "pickle":
-        return method.attr in ("dump", "load", "loads")
-    return method.attr in ("decode", "encode")
-
-
-def stops(function: ast.FunctionDef) -> list[ast.Raise]:
-    """Return where a generator raises StopIteration, which is an error since Python 3.7."""
-    own = list(_own(function))
-    if not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
-        return []
-    raised = [
-        (node, node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-        for node in own
-        if isinstance(node, ast.Raise)
-    ]
-    return [node for node, kind in raised if isinstance(kind, ast.Name) and kind.id == "StopIteration"]
-
-
-def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without those of functions and classes in it."""
-    for node in ast.iter_child_nodes(function):
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            yield node
-            yield from _own(node)
-
-
-def _name(name: str, at: ast.AST) -> ast.Name:
-    return ast.copy_location(ast.Name(name, ast.Load()), at)
-
-
-# ---- names -------------------------------------------------------------------------------------------------------
-
-
-def _execfile(path: str, variables: dict[str, Any] | None = None, local: dict[str, Any] | None = None) -> None:
-    if variables is None:
-        variables = sys._getframe(1).f_globals
-    code = load(read(path), path)
-    exec(compile(code.tree, path, "exec"), variables, variables if local is None else local)
-
-
-BUILTINS: dict[str, Any] = {
-    "xrange": range,
-    "unicode": str,
-    "basestring": str,
-    "long": int,
-    "unichr": chr,
-    "raw_input": input,
-    "reduce": functools.reduce,
-    "reload": importlib.reload,
-    "execfile": _execfile,
-    "cmp": lambda a, b: (a > b) - (a < b),
-    "file": open,
-    "buffer": memoryview,
-    "intern": sys.intern,
-    "apply": lambda function, args=(), kwargs=None: function(*args, **(kwargs or {})),
-}
-
-# What a module's globals need beside its own names.
-HELPERS: dict[str, Any] = {DIVIDE: divide, CALL: call, COMPARED: compared, DIVIDE_IN_PLACE: divide_in_place}

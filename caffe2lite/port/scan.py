@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.port import gone, names, python2
+from caffe2lite.port import cython, flow, gone, libraries, meaning, names, project, python2
 from caffe2lite.port.names import dotted, imports
 from caffe2lite.port.notebooks import Notebook
 from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
@@ -22,6 +22,11 @@ CODES = {
     "P006": "division that meant something else in Python 2",
     "P007": "a package that bridges Python 2 and 3",
     "P008": "neither Python 3 nor Python 2",
+    "P009": "a file or a StringIO that holds bytes, and was made for text",
+    "P010": "a pickle of Python 2",
+    "P011": "a result that is no list any more, or no integer",
+    "L001": "what another library no longer has",
+    "L002": "what NumPy no longer has, in Cython",
     "N001": "a name that NumPy no longer has",
     "N002": "a method that arrays no longer have",
     "C101": "a module, function or operator of Caffe2's that is not here",
@@ -64,16 +69,20 @@ class Report(NamedTuple):
         return all(f.code != "P008" for f in self.findings)
 
 
-def examine(path: str) -> Report:
-    """Read a Python file or notebook."""
+def examine(path: str, version: int | None = None) -> Report:
+    """Read a Python file, a notebook or Cython; `version` is 2 or 3, for what both can read: else its project tells."""
     text = python2.read(path)
+    if path.endswith(".pyx"):
+        found = [Finding(path, line, "L002", f"numpy.{name} is gone", instead, ASK) for line, name, instead in cython.stray(text)]
+        return Report(path, False, [], found)
+    means2 = version == 2 if version else None
     if not path.endswith(".ipynb"):
-        return examine_source(text, path)
+        return examine_source(text, path, means2 if version else lambda: project.guess(path).python2)
     try:
         notebook = Notebook(text, path)
     except python2.Unreadable as e:
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
-    report = examine_source(notebook.source, path)
+    report = examine_source(notebook.source, path, means2 if version else notebook.is_python2)
     findings = [in_cell(f, notebook) for f in report.findings]
     if notebook.is_python2:
         findings.insert(0, Finding(path, 1, "P001", "its kernel is Python 2", "port --write asks for Python 3", SAFE))
@@ -90,14 +99,31 @@ def files(path: str) -> list[str]:
     """Return the Python files and notebooks of a folder, or the file itself."""
     if not os.path.isdir(path):
         return [path]
-    found = [p for p in pathlib.Path(path).rglob("*") if p.suffix in (".py", ".ipynb") and p.is_file()]
+    found = [p for p in pathlib.Path(path).rglob("*") if p.suffix in (".py", ".pyx", ".ipynb") and p.is_file()]
     return sorted(str(p) for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts))
 
 
-def examine_source(source: str, path: str) -> Report:
-    """Read source text; `path` is for the report only."""
+def examine_source(source: str, path: str, means2: bool | None | Callable[[], bool] = None) -> Report:
+    """Read source text; `path` is for the report only, `means2` what source means that both Pythons can read."""
+    try:
+        with python2.deep(path):
+            return _examined(source, path, means2)
+    except python2.Unreadable as e:
+        return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
+
+
+def means_python2(tree: ast.Module | None, source: str, means2: bool | None | Callable[[], bool]) -> bool:
+    """Return whether source is Python 2; `means2` decides for what does not show it."""
+    if tree is None or python2.traits(tree):
+        return True
+    if python2.only_python3(tree, source):
+        return False
+    return bool(means2() if callable(means2) else means2)
+
+
+def _examined(source: str, path: str, means2: bool | None | Callable[[], bool]) -> Report:
     tree = python2.parse(source, path)
-    is_python2 = tree is None or bool(python2.traits(tree))
+    is_python2 = means_python2(tree, source, means2)
     findings: list[Finding] = []
     line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
@@ -110,6 +136,8 @@ def examine_source(source: str, path: str) -> Report:
                 return Report(path, False, [], [Finding(path, e.line, code, e.reason, remedy, ASK)])
             made = python2.Converted(source, [], list(range(1, source.count("\n") + 2)))
         for line, what, was in made.changes:
+            if what == "future" or (what == "print" and tree is not None):
+                continue  # it works as it is
             code = "P001" if what in python2.SYNTAX else "P002"
             findings.append(Finding(path, line, code, f"{_fixer_says(what)}: {was}", "port --write mends it", SAFE))
         converted = python2.parse(made.text, path)
@@ -121,6 +149,8 @@ def examine_source(source: str, path: str) -> Report:
             findings += [f._replace(line=line_of(f.line)) for f in divisions(tree, path)]
     seen = {(f.line, f.code) for f in findings}
     findings += [f for f in _names(tree, path, line_of) if (f.line, f.code) not in seen]
+    findings += [f for f in _flows(tree, path, line_of, is_python2) if (f.line, f.code) not in seen]
+    findings += list(_libraries(tree, path, line_of))
     used = [use._replace(line=line_of(use.line)) for use in uses(tree)]
     for use in used:
         if use.state == MISSING:
@@ -170,6 +200,84 @@ def _fraction(node: ast.expr) -> bool:
     return False
 
 
+# ---- values and other libraries ----------------------------------------------------------------------------------
+
+_FLOWS = {
+    flow.LOSES_BYTES: ("P009", "{node} holds bytes: {use}", "open it as binary, with 'b' in its mode"),
+    flow.IN_MEMORY: ("P009", "{node} holds bytes: {use}", "io.BytesIO"),
+    flow.INDEXED: ("P011", "{node} is no list any more: {use}", "list(…)"),
+    flow.FRACTION: ("P011", "{node} is a fraction: {use}", "write // where integers are meant"),
+}
+
+
+def _flows(tree: ast.Module, path: str, line_of: Callable[[int], int], is_python2: bool) -> Iterator[Finding]:
+    for found in flow.breaks(tree):
+        code, message, remedy = _FLOWS[found.kind]
+        if found.kind == flow.FRACTION and not is_python2:
+            continue
+        safe = found.kind != flow.FRACTION and found.alone and mends(found)
+        words = message.format(node=f"`{_short(found.node)}`", use=f"`{_short(found.use)}`")
+        yield Finding(path, line_of(found.node.lineno), code, words, remedy, SAFE if safe else ASK)
+    for node in ast.walk(tree) if is_python2 else ():
+        if isinstance(node, ast.Call) and is_old_pickle(node):
+            words = f"`{_short(node)}` fails where Python 2 has pickled text that is no ASCII, or arrays"
+            yield Finding(path, line_of(node.lineno), "P010", words, "encoding='latin1'", SAFE)
+
+
+def mends(found: flow.Found) -> bool:
+    """Return whether `port --write` can mend it: all but a mode that is not written where the file is opened."""
+    return found.kind in (flow.LOSES_BYTES, flow.IN_MEMORY, flow.INDEXED)
+
+
+def is_old_pickle(node: ast.Call) -> bool:
+    """Return whether it is `pickle.load(f)` without an encoding."""
+    function = node.func
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in ("load", "loads")
+        and isinstance(function.value, ast.Name)
+        and function.value.id in ("pickle", "cPickle")
+        and not any(k.arg == "encoding" for k in node.keywords)
+    )
+
+
+def _libraries(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
+    """Yield what other libraries no longer have."""
+    imported = list(imports(tree))
+    aliases = names.aliases(imported)
+    tops = {i.module.split(".")[0] for i in imported}
+    guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+
+    def told(node: Any, what: str, row: libraries.Break) -> Finding:
+        fix = NOTE if id(node) in guarded else ASK
+        return Finding(path, line_of(node.lineno), "L001", f"{what} ended with {row.since}", row.instead, fix)
+
+    for i in imported:
+        for whole in dict.fromkeys((i.module, i.meaning)):
+            if whole in libraries.BREAKS and whole not in libraries.CALLS:
+                yield told(i.node, whole, libraries.BREAKS[whole])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            whole = dotted(node.func, aliases)
+            breaks = libraries.CALLS.get(whole)
+            words = {k.arg or "" for k in node.keywords}
+            if breaks is not None and "" not in words and breaks(len(node.args), words):
+                yield told(node, f"`{_short(node)}`", libraries.BREAKS[whole])
+            last = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            for word in words:
+                row = libraries.KEYWORDS.get((last, word))
+                if row is not None and row[0] in tops:
+                    yield told(node, f"{last}({word}=)", libraries.Break(row[1], row[2]))
+        elif isinstance(node, ast.Attribute):
+            whole = dotted(node, aliases)
+            if whole in libraries.BREAKS and whole not in libraries.CALLS and isinstance(node.ctx, ast.Load):
+                yield told(node, whole, libraries.BREAKS[whole])
+            elif not whole and node.attr in libraries.ATTRIBUTES:
+                row = libraries.ATTRIBUTES[node.attr]
+                if row[0] in tops:
+                    yield told(node, f".{node.attr}", libraries.Break(row[1], row[2]))
+
+
 # ---- names that are gone -----------------------------------------------------------------------------------------
 
 
@@ -217,7 +325,7 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                     line = line_of(defined[old])
                     yield Finding(path, line, "P002", f"nothing calls {old} of {node.name}", gone.SPECIAL[old], ASK)
         elif isinstance(node, ast.FunctionDef):
-            for end in python2.stops(node):
+            for end in meaning.stops(node):
                 yield Finding(
                     path, line_of(end.lineno), "P002", "a generator that raises StopIteration fails", "return", ASK
                 )

@@ -23,8 +23,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from caffe2lite.port import gone
-from caffe2lite.port.python2 import BUILTINS, divide
+from caffe2lite.port import gone, text
+from caffe2lite.port.meaning import BUILTINS, divide
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -85,12 +85,12 @@ def _raise_from(value: BaseException, cause: BaseException | None) -> None:
     raise value from cause
 
 
-def _ensure_str(text: Any, encoding: str = "utf-8", errors: str = "strict") -> str:
-    return text.decode(encoding, errors) if isinstance(text, bytes) else text
+def _ensure_str(value: Any, encoding: str = "utf-8", errors: str = "strict") -> str:
+    return value.decode(encoding, errors) if isinstance(value, bytes) else value
 
 
-def _ensure_binary(text: Any, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-    return text.encode(encoding, errors) if isinstance(text, str) else text
+def _ensure_binary(value: Any, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+    return value.encode(encoding, errors) if isinstance(value, str) else value
 
 
 def _common() -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _six() -> dict[str, Any]:
         "byte2int": operator.itemgetter(0),
         "indexbytes": operator.getitem,
         "iterbytes": iter,
-        "b": lambda text: text.encode("latin-1"),
-        "u": lambda text: text,
+        "b": lambda value: value.encode("latin-1"),
+        "u": lambda value: value,
         "StringIO": io.StringIO,
         "BytesIO": io.BytesIO,
         "add_metaclass": _add_metaclass,
@@ -254,7 +254,12 @@ def _imp() -> dict[str, Any]:
 
 
 def _text_io() -> dict[str, Any]:
-    return {"StringIO": io.StringIO, "BytesIO": io.BytesIO}
+    return {"StringIO": text.StringIO, "BytesIO": io.BytesIO}
+
+
+def _urllib2() -> dict[str, Any]:
+    places = [importlib.import_module(f"urllib.{name}") for name in ("parse", "error", "request")]
+    return {name: value for place in places for name, value in _public(place).items()}
 
 
 def _commands() -> dict[str, Any]:
@@ -264,7 +269,7 @@ def _commands() -> dict[str, Any]:
 def _cgi() -> dict[str, Any]:
     import html
 
-    return {"escape": lambda text, quote=False: html.escape(text, quote)}
+    return {"escape": lambda value, quote=False: html.escape(value, quote)}
 
 
 def _hash(name: str) -> Callable[[], dict[str, Any]]:
@@ -311,6 +316,7 @@ _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "StringIO": _text_io,
     "cStringIO": _text_io,
     "commands": _commands,
+    "urllib2": _urllib2,
     "sets": lambda: {"Set": set, "ImmutableSet": frozenset},
     "md5": _hash("md5"),
     "sha": _hash("sha1"),
@@ -321,6 +327,5 @@ _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "exceptions": lambda: {
         n: v for n, v in vars(builtins).items() if isinstance(v, type) and issubclass(v, BaseException)
     },
-    "UserDict": lambda: {n: getattr(importlib.import_module("collections"), n) for n in ("UserDict", "UserList")},
 }
 _PACKAGES = {"six", "six.moves", "six.moves.urllib", "future", "future.standard_library", "future.moves", "past"}

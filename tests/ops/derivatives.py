@@ -15,7 +15,7 @@ class _Out:
     """Allocator of an output, in double precision where the operator's own is single."""
 
     def __call__(self, shape, dtype):
-        return np.empty(shape, np.float64 if dtype == "float32" else dtype)
+        return np.empty(shape, np.float64 if np.dtype(dtype) == np.float32 else dtype)
 
     def replaces(self, array):
         return False

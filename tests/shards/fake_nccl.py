@@ -16,6 +16,7 @@ available = True
 NCCL_SUM = 0
 TYPES = dict(enumerate(("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64")))
 calls = []  # names of all calls, for tests
+before = []  # what happens at the begin of each call
 _streams = {}  # what waits, by the stream's number
 _group = []  # calls of the group that is open
 _depth = 0
@@ -111,6 +112,8 @@ class NcclCommunicator:
     def _call(self, name, root, stream, source, target):
         if type(stream) is not int or not 0 <= root < self._ndev:
             raise NcclError("NCCL_ERROR_INVALID_ARGUMENT")
+        for act in before:
+            act()
         calls.append(name)
         call = (name, self._rank, root, source, target)
         if _depth:

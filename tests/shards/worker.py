@@ -3,11 +3,13 @@
 RANK and STORE are `-` under an MPI launcher; RANK is `env` where another launcher has put it into the environment.
 """
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 
 import fake_nccl
@@ -16,7 +18,7 @@ from caffe2.proto import caffe2_pb2
 from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
 
 from caffe2lite.devices import emulated
-from caffe2lite.distributed import rendezvous
+from caffe2lite.distributed import handshake, mpi, rendezvous
 from caffe2lite.distributed.world import World
 
 NAMES = ["fc1_w", "fc1_b", "fc2_w", "fc2_b"]
@@ -32,6 +34,10 @@ class Shard:
         self.device = core.DeviceOption(caffe2_pb2.CUDA, 0) if options.get("kind") == "gpu" else core.DeviceOption(0)
         if "fake_nccl" in options:
             emulated.Gpu.nccl, emulated.Gpu.side_stream = fake_nccl, fake_nccl.Stream
+        if "odd_version" in options and options["odd_version"] == str(self.rank):
+            handshake.__version__ = mpi.__version__ = "0.0.1"
+        if "speaks_after" in options:
+            mpi._SPEAKS_AFTER = float(options["speaks_after"])
         if "cuda_aware" in options:
             World.takes_gpu_memory = True
 
@@ -215,8 +221,22 @@ def operators(shard):
     print("operators agree", flush=True)
 
 
+def tell_shared_memory():
+    """Say which file MPI's shared memory is in, as soon as there is one."""
+    while True:
+        lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
+        names = [line.split()[-1] for line in lines if "/dev/shm/mpich_shm_" in line]
+        if names:
+            print(names[0], flush=True)
+            return
+        time.sleep(0.01)
+
+
 def fault(shard):
     """A sync in the middle of which, or before or after the rendezvous, a peer dies or stops."""
+    if "late" in shard.options:
+        threading.Thread(target=tell_shared_memory, daemon=True).start()
+        time.sleep(1.5 * shard.rank)  # the others have started MPI by then
     shard.fault("before")
     world = shard.world()
     worlds = [world, *(shard.world(f"world{i}") for i in range(1, int(shard.options.get("threads", 1))))]
@@ -233,6 +253,7 @@ def fault(shard):
         for step in range(int(shard.options.get("steps", 50))):
             if step == 20:
                 shard.fault("amid")
+                fake_nccl.before.append(lambda: shard.fault("within"))
                 if "flag" in shard.options:
                     pathlib.Path(shard.options["flag"]).touch()
             workspace.RunNet(net)
@@ -243,12 +264,193 @@ def fault(shard):
     print("all runs done", flush=True)
 
 
+def differences(shard):
+    """Nets that all ranks have run well; then one rank does something else in one of them, and all go on."""
+    world, rank = shard.world(), shard.rank
+    kinds = {"A": "Allreduce", "B": "Allreduce", "C": "Broadcast", "L": "Allreduce"}
+    nets = {}
+    for name, kind in kinds.items():
+        nets[name] = core.Net(name)
+        nets[name].Proto().op.extend([core.CreateOperator(kind, [world, name.lower()], [name.lower()])])
+    nets["M"] = core.Net("M")
+    for i in range(3):
+        nets["M"].Allreduce([world, f"m{i}"], [f"m{i}"])
+
+    fails = []
+
+    def reader(inputs, outputs):
+        if fails:
+            raise fails.pop()
+
+    nets["F"] = core.Net("F")
+    nets["F"].Python(reader)([], ["read"])
+    nets["F"].Allreduce([world, "a"], ["a"])
+
+    def left_out():
+        if rank:
+            fails.append(ValueError("on this rank alone"))
+            with contextlib.suppress(ValueError):
+                run("F")
+        run("F")
+
+    def feed():
+        for name in "abcr":
+            shard.feed(name, np.full(4, 1 + rank, "f"))
+        shard.feed("k", np.ones(4, "f"))
+        shard.feed("l", np.full(90_000, 1 + rank, "f"))
+        for i in range(3):
+            shard.feed(f"m{i}", np.full(5, 10 * i + rank, "f"))
+
+    def check():
+        feed()
+        for name in "ABCLM":
+            workspace.RunNet(nets[name])
+        for name, right in (("a", 3), ("b", 3), ("c", 1), ("l", 3), ("m0", 1), ("m1", 21), ("m2", 41)):
+            assert (workspace.FetchBlob(name) == right).all(), (name, workspace.FetchBlob(name))
+
+    def run(*names):
+        for name in names:
+            workspace.RunNet(nets[name])
+
+    def odd(name, array, net):
+        if rank:
+            shard.feed(name, array)
+        run(net)
+
+    feed()
+    for net in nets.values():
+        workspace.CreateNet(net)
+    check()
+    cases = {
+        "shape": lambda: odd("a", np.ones(6, "f"), "A"),
+        "smaller": lambda: odd("a", np.ones(2, "f"), "A"),
+        "dtype": lambda: odd("a", np.ones(4, "i4"), "A"),
+        "large": lambda: odd("l", np.ones(90_001, "f"), "L"),
+        "broadcast dtype": lambda: odd("c", np.ones(4, "i4"), "C"),
+        "broadcast shape": lambda: odd("c", np.ones(6, "f"), "C"),
+        "many": lambda: odd("m1", np.ones(7, "f"), "M"),
+        "root": lambda: shard.run("Broadcast", [world, "r"], ["r"], root=rank),
+        "kind": lambda: shard.run("Broadcast" if rank else "Allreduce", [world, "k"], ["k"]),
+        "order": lambda: run("A", "B") if rank else run("B", "A"),
+        "mixed": lambda: run("A", "C") if rank else run("C", "A"),
+        "left out": left_out,
+    }
+
+    for name in shard.options["cases"].split(","):
+        feed()
+        try:
+            cases[name]()
+        except RuntimeError as e:
+            sys.stdout.write(f"{name} on rank {rank}: {e}".replace("\n", " ") + "\n")  # in one piece
+            sys.stdout.flush()
+        for net in nets.values():  # which counts its runs anew
+            workspace.CreateNet(net, overwrite=True)
+    check()
+    print("afterwards all is right", flush=True)
+
+
+def graph(shard):
+    """Allreduces of one world in a graph, whose order another straggler on each rank decides."""
+    world, rank = shard.world(), shard.rank
+    net = core.Net("graph")
+    net.Proto().type, net.Proto().num_workers = shard.options["net"], 4
+
+    def slow(which):
+        def make(inputs, outputs):
+            time.sleep(0.1 if which == rank else 0)  # the straggler is the test's subject
+            outputs[0].feed(np.full(4 if which else 90_000, (1 + rank) * 100**which, "f"))
+
+        return make
+
+    for which, blob in enumerate("ab"):
+        net.Python(slow(which))([], [blob])
+    for blob in "ab":
+        net.Allreduce([world, blob], [blob])
+    workspace.CreateNet(net)
+    for _ in range(4):
+        workspace.RunNet(net)
+        assert (workspace.FetchBlob("a") == 3).all() and (workspace.FetchBlob("b") == 300).all()
+    print("graph is right", flush=True)
+
+
+def messages(shard):
+    """Messages of two threads to two threads under one tag arrive whole; one that does not fit is refused."""
+    world, rank = shard.world(), shard.rank
+    arrays = [np.full(90_000, 1, "f"), np.full((2, 3), 2, "i8")]
+    net = core.Net("messages")
+    net.Proto().type = "dag"
+    for i, array in enumerate(arrays):
+        shard.feed(f"x{i}", array if rank == 0 else np.zeros(1))
+        if rank == 0:
+            net.SendTensor([world, f"x{i}"], [], dst=1, tag=3)
+        else:
+            net.ReceiveTensor([world, f"x{i}"], [f"x{i}", f"from{i}", f"tag{i}"])
+    workspace.CreateNet(net)
+    for _ in range(30):
+        workspace.RunNet(net)
+        have = sorted((workspace.FetchBlob(f"x{i}") for i in range(2)), key=lambda a: -a.size)
+        for a, b in zip(have, arrays):
+            assert a.dtype == b.dtype and np.array_equal(a, b), (a, b)
+    shard.feed("r", np.zeros(4, "f") if rank else np.zeros(4, "i4"))
+    if rank == 0:
+        shard.run("SendTensor", [world, "r"], [], dst=1, raw_buffer=True)
+    else:
+        try:
+            shard.run("ReceiveTensor", [world, "r"], ["r", "from", "tag"], src=0, raw_buffer=True)
+        except RuntimeError as e:
+            assert "it is float32[4], and rank 0 has sent int32[4]" in str(e), e
+            print("refused", flush=True)
+    print("messages are right", flush=True)
+
+
+def ending(shard):
+    """Two syncs of all; then a rank ends, dies, stops or forks as the options say, before or after its last collective."""
+    world, rank, options = shard.world(), shard.rank, shard.options
+    what, mine = options["what"], options.get("who") == str(rank)
+    shard.feed("x", np.full(100, 1 + rank, "f"))
+    for _ in range(2):
+        shard.run("Allreduce", [world, "x"], ["x"])
+    print(f"rank {rank} has begun, process {os.getpid()}", flush=True)
+    if mine and what == "fork":
+        child = os.fork()
+        if not child:
+            try:
+                shard.run("Allreduce", [world, "x"], ["x"])
+            except RuntimeError as e:
+                print("the child says", str(e).replace("\n", " "), flush=True)
+            sys.exit(0)  # which runs what is registered for the end
+        assert os.waitpid(child, 0)[1] == 0
+    if mine and what.startswith("exit"):
+        sys.exit(int(what[4:]))
+    if mine and what == "_exit":
+        os._exit(0)
+    if mine and what == "late":
+        time.sleep(float(options["seconds"]))  # the time is the test's subject
+    if mine and what == "skip":
+        print("rank leaves one out", flush=True)
+        return
+    shard.run("Allreduce", [world, "x"], ["x"])
+    if mine and what.startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, what))
+    if mine and what == "_exit late":
+        os._exit(0)
+    if mine and what == "works on":
+        time.sleep(float(options["seconds"]))  # the time is the test's subject
+    print("rank is done", flush=True)
+
+
 if __name__ == "__main__":
     scenario, rank, size, store, *options = sys.argv[1:]
     try:
-        {"sync": sync, "operators": operators, "fault": fault}[scenario](
-            Shard(rank, size, store, dict(o.split("=", 1) for o in options))
-        )
+        {
+            "sync": sync,
+            "operators": operators,
+            "fault": fault,
+            "differences": differences,
+            "graph": graph,
+            "ending": ending,
+            "messages": messages,
+        }[scenario](Shard(rank, size, store, dict(o.split("=", 1) for o in options)))
     except Exception:
         print(f"error at {time.time():.2f}", flush=True)
         raise

@@ -7,6 +7,7 @@ they get the same result.  All are written in place.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 
 from caffe2lite.devices import HOST
 from caffe2lite.distributed import collective, mpi
+from caffe2lite.distributed.calls import Call, Disagreement, Identity
 from caffe2lite.distributed.stores import StoreHandlerTimeoutError
 from caffe2lite.distributed.world import WorldError
-from caffe2lite.ops.collective.broadcasts import Batch
+from caffe2lite.ops.collective.batches import Batch
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.objects import Object
 from caffe2lite.ops.kit.registry import MANY, operator
@@ -70,6 +72,9 @@ def CreateCommonWorld(
     """A world of `size` shards; kv_handler (FileStoreHandlerCreate, RedisStoreHandlerCreate) is where they meet without a launcher.
 
     This shard is `rank`.  `interface` is the network interface that MPI may use.
+
+    No tensors, any dtype: the world is a blob of its own kind.  WorldError where shards do not meet within
+    timeout_ms, or not as many as `size`; with status_blob that blob [1] (int32) is 1 instead, and the net stops.
     """
     if size < 0 or rank < 0:
         from caffe2lite.distributed import world
@@ -91,9 +96,14 @@ def CreateCommonWorld(
 )
 @_with_status
 def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
-    """Another world of the same shards."""
-    _agree(ctx, existing.world, None)
-    return CommonWorldBlob(existing.world.clone(ctx.op.output[0]))
+    """Another world of the same shards.
+
+    No tensors, any dtype: both worlds are blobs of their own kind.  ValueError where `existing` is no world; WorldError
+    where shards clone different ones.
+    """
+    world = _world(ctx)
+    world.barrier(_call(ctx, world))
+    return CommonWorldBlob(world.clone(ctx.op.output[0]))
 
 
 @operator(
@@ -106,8 +116,11 @@ def CloneCommonWorld(ctx, existing, *, status_blob: str = ""):
     traits="common_world",
 )
 def DestroyCommonWorld(ctx, common_world):
-    """Close a world: nothing is sent over it any more."""
-    common_world.world.close()
+    """Close a world: nothing is sent over it any more.
+
+    No tensors, any dtype: the world is a blob of its own kind.  ValueError where there is none.
+    """
+    _world(ctx).close()
 
 
 def _world(ctx) -> collective.CommonWorld:
@@ -117,65 +130,74 @@ def _world(ctx) -> collective.CommonWorld:
     return held.world
 
 
-def _agree(ctx, world, first, **more) -> None:
-    """In the first run of a net the ranks compare what they are about to do: all of the net, then each operator."""
-    if world.size == 1 or getattr(ctx.state, "agreed", False):
-        return
-    _agree_on_net(ctx, world)
-    world.compare([_line(ctx.op, first, **more)])
-    ctx.state.agreed = True
+def _call(ctx, world, array=None, **more) -> Call:
+    """Who this collective is, in this run of its net."""
+    kind = None if array is None else (array.shape, array.dtype)
+    known = ctx.state.__dict__.get("call")
+    if known is None or known[0] is not world or known[1] != kind:
+        line = _line(array, **more)
+        known = ctx.state.call = world, kind, _identity(ctx, world, lambda: [line])
+    return Call(known[2], ctx.progress.runs, ctx.shared)
 
 
-def _agree_on_net(ctx, world) -> None:
-    """Where this is the net's first collective of its common world, compare the names of all of them."""
-    ours = (op for op in ctx.siblings if op.type in _COMPARED and op.input[0] == ctx.op.input[0])
-    first_op = next(ours, ctx.op)
-    if first_op.output == ctx.op.output and first_op.type == ctx.op.type:
-        world.compare([_described(op) for op in (first_op, *ours)])
+def _identity(ctx, world, lines) -> Identity:
+    """What the ranks must have alike.  `lines` say what is sent."""
+    if not ctx.progress.net:
+        return Identity(world.name, f"{_described(ctx.op)}, run by itself", lines)
+    numbers = ctx.shared.get(("collectives", world.name))
+    if numbers is None:  # other operators may stand between them on some ranks
+        ours = [i for i, op in enumerate(ctx.siblings) if op.type in _COLLECTIVES and op.input[0] == ctx.op.input[0]]
+        numbers = ctx.shared["collectives", world.name] = {i: n for n, i in enumerate(ours)}
+    net = ctx.progress.net
+    place = f"collective {numbers[ctx.position]} of net {net!r}"
+    return Identity(world.name, _described(ctx.op), lines, place, net, ctx.in_order)
 
 
-def _line(op, array, **more) -> str:
-    kind = "" if array is None else f" {array.dtype}{list(array.shape)}"
-    return f"{_described(op)}{kind}{''.join(f' {k}={v}' for k, v in more.items())}"
+def _line(array, **more) -> str:
+    kind = [] if array is None else [f"{array.dtype}{list(array.shape)}"]
+    return " ".join([*kind, *(f"{k}={v}" for k, v in more.items())])
 
 
-def _sent_together(ctx, world, root: int) -> bool:
-    """Whether this Broadcast was, or now is, sent with those beside it."""
-    batch = ctx.shared.get(("broadcasts", world.name))
+def _sent_together(ctx, world, **root: int) -> bool:
+    """Whether this collective was, or now is, sent with those of its kind beside it."""
+    batch = ctx.shared.get(world)
     if batch is not None and batch.begin < ctx.position < batch.end:
         return batch.sent
+    if not ctx.in_order or world.size == 1 or not ctx.progress.net:
+        return False
     if batch is None or batch.begin != ctx.position:
-        batch = ctx.shared["broadcasts", world.name] = _batch(ctx)
+        batch = ctx.shared[world] = _batch(ctx)
     batch.sent = False
     if batch.end - batch.begin < 2:
         return False
-    lines = batch.describe(lambda op, array: _line(op, array, root=root))
+    lines = batch.describe(lambda op, array: f"{_described(op)} {_line(array, **root)}")
     if lines is None:
         return False
-    if lines:
-        _agree_on_net(ctx, world)
-        world.compare(lines)
-    batch.run(world, root)
+    if lines or batch.identity is None:
+        batch.identity = _identity(ctx, world, lambda: lines)
+    batch.run(world, Call(batch.identity, ctx.progress.runs, ctx.shared), root.get("root", 0))
     batch.sent = True
     return True
 
 
 def _batch(ctx) -> Batch:
-    """The run of Broadcasts that this one begins, made once a net."""
-    key = "broadcasts", ctx.position
+    """The run of collectives that this one begins, made once a net."""
+    key = "batch", ctx.position
     if key not in ctx.shared:
         ctx.shared[key] = Batch(ctx)
     return ctx.shared[key]
 
 
-_COMPARED = frozenset({"CloneCommonWorld", "Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier"})
+_COLLECTIVES = frozenset(
+    {"CloneCommonWorld", "Broadcast", "Allreduce", "Reduce", "Allgather", "ReduceScatter", "Barrier"}
+)
+_DEVICE_SCOPE = re.compile(r"(?:^|(?<=/))(?:gpu|cpu|hip)_\d+/")  # which shards need not share
 
 
 def _described(op) -> str:
-    """The collective and its blob, without the scope of a device, which shards need not share."""
-    if op.type == "CloneCommonWorld":
-        return f"{op.type} {op.output[0]}"
-    return f"{op.type} {op.input[1].rsplit('/', 1)[-1]}" if len(op.input) > 1 else op.type
+    """The collective and its blob, without the scopes of devices."""
+    blob = op.output[0] if op.type == "CloneCommonWorld" else op.input[1] if len(op.input) > 1 else ""
+    return f"{op.type}({_DEVICE_SCOPE.sub('', blob)})"
 
 
 def _tensor(ctx, i: int) -> Any:
@@ -188,19 +210,26 @@ def _tensor(ctx, i: int) -> Any:
     return blob.value
 
 
-def _link(ctx, world, gpu_direct: int = 0) -> Any:
-    """How the first blob's memory takes part in the world."""
+def _link(ctx, world, gpu_direct: int = 0) -> tuple[Any, dict[str, str]]:
+    """How the first blob's memory takes part in the world, and what of that the ranks must have alike."""
     device = ctx.inputs[1].device
-    return world.link(device, nccl=device is not HOST and (ctx.op.engine == "NCCL" or bool(gpu_direct)))
+    return _linked(world, device, ctx.op.engine == "NCCL" or bool(gpu_direct))
+
+
+def _linked(world, device, nccl: bool) -> tuple[Any, dict[str, str]]:
+    if device is HOST:
+        return world.link(device, nccl=False), {}
+    return world.link(device, nccl=nccl), {"over": "NCCL"} if nccl and device.nccl else {}
 
 
 def _guarded(ctx, action) -> Any:
     """What a collective returns; where it fails, no blob keeps half of it."""
     try:
         return action()
-    except Exception:
-        for blob in ctx.outputs:
-            blob.reset()
+    except Exception as e:
+        if not isinstance(e, Disagreement) or len(ctx.inputs) > 2:  # else nothing was written yet
+            for blob in ctx.outputs:
+                blob.reset()
         raise
 
 
@@ -235,15 +264,19 @@ def _share(ctx, first: Any) -> None:
 )
 @_with_status
 def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_blob: str = ""):
-    """The first blob of shard `root` comes to all blobs of all shards."""
+    """The first blob of shard `root` comes to all blobs of all shards.
+
+    A world, Xs [...] of one shape and one dtype (any dtype but strings) on all shards.  ValueError where blobs differ
+    or hold no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world = _world(ctx)
-    if ctx.in_order and world.size > 1 and _sent_together(ctx, world, root):
+    if _sent_together(ctx, world, root=root):
         return
     first = _tensor(ctx, 1)
     for i in range(2, len(ctx.inputs)):
         _alike(ctx, i, first)
-    _agree(ctx, world, first, root=root)
-    _guarded(ctx, lambda: _link(ctx, world).broadcast(first, root))
+    link, over = _link(ctx, world)
+    _guarded(ctx, lambda: link.broadcast(_call(ctx, world, first, root=root, **over), first, root))
     _share(ctx, first)
 
 
@@ -261,11 +294,17 @@ def Broadcast(ctx, comm_world, *Xs, root: int = 0, timeout_ms: int = 0, status_b
 )
 @_with_status
 def Allreduce(ctx, comm_world, *Xs, gpu_direct: int = 0, timeout_ms: int = 0, status_blob: str = ""):
-    """The sum of all blobs of all shards comes to all of them."""
+    """The sum of all blobs of all shards comes to all of them.
+
+    A world, Xs [...] of one shape and one dtype (any dtype but strings) on all shards.  ValueError where blobs differ
+    or hold no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world = _world(ctx)
+    if _sent_together(ctx, world):
+        return
     total = _local_sum(ctx)
-    _agree(ctx, world, total)
-    _guarded(ctx, lambda: _link(ctx, world, gpu_direct).allreduce(total))
+    link, over = _link(ctx, world, gpu_direct)
+    _guarded(ctx, lambda: link.allreduce(_call(ctx, world, total, **over), total))
     _share(ctx, total)
 
 
@@ -294,20 +333,24 @@ def _local_sum(ctx) -> Any:
     traits="collective rooted",
 )
 def Reduce(ctx, comm_world, X, *, root: int = 0, timeout_ms: int = 0, out):
-    """The sum over all shards comes to shard `root`; the others' outputs are their own values."""
+    """The sum over all shards comes to shard `root`; the others' outputs are their own values.
+
+    A world, X [...] of one shape and one dtype (any dtype but strings) on all shards, Y as X.  ValueError where X
+    holds no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world = _world(ctx)
     array = _tensor(ctx, 1)
-    _agree(ctx, world, array, root=root)
     Y = out(array.shape, array.dtype)
     if Y is not array:
         ctx.device.copy(Y, array)
-    _guarded(ctx, lambda: _output_link(ctx, world).reduce(Y, root))
+    link, over = _output_link(ctx, world)
+    _guarded(ctx, lambda: link.reduce(_call(ctx, world, array, root=root, **over), Y, root))
     return Y
 
 
-def _output_link(ctx, world) -> Any:
+def _output_link(ctx, world) -> tuple[Any, dict[str, str]]:
     """As `_link`, for arrays on the operator's own device."""
-    return world.link(ctx.device, nccl=ctx.device is not HOST and ctx.op.engine == "NCCL")
+    return _linked(world, ctx.device, ctx.op.engine == "NCCL")
 
 
 @operator(
@@ -321,7 +364,11 @@ def _output_link(ctx, world) -> Any:
     traits="collective",
 )
 def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
-    """The blobs of all shards, one after the other along axis 0."""
+    """The blobs of all shards, one after the other along axis 0.
+
+    A world, n Xs [N, ...] of one shape and one dtype (any dtype but strings) on all shards, Y [shards * n * N, ...].
+    ValueError where blobs differ or hold no numbers; WorldError where shards differ in what they do, or one is gone.
+    """
     world, device = _world(ctx), ctx.device
     first = _tensor(ctx, 1)
     count = len(ctx.inputs) - 1
@@ -329,11 +376,11 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
     if count > 1 or not device.owns(first):
         mine = device.empty(count * first.size, first.dtype).reshape(count, *first.shape)
         for k in range(count):
-            device.copy(mine[k], _alike(ctx, k + 1, first))
-    _agree(ctx, world, mine)
+            device.copy(mine[k, ...], _alike(ctx, k + 1, first))
     rows = count * (first.shape[0] if first.ndim else 1)
     Y = out((world.size * rows, *first.shape[1:]), first.dtype)
-    _guarded(ctx, lambda: _output_link(ctx, world).allgather(mine, Y))
+    link, over = _output_link(ctx, world)
+    _guarded(ctx, lambda: link.allgather(_call(ctx, world, mine, **over), mine, Y))
     return Y
 
 
@@ -350,13 +397,16 @@ def Allgather(ctx, comm_world, *Xs, timeout_ms: int = 0, out):
 )
 @_with_status
 def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = ""):
-    """The sum over all shards; each blob begins with this shard's part of it, and what follows is undefined."""
+    """The sum over all shards; each blob begins with this shard's part of it, and what follows is undefined.
+
+    A world, Xs [...] of one shape and one dtype (any dtype but strings) on all shards.  ValueError where blobs differ
+    or hold no numbers, or their size is no multiple of the number of shards; WorldError where shards differ in what
+    they do.
+    """
     world = _world(ctx)
     total = _local_sum(ctx)
-    _agree(ctx, world, total)
-    if total.size % world.size:
-        raise ValueError(f"{total.size} elements cannot be divided among {world.size} shards")
-    _guarded(ctx, lambda: _link(ctx, world).reduce_scatter(total))
+    link, over = _link(ctx, world)
+    _guarded(ctx, lambda: link.reduce_scatter(_call(ctx, world, total, **over), total))
     _share(ctx, total)
 
 
@@ -371,10 +421,12 @@ def ReduceScatter(ctx, comm_world, *Xs, timeout_ms: int = 0, status_blob: str = 
 )
 @_with_status
 def Barrier(ctx, comm_world, *, timeout_ms: int = 0, status_blob: str = ""):
-    """Wait until all shards are here."""
+    """Wait until all shards are here.
+
+    A world; no tensors, any dtype.  WorldError where a shard is gone or does something else.
+    """
     world = _world(ctx)
-    _agree(ctx, world, None)
-    world.barrier()
+    world.barrier(_call(ctx, world))
 
 
 def _number(blob_value, default: int) -> int:
@@ -395,16 +447,18 @@ def _number(blob_value, default: int) -> int:
 def SendTensor(
     ctx, comm_world, X, dst_blob=None, tag_blob=None, *, dst: int = -1, tag: int = 0, raw_buffer: bool = False
 ):
-    """Send a tensor to a shard; without raw_buffer its shape and type go before it."""
+    """Send a tensor to a shard.
+
+    A world, X [...] (any dtype but strings), dst_blob and tag_blob [1] (int32) in the place of the arguments.
+    ValueError where dst is no rank or X holds no numbers.
+    """
     world = _world(ctx)
     array = _tensor(ctx, 1)
     to, label = _number(dst_blob, dst), _number(tag_blob, tag)
     if not 0 <= to < world.size:
         raise ValueError(f"dst must be a rank within 0 to {world.size - 1}, got {to}")
-    if not raw_buffer:
-        head = np.array([array.dtype.num, array.ndim, *array.shape, *[0] * (14 - array.ndim)], np.int64)
-        world.send(head, to, label)
-    _link(ctx, world).send(array, to, label)
+    number = world.announce(array, to, label)
+    _link(ctx, world)[0].send(array, to, number)
 
 
 @operator(
@@ -421,18 +475,22 @@ def SendTensor(
 def ReceiveTensor(
     ctx, comm_world, Y, src_blob=None, tag_blob=None, *, src: int = -1, tag: int = -1, raw_buffer: bool = False
 ):
-    """Receive a tensor, and who has sent it under which tag."""
+    """Receive a tensor, and who has sent it under which tag; with raw_buffer into one that is like it.
+
+    A world, Y [...] (any dtype but strings), src and tag [1] (int32), src_blob and tag_blob [1] in the place of the
+    arguments.  ValueError where with raw_buffer Y is not as what comes; WorldError where nothing comes.
+    """
     world = _world(ctx)
-    source, label = _number(src_blob, src), _number(tag_blob, tag)
     blob = ctx.outputs[0]
+    message = world.expect(_number(src_blob, src), _number(tag_blob, tag))
     if not raw_buffer:
-        head = np.empty(16, np.int64)
-        source, label = world.receive(head, source, label)
-        kinds = {np.dtype(k).num: np.dtype(k) for k in ("f4", "f8", "f2", "i4", "i8", "i1", "i2", "u1", "u2", "?")}
-        if int(head[0]) not in kinds or not 0 <= head[1] <= 14:
-            raise ValueError("what was received is no tensor's head: the sender must use the same raw_buffer")
-        blob.resize(tuple(int(d) for d in head[2 : 2 + int(head[1])]), kinds[int(head[0])], ctx.device)
-    link = world.link(blob.device, nccl=blob.device is not HOST and ctx.op.engine == "NCCL")
-    source, label = _guarded(ctx, lambda: link.receive(blob.value, source, label))
-    for output, number in ((ctx.outputs[1], source), (ctx.outputs[2], label)):
+        blob.resize(message.shape, message.dtype, ctx.device)
+    elif (message.shape, message.dtype) != (blob.value.shape, blob.value.dtype):
+        raise ValueError(
+            f"with raw_buffer, blob {ctx.op.output[0]!r} must be as what comes: it is {_line(blob.value)}, and rank "
+            f"{message.source} has sent {message.dtype}{list(message.shape)}"
+        )
+    link, _ = _linked(world, blob.device, ctx.op.engine == "NCCL")
+    _guarded(ctx, lambda: link.receive(blob.value, message.source, message.number))
+    for output, number in ((ctx.outputs[1], message.source), (ctx.outputs[2], message.tag)):
         output.resize((1,), np.int32)[...] = number

@@ -145,7 +145,7 @@ def NCCLAllGather(ctx, *Xs):
     with home.context():
         whole = home.xp.empty((len(values), *values[0].shape), values[0].dtype)
         for k, v in enumerate(values):
-            home.copy(whole[k], v)
+            home.copy(whole[k, ...], v)  # the ellipsis keeps a scalar an array
     _spread(ctx, whole)
 
 
@@ -166,4 +166,4 @@ def NCCLReduceScatter(ctx, *Xs):
         return
     total = _sum(ctx, values)
     for k, blob in enumerate(ctx.outputs):
-        blob.assign(total[k], devices.of(values[k]))
+        blob.assign(total[k, ...], devices.of(values[k]))

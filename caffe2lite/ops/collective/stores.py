@@ -45,6 +45,7 @@ def StoreSet(ctx, handler, data, *, blob_name: str = ""):
     """
     name = blob_name or ctx.op.input[1]
     _, content = next(iter(ctx.chunks(ctx.inputs[1], name, 0)))
+    handler.store.hasten(DEFAULT_TIMEOUT)
     handler.store.set(name, content)
 
 
@@ -56,6 +57,7 @@ def StoreGet(ctx, handler, *, blob_name: str = "", timeout_ms: int = _TIMEOUT_MS
     there in time.
     """
     name = blob_name or ctx.op.output[0]
+    handler.store.hasten(timeout_ms / 1000)
     ctx.load(ctx.outputs[0], handler.store.get(name, timeout_ms / 1000), ctx.device, f"{handler.store}, key {name!r}")
 
 
@@ -66,6 +68,7 @@ def StoreAdd(ctx, handler, *, blob_name: str, add_value: int = 1, out):
     A store; value [1], int64.  ValueError where the key holds no counter.
     """
     value = out((1,), "int64")
+    handler.store.hasten(DEFAULT_TIMEOUT)
     value[...] = handler.store.add(blob_name, add_value)
     return value
 
@@ -78,4 +81,5 @@ def StoreWait(ctx, handler, names=None, *, blob_names: list[str] = (), timeout_m
     there in time.
     """
     wanted = list(blob_names) if names is None else [n.decode() for n in names.reshape(-1)]
+    handler.store.hasten(timeout_ms / 1000)
     handler.store.wait(wanted, timeout_ms / 1000)

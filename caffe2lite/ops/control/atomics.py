@@ -8,13 +8,15 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import unknown
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import one
 
 
 class Mutex(Object):
     """A lock."""
 
+    title = "a mutex (CreateMutex makes one)"
     type_name = "std::unique_ptr<std::mutex>"
     blob_type = "std::unique_ptr<std::mutex>"
 
@@ -32,6 +34,7 @@ class Mutex(Object):
 class AtomicBool(Object):
     """A flag."""
 
+    title = "an atomic flag (CreateAtomicBool makes one)"
     type_name = "std::unique_ptr<std::atomic<bool> >"
 
     def __init__(self) -> None:
@@ -40,19 +43,20 @@ class AtomicBool(Object):
 
 @operator("mutex_ptr", stateful=True, gradient=FORBID_GRADIENT)
 def CreateMutex(ctx):
-    """A new mutex."""
+    """A new mutex.
+
+    mutex_ptr; no tensors, of any type. There is no Error to expect.
+    """
     return Mutex()
 
 
 def _fetch_add(ctx, mutex_ptr, mut_value, increment, *, out):
-    for what, tensor in (("value", mut_value), ("increment", increment)):
-        if tensor.size != 1:
-            raise ValueError(f"the {what} must be one number, got shape {list(tensor.shape)}")
-    with mutex_ptr.lock:
-        before = mut_value.reshape(-1)[0]
-        fetched, total = out[1]((), mut_value.dtype), out[0](mut_value.shape, mut_value.dtype)
-        fetched[...] = before
-        total[...] = before + increment.reshape(-1)[0]
+    more = one(increment, "the increment")
+    with needed(Mutex, mutex_ptr).lock:
+        fetched = out[1]((), mut_value.dtype)
+        fetched[...] = one(mut_value, "the value")
+        total = out[0](mut_value.shape, mut_value.dtype)
+        total[...] = fetched + more
     return total, fetched
 
 
@@ -65,30 +69,45 @@ for _name, _type, _gradient in (("AtomicFetchAdd", "int32", FORBID_GRADIENT), ("
         types={"mut_value": _type, "increment": _type},
         gradient=_gradient,
         traits="under_mutex",
-        doc="Add the increment to the value, which no other holder of the mutex sees half done; tell the value before.",
+        doc=f"""Add the increment to the value, which no other holder of the mutex sees half done; tell the value before.
+
+        mutex_ptr, mut_value [1] {_type}, increment [1] {_type} -> mut_value, fetched_value, a scalar {_type}.
+        ValueError where value or increment is not one number; TypeError where the first input is no mutex.
+        """,
     )(_fetch_add)
 
 
 @operator("atomic_bool", stateful=True, gradient=FORBID_GRADIENT)
 def CreateAtomicBool(ctx):
-    """A new flag, false."""
+    """A new flag, false.
+
+    atomic_bool; no tensors but the bool within. There is no Error to expect.
+    """
     return AtomicBool()
 
 
 @operator("", stateful=True, num_inputs=(2, 2), gradient=FORBID_GRADIENT)
 def ConditionalSetAtomicBool(ctx, atomic_bool, condition):
-    """Set the flag where the condition is true."""
+    """Set the flag where the condition is true.
+
+    atomic_bool, condition [1] bool -> no tensors. ValueError where the condition is not one bool; TypeError where the
+    first input is no flag.
+    """
+    flag = needed(AtomicBool, atomic_bool)
     if condition.dtype != np.bool_ or condition.size != 1:
-        raise ValueError("the condition must be one bool")
+        raise ValueError(f"the condition must be one bool, found {condition.dtype}{list(condition.shape)}")
     if condition.reshape(-1)[0]:
-        atomic_bool.value = True
+        flag.value = True
 
 
 @operator("value", stateful=True, gradient=FORBID_GRADIENT)
 def CheckAtomicBool(ctx, atomic_bool, *, out):
-    """The flag as a bool tensor of one element."""
+    """The flag, a tensor of one element.
+
+    atomic_bool -> value [1] bool. TypeError where the input is no flag.
+    """
     value = out((1,), np.bool_)
-    value[...] = atomic_bool.value
+    value[...] = needed(AtomicBool, atomic_bool).value
     return value
 
 
@@ -103,11 +122,15 @@ def CheckAtomicBool(ctx, atomic_bool, *, out):
     traits="under_mutex",
 )
 def AtomicAppend(ctx, mutex, *tensors):
-    """Append the second half of the tensors to the first half, along axis 0, under the mutex."""
+    """Append the second half of the tensors to the first half, along axis 0, under the mutex.
+
+    mutex, A [n, ...] for each output, B [m, ...] for each, of any type -> A [n + m, ...]. ValueError where the tensors
+    are not pairs, or rows differ; TypeError where the first input is no mutex.
+    """
     if len(tensors) % 2:
         raise ValueError(f"AtomicAppend takes a mutex and pairs of tensors, got {len(tensors)} tensors")
     half = len(tensors) // 2
-    with mutex.lock:
+    with needed(Mutex, mutex).lock:
         for blob, more in zip(ctx.outputs, tensors[half:]):
             if more.size:
                 have = blob.value

@@ -23,7 +23,11 @@ _C_NAMES = {
     limits="every_n >= 1",
 )
 def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
-    """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace."""
+    """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace.
+
+    X [...] float32, float64, int32, int64, uint8, bool or string -> no tensors; every `every_n`th run shows its first
+    `limit` values (0: 1000). ValueError where every_n is below 1.
+    """
     count = ctx.state.count = getattr(ctx.state, "count", 0) + 1
     if (count - 1) % every_n:
         return
@@ -50,7 +54,10 @@ def _finite(xp: Any, X: Any, name: str) -> None:
 
 @operator(stateful=True, types="float32 float64", gradient=FORBID_GRADIENT)
 def EnforceFinite(ctx, X):
-    """Fail where X has NaN or infinity."""
+    """Fail where X has NaN or infinity.
+
+    X [...] float32 or float64 -> no tensors. ValueError names the first such value and its place.
+    """
     _finite(ctx.xp, X, ctx.op.input[0])
 
 
@@ -61,7 +68,11 @@ def _nan_check_gradient(g: Any) -> Any:
 @operator("Y", stateful=True, inplace={0: 0}, types="float32", num_inputs=(1, MANY), infer=like(0),
           gradient=_nan_check_gradient)  # fmt: skip
 def NanCheck(ctx, X, *others, out):
-    """Y = X; fail where X has NaN or infinity (the other inputs are context for a debugger)."""
+    """Y = X; fail where X has NaN or infinity (the other inputs are context for a debugger).
+
+    X [...] float32, more inputs [...] of any type -> Y of X's shape. ValueError names the first such value and its
+    place.
+    """
     _finite(ctx.xp, X, ctx.op.input[0])
     in_place = out.replaces(X)
     Y = out(X.shape, X.dtype)
@@ -72,7 +83,10 @@ def NanCheck(ctx, X, *others, out):
 
 @operator("Y", types="float32 float64", infer=like(0, dtype="uint8"))
 def IsNaN(xp, X, *, out):
-    """Y = 1 where X is NaN, else 0, uint8."""
+    """Y = 1 where X is NaN, else 0, uint8.
+
+    X [...] float32 or float64 -> Y of its shape. TypeError for other types.
+    """
     Y = out(X.shape, "uint8")
     Y[...] = xp.isnan(X)
     return Y
@@ -80,7 +94,10 @@ def IsNaN(xp, X, *, out):
 
 @operator("Y", inplace={0: 0}, types="float32 float64", infer=like(0), gradient=FORBID_GRADIENT)
 def ReplaceNaN(xp, X, *, value: float = 0.0, out):
-    """Y = X with `value` in the place of NaN."""
+    """Y = X with `value` in the place of NaN.
+
+    X [...] float32 or float64 -> Y of its shape and type. TypeError for other types.
+    """
     Y = out(X.shape, X.dtype)
     Y[...] = xp.where(xp.isnan(X), X.dtype.type(value), X)
     return Y
@@ -88,7 +105,10 @@ def ReplaceNaN(xp, X, *, value: float = 0.0, out):
 
 @operator(types="bool int32 int64")
 def Assert(xp, X, *, error_msg: str = ""):
-    """Fail where an element is false or 0, with the argument `error_msg`."""
+    """Fail where an element is false or 0, with the argument `error_msg`.
+
+    X [...] bool, int32 or int64 -> no tensors. ValueError names the first such element, and says `error_msg`.
+    """
     ok = X.astype(bool)
     if not ok.all():
         at = int(ok.reshape(-1).argmin())

@@ -8,7 +8,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, scalar
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.proto import caffe2_pb2
 
@@ -16,6 +16,7 @@ from caffe2lite.proto import caffe2_pb2
 class Counter(Object):
     """A whole number that changes under a lock."""
 
+    title = "a counter (CreateCounter makes one)"
     type_name = "std::unique_ptr<caffe2::Counter<long int> >"
     blob_type = "std::unique_ptr<Counter<int64_t>>"
 
@@ -57,12 +58,6 @@ class Counter(Object):
         return cls(proto.tensor.int64_data[0])
 
 
-def _counter(value: Any) -> Counter:
-    if not isinstance(value, Counter):
-        raise TypeError(f"a counter is needed (CreateCounter makes one), found a {type(value).__name__}")
-    return value
-
-
 def _one(out: Any, value: Any, dtype: str) -> Any:
     Y = out((), dtype)
     Y[...] = value
@@ -71,42 +66,64 @@ def _one(out: Any, value: Any, dtype: str) -> Any:
 
 @operator("counter", stateful=True, gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def CreateCounter(ctx, *, init_count: int = 0):
-    """A new counter that begins at init_count."""
+    """A new counter that begins at init_count.
+
+    counter; no tensors but the int64 within. ValueError where init_count is negative.
+    """
     return Counter(init_count)
 
 
 @operator("previous?", stateful=True, host="counter previous", gradient=FORBID_GRADIENT, limits="init_count >= 0")
 def ResetCounter(ctx, counter, *, init_count: int = 0, out):
-    """Set the counter to init_count; previous = its count before."""
-    before = _counter(counter).reset(init_count)
+    """Set the counter to init_count; previous = its count before.
+
+    counter -> previous, a scalar int64. ValueError where init_count is negative; TypeError where the input is no
+    counter.
+    """
+    before = needed(Counter, counter).reset(init_count)
     return _one(out, before, "int64") if ctx.outputs else None
 
 
 @operator("done", stateful=True, host="counter done", infer=scalar("bool"), gradient=FORBID_GRADIENT)
 def CountDown(ctx, counter, *, out):
-    """Count down; done = it was at 0 already."""
-    return _one(out, _counter(counter).down(), "bool")
+    """Count down; done = it was at 0 already.
+
+    counter -> done, a scalar bool. TypeError where the input is no counter.
+    """
+    return _one(out, needed(Counter, counter).down(), "bool")
 
 
 @operator("done", stateful=True, host="counter done", infer=scalar("bool"))
 def CheckCounterDone(ctx, counter, *, out):
-    """done = the counter is at 0."""
-    return _one(out, _counter(counter).count <= 0, "bool")
+    """done = the counter is at 0.
+
+    counter -> done, a scalar bool. TypeError where the input is no counter.
+    """
+    return _one(out, needed(Counter, counter).count <= 0, "bool")
 
 
 @operator("previous", stateful=True, host="counter previous", infer=scalar("int64"), gradient=FORBID_GRADIENT)
 def CountUp(ctx, counter, *, out):
-    """Count up; previous = the count before."""
-    return _one(out, _counter(counter).up(), "int64")
+    """Count up; previous = the count before.
+
+    counter -> previous, a scalar int64. TypeError where the input is no counter.
+    """
+    return _one(out, needed(Counter, counter).up(), "int64")
 
 
 @operator("count", stateful=True, host="counter count", infer=scalar("int64"), gradient=FORBID_GRADIENT)
 def RetrieveCount(ctx, counter, *, out):
-    """count = what the counter is at."""
-    return _one(out, _counter(counter).count, "int64")
+    """count = what the counter is at.
+
+    counter -> count, a scalar int64. TypeError where the input is no counter.
+    """
+    return _one(out, needed(Counter, counter).count, "int64")
 
 
 @operator("time", stateful=True, host="time", infer=lambda args, inputs: [Spec((), "int64")], gradient=FORBID_GRADIENT)
 def WallClockTime(ctx, *, out):
-    """time = nanoseconds since 1970."""
+    """time = nanoseconds since 1970.
+
+    time, a scalar int64. There is no Error to expect.
+    """
     return _one(out, time.time_ns(), "int64")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
 from caffe2lite.proto.caffe2_pb2 import NetDef
@@ -23,7 +23,7 @@ def _run(net) -> None:
 
 
 def _net(ctx, key: str, definition):
-    """The compiled net of an argument, made once for this operator."""
+    """Return the compiled net of an argument, made once for this operator."""
     if not hasattr(ctx.state, key):
         setattr(ctx.state, key, ctx.net(definition))
     return getattr(ctx.state, key)
@@ -31,7 +31,11 @@ def _net(ctx, key: str, definition):
 
 @operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
 def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None):
-    """Run `then_net` where the condition is true, else `else_net`, in the operator's own workspace."""
+    """Run `then_net` where the condition is true, else `else_net`, in the operator's own workspace.
+
+    condition [1] bool, inputs [...] of any type, which the nets read by name -> outputs, which they write by name.
+    ValueError where the condition is not one bool; the Error of an operator in the nets.
+    """
     if _condition(condition):
         _run(_net(ctx, "then_net", then_net))
     elif else_net is not None:
@@ -40,7 +44,11 @@ def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None
 
 @operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
 def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = None):
-    """Run `loop_net` as long as the condition is true; `cond_net`, if given, makes the condition each time."""
+    """Run `loop_net` as long as the condition is true; `cond_net`, if given, makes the condition each time.
+
+    condition [1] bool, inputs [...] of any type, which the nets read by name -> outputs, which they write by name.
+    ValueError where the condition is not one bool; the Error of an operator in the nets.
+    """
     while True:
         if cond_net is not None:
             _run(_net(ctx, "cond_net", cond_net))
@@ -52,6 +60,7 @@ def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = N
 class WorkspaceStack(Object):
     """Workspaces that Do operators have left for their gradients, the last first."""
 
+    title = "a scope (CreateScope makes one)"
     type_name = "caffe2::detail::WorkspaceStack"
 
     def __init__(self) -> None:
@@ -60,15 +69,21 @@ class WorkspaceStack(Object):
 
 @operator("scope", stateful=True, gradient=FORBID_GRADIENT)
 def CreateScope(ctx):
-    """A new empty stack of workspaces."""
+    """A new empty stack of workspaces.
+
+    scope; no tensors, of any type. There is no Error to expect.
+    """
     return WorkspaceStack()
 
 
 @operator("has_scope", stateful=True, gradient=FORBID_GRADIENT)
 def HasScope(ctx, scope, *, out):
-    """Whether there are workspaces left on the stack."""
+    """Whether there are workspaces left on the stack.
+
+    scope -> has_scope [1] bool. TypeError where the input is no scope.
+    """
     answer = out((1,), np.bool_)
-    answer[...] = bool(scope.workspaces)
+    answer[...] = bool(needed(WorkspaceStack, scope).workspaces)
     return answer
 
 
@@ -87,15 +102,17 @@ def Do(
 
     The last input and output is the stack of CreateScope: a forward Do leaves its workspace there, and the gradient
     Do (`is_gradient_op`) takes it from there again.
+
+    Inputs and outputs [...] of any type; inner_blobs[k] is operand outer_blobs_idx[k], counted over the inputs, then
+    the outputs. ValueError where the two lists differ in length, an index is no operand, or a gradient Do finds the
+    scope empty; TypeError where the last output is no scope.
     """
-    scope = ctx.outputs[-1].value
-    if not isinstance(scope, WorkspaceStack):
-        raise ValueError(f"the last output of Do must be a scope (CreateScope), {ctx.op.output[-1]!r} is none")
+    scope = needed(WorkspaceStack, ctx.outputs[-1].value)
     bindings = _bindings(ctx, inner_blobs, outer_blobs_idx)
     backward = ctx.op.is_gradient_op
     if backward:
         if not scope.workspaces:
-            raise ValueError("the scope is empty: the forward Do has not run")
+            raise ValueError(f"the scope {ctx.op.output[-1]!r} is empty: the forward Do has not run")
         workspace = scope.workspaces.pop()
         for inner, blob in bindings.items():
             workspace.blobs.setdefault(inner, blob)  # what the forward run left there stays
@@ -112,7 +129,7 @@ def Do(
 
 
 def _bindings(ctx, inner_blobs, outer_blobs_idx):
-    """{inner name: the operand's blob}."""
+    """Return {inner name: the operand's blob}."""
     if len(inner_blobs) != len(outer_blobs_idx):
         raise ValueError(f"{len(inner_blobs)} inner_blobs are given and {len(outer_blobs_idx)} outer_blobs_idx")
     outer = [*ctx.inputs[:-1], *ctx.outputs[:-1]]
@@ -145,7 +162,10 @@ def _keep_values(workspace, bindings) -> None:
     gradient=FORBID_GRADIENT,
 )
 def AsyncNetBarrier(ctx, *Xs, cross_device: int = 0, out):
-    """Ys = Xs: a place in the graph that the operators before it must reach first."""
+    """Ys = Xs: a place in the graph that the operators before it must reach first.
+
+    Inputs [...] of any type, on any device -> as many outputs of their shapes. ValueError where there are not as many.
+    """
     if len(Xs) != len(ctx.outputs):
         raise ValueError(f"AsyncNetBarrier has {len(Xs)} inputs and {len(ctx.outputs)} outputs: they must be as many")
     for i, X in enumerate(Xs):
@@ -169,11 +189,18 @@ def ONNXWhile(
     """ONNX's Loop: `body` takes (iteration, condition, carried…) and makes (condition, carried…, scanned…).
 
     Outputs are the carried values of the last iteration, then what was scanned, one after the other along axis 0.
+
+    max_trip_count [1] of any integers, first_iter_condition [1] bool, carried [...] of any type -> outputs [...], and
+    [rows of all iterations, ...]. ValueError where the body has too few inputs or outputs, or a condition is not one
+    bool.
     """
     workspace = ctx.workspace if disable_scopes else ctx.workspace.child()
     count = len(carried)
     if len(body.external_input) < 2 + count or len(body.external_output) < 1 + count:
-        raise ValueError("the body must take (iteration, condition, carried…) and make (condition, carried…, scanned…)")
+        raise ValueError(
+            "the body must take (iteration, condition, carried…) and make (condition, carried…, scanned…), with "
+            f"{count} carried; found {len(body.external_input)} inputs and {len(body.external_output)} outputs"
+        )
     names = list(body.external_input)[: 2 + count]
     scanned_names = list(body.external_output)[1 + count :]
     scanned: list[list] = [[] for _ in scanned_names]

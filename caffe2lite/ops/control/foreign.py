@@ -12,11 +12,17 @@ _INSTEAD = (
 
 @operator("Ys*", num_inputs=(0, MANY))
 def Onnxifi(xp, *Xs, onnx_model: bytes = b"", initializers: list[str] = (), output_resize_hints: list[int] = ()):
-    """A part of a net for a backend of ONNXIFI: cannot run here."""
+    """A part of a net for a backend of ONNXIFI: cannot run here.
+
+    Inputs and outputs [...] of any type. A ValueError, always, says what to do instead.
+    """
     raise ValueError(_INSTEAD.format("Onnxifi", "a library of ONNXIFI", "onnx_model"))
 
 
 @operator("Ys*", num_inputs=(0, MANY))
 def TensorRT(xp, *Xs, backend_buffer: bytes = b""):
-    """A part of a net for TensorRT: cannot run here."""
+    """A part of a net for TensorRT: cannot run here.
+
+    Inputs and outputs [...] of any type. A ValueError, always, says what to do instead.
+    """
     raise ValueError(_INSTEAD.format("TensorRT", "NVIDIA's TensorRT", "backend_buffer"))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet
 from caffe2lite.proto import caffe2_pb2
@@ -23,6 +23,7 @@ from caffe2lite.proto.text import ParseError, parse
 class ScratchWorkspaces(Object):
     """What a RecurrentNetwork leaves for its gradient: a workspace for all steps, and one for each."""
 
+    title = "the workspaces of a RecurrentNetwork, its last output,"
     type_name = "caffe2::detail::ScratchWorkspaces"
 
     def __init__(self, shared: Any) -> None:
@@ -54,7 +55,7 @@ def _links(internal: Any, external: Any, offset: Any, window: Any) -> list[Link]
 
 
 def _net(argument: Any) -> Any:
-    """The net of an argument, which older programs hold as text."""
+    """Return the net of an argument, which older programs hold as text."""
     if argument is None:
         return None
     if argument.HasField("n"):
@@ -83,7 +84,7 @@ def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
 
 
 def _compile(ctx: Any, workspace: Any, definition: Any, shared: set[str]) -> Any:
-    """The step's net; what it writes is local to the step, except the `shared` names."""
+    """Return the step's net; what it writes is local to the step, except the `shared` names."""
     if definition.name not in workspace.nets:
         for op in definition.op:
             for name in op.output:
@@ -105,8 +106,15 @@ def _tell_time(workspace: Any, name: str, t: int) -> None:
     workspace.create_local_blob(name).resize((1,), np.int32)[...] = t
 
 
+def _definition(ctx: Any, argument: Any) -> Any:
+    """Return the step net of an argument, made once for this operator."""
+    if not hasattr(ctx.state, "step_net"):
+        ctx.state.step_net = _on_step_device(ctx, _net(argument))
+    return ctx.state.step_net
+
+
 def _on_step_device(ctx: Any, definition: Any) -> Any:
-    """The step net, with the operator's device where it names none."""
+    """Return the step net, with the operator's device where it names none."""
     if not ctx.op.HasField("device_option") or definition.HasField("device_option"):
         return definition
     made = caffe2_pb2.NetDef()
@@ -149,13 +157,17 @@ def RecurrentNetwork(
     backward_step_net: Argument | None = None,
     recompute_blobs_on_backward: list[str] = (),
 ):
-    """Run `step_net` for each step of the first input (T, N, …); the last output keeps the steps' workspaces.
+    """Run `step_net` for each step of the first input; the last output keeps the steps' workspaces.
 
-    States are tensors over T + 1 steps that begin with the initial states; links make parts of these and of the inputs
-    blobs of the step net; aliases make parts of the states outputs.
+    First input [T, N, ...], others as the step needs them, float32 mostly, but of any type; initial states [D], [N, D]
+    or [k, N, D] -> outputs [T, N, D], states over T + 1 steps that begin with the initial ones, or parts of them. Links
+    make parts of these and of the inputs blobs of the step net; aliases make parts of the states outputs. ValueError
+    where lists of links differ in length, a link reaches beyond its tensor, or `step_net` is no net.
     """
     sequence = ctx.inputs[0].value
-    steps, batch = sequence.shape[0], sequence.shape[1]
+    if sequence.ndim < 2:
+        raise ValueError(f"the first input must have steps and a batch, [T, N, ...], found {list(sequence.shape)}")
+    steps, batch = sequence.shape[:2]
     keep = ctx.outputs[-1].value
     if not isinstance(keep, ScratchWorkspaces):
         keep = ScratchWorkspaces(ctx.workspace.child())
@@ -166,9 +178,7 @@ def RecurrentNetwork(
         make = ctx.workspace.create_blob if name in ctx.op.output else shared.create_local_blob
         _begin_state(ctx, make(name), ctx.inputs[source].value, steps, batch)
     links = _links(link_internal, link_external, link_offset, link_window)
-    definition = getattr(ctx.state, "step_net", None)
-    if definition is None:
-        definition = ctx.state.step_net = _on_step_device(ctx, _net(step_net))
+    definition = _definition(ctx, step_net)
     linked = {link.internal for link in links}
     passing = set(recompute_blobs_on_backward)
     if backward_step_net is None:  # nothing is needed after its step
@@ -191,8 +201,13 @@ def RecurrentNetwork(
 
 
 def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> None:
-    """A state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
-    size = initial.shape[-1] if initial.ndim else 1
+    """Make a state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
+    if not 1 <= initial.ndim <= 3 or initial.shape[-2:-1] not in ((), (1,), (batch,)) or not initial.shape[0]:
+        raise ValueError(
+            f"an initial state must be [D], [{batch}, D] or [steps, {batch}, D], as the first input's batch is; found "
+            f"{list(initial.shape)}"
+        )
+    size = initial.shape[-1]
     first = initial.shape[0] if initial.ndim == 3 else 1
     states = blob.resize((steps + first, batch, size), initial.dtype, ctx.device)
     if initial.ndim == 1:
@@ -225,15 +240,15 @@ def RecurrentNetworkGradient(
 
     Inputs are the gradients of the outputs in `outputs_with_grads`, then all inputs and outputs of the forward
     operator; outputs are the gradients of its first input, its parameters and its initial states.
+
+    Gradients [T, N, D] of any type, float32 mostly -> gradients of their operands' shapes. ValueError where lists of
+    links differ in length, or a link reaches beyond its tensor; TypeError where the last input is not what a
+    RecurrentNetwork keeps.
     """
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
-    keep = ctx.inputs[-1].value
-    if not isinstance(keep, ScratchWorkspaces):
-        raise ValueError(f"the last input must be the workspaces of a RecurrentNetwork, {ctx.op.input[-1]!r} is none")
+    keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
     shared = keep.shared
-    sequence = values[0].value
-    steps = sequence.shape[0]
     operands = list(ctx.op.input[given:])
     param_grads = param_grads or [f"{operands[i]}_grad" for i in param]
     # The forward operator's inputs come first, then its outputs: aliases, and states where they are outputs.
@@ -241,22 +256,13 @@ def RecurrentNetworkGradient(
     external = _external_gradients(
         ctx, shared, outputs_with_grads, operands[first_output:], alias_src, alias_dst, alias_offset
     )
-    states = {}
-    for name in recurrent_states:
-        whole = shared.need_blob(name).value
-        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
-        states[name][...] = 0
-        for begin, gradient in external.get(name, ()):
-            part = states[name][begin : begin + gradient.shape[0]]
-            part += gradient
+    states = _state_gradients(ctx, shared, recurrent_states, external)
     outer = _outer_gradients(ctx, shared, operands, param, param_grads, values)
     links = _links(backward_link_internal, backward_link_external, backward_link_offset, backward_link_window)
-    definition = getattr(ctx.state, "step_net", None)
-    if definition is None:
-        definition = ctx.state.step_net = _on_step_device(ctx, _net(backward_step_net))
+    definition = _definition(ctx, backward_step_net)
     sums = [(name, ctx.outputs[1 + i]) for i, name in enumerate(param_grads)]
     behind = [link for link in links if link.external in {n + "_grad" for n in recurrent_states}]
-    for t in range(steps - 1, -1, -1):
+    for t in reversed(range(values[0].value.shape[0])):
         workspace = keep.step(ctx, t)
         _tell_time(workspace, timestep, t)
         _apply(links, workspace, lambda name: outer.get(name) or shared.need_blob(name), t)
@@ -275,7 +281,7 @@ def RecurrentNetworkGradient(
 def _external_gradients(
     ctx: Any, shared: Any, wanted: Any, outputs: Any, alias_src: Any, alias_dst: Any, alias_offset: Any
 ) -> dict[str, list[tuple[int, Any]]]:
-    """{state: (first step, gradient) from outside}, through the outputs that are parts of the state."""
+    """Return {state: (first step, gradient) from outside}, through the outputs that are parts of the state."""
     table: dict[str, list[tuple[int, Any]]] = {}
     for position, index in enumerate(wanted):
         name = outputs[index]
@@ -287,8 +293,21 @@ def _external_gradients(
     return table
 
 
+def _state_gradients(ctx: Any, shared: Any, names: Any, external: Any) -> dict[str, Any]:
+    """Return {state: its gradient over all steps}, which holds what comes from outside."""
+    states = {}
+    for name in names:
+        whole = shared.need_blob(name).value
+        states[name] = shared.create_local_blob(name + "_grad").resize(whole.shape, whole.dtype, ctx.device)
+        states[name][...] = 0
+        for begin, gradient in external.get(name, ()):
+            part = states[name][begin : begin + gradient.shape[0]]
+            part += gradient
+    return states
+
+
 def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_grads: Any, values: Any) -> dict[str, Any]:
-    """{name in the links: blob}: zeroed gradients of the first input and of the parameters."""
+    """Return {name in the links: blob}: zeroed gradients of the first input and of the parameters."""
     outer = {}
     for output, source in zip(ctx.outputs, [0, *param]):
         value = values[source].value
@@ -298,7 +317,7 @@ def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_gra
 
 
 def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: int) -> list[tuple[Any, Any]]:
-    """(part of a state's gradient, what came from outside): the step net will overwrite the former."""
+    """Return (part of a state's gradient, what came from outside): the step net will overwrite the former."""
     written = {name for op in definition.op for name in op.output}
     aside = []
     for link in links:
@@ -311,7 +330,7 @@ def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: in
 
 
 def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
-    """The gradient of an initial state, summed over the batch where one served it all."""
+    """Write the gradient of an initial state, summed over the batch where one served it all."""
     first = initial.shape[0] if initial.ndim == 3 else 1
     part = gradients[:first]
     result = output.resize(initial.shape, initial.dtype, ctx.device)
@@ -323,9 +342,13 @@ def _end_state(output: Any, initial: Any, gradients: Any, ctx: Any) -> None:
 
 @operator("blob_names", stateful=True, num_inputs=(1, 1), gradient=FORBID_GRADIENT)
 def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
-    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names."""
+    """Copy what the steps have computed into blobs PREFIX_NAME, with the step at the end; output: their names.
+
+    workspaces -> blob_names [blobs] string; tensors of any type are copied. TypeError where the input is not what a
+    RecurrentNetwork keeps.
+    """
     names = []
-    for t, workspace in enumerate(workspaces.steps):
+    for t, workspace in enumerate(needed(ScratchWorkspaces, workspaces).steps):
         for name in workspace.local_names():
             blob = workspace.need_blob(name)
             if not blob.is_tensor:
@@ -340,17 +363,32 @@ def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
 
 @operator("internal external", stateful=True, num_inputs=(2, 2), mutates={1: 1}, host="timestep")
 def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window: int = 1):
-    """Make the first output a name for `window` steps of the external tensor, from timestep + offset on."""
+    """Make the first output a name for `window` steps of the external tensor, from timestep + offset on.
+
+    timestep [1] of any integers, external [T, ...] of any type -> internal [window, ...], external. ValueError where
+    these steps are not within T.
+    """
     begin = int(timestep.reshape(-1)[0]) + offset
     if not 0 <= begin <= external.shape[0] - window:
-        raise ValueError(f"step {begin} is not within the {external.shape[0]} of the external tensor")
+        raise ValueError(
+            f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor"
+        )
     each = external.size // external.shape[0]
     ctx.outputs[0].view(ctx.inputs[1], begin * each, (window, *external.shape[1:]))
 
 
 @operator("gradient*", stateful=True, num_inputs=(3, 3), num_outputs=(1, MANY), mutates={2: 0}, host="timestep")
 def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *, offset: int = 0):
-    """Add the external gradient of step timestep + offset to the gradient of that step."""
+    """Add the external gradient of step timestep + offset to the gradient of that step.
+
+    timestep [1] of any integers, external [T, ...], gradient [T + k, ...] of its type, any type -> gradient. ValueError
+    where the step is not within either.
+    """
     at = int(timestep.reshape(-1)[0]) + offset
+    source = at - (gradient.shape[0] - external.shape[0])
+    if not (0 <= source < external.shape[0] and 0 <= at < gradient.shape[0]):
+        raise ValueError(
+            f"step {at} of the gradient {list(gradient.shape)} is not within it, or has none in {list(external.shape)}"
+        )
     part = gradient[at : at + 1]
-    part += external[at - (gradient.shape[0] - external.shape[0]) : at + 1 - (gradient.shape[0] - external.shape[0])]
+    part += external[source : source + 1]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
+from caffe2lite.ops.kit.objects import Object
 
-class StatRegistry:
+
+class StatRegistry(Object):
     """A table of counters with the time of their last change."""
 
+    title = "a registry of statistics (StatRegistryCreate makes one)"
     type_name = "std::unique_ptr<caffe2::StatRegistry>"
 
     def __init__(self) -> None:

@@ -18,7 +18,10 @@ def _names(ctx: Any, include_shared: bool) -> list[str]:
 
 @operator("names", stateful=True, host="names")
 def GetAllBlobNames(ctx, *, include_shared: bool = True, out):
-    """The names of all blobs of the workspace."""
+    """The names of all blobs of the workspace.
+
+    names [blobs] string; without `include_shared` those of parent workspaces are left out. There is no Error to expect.
+    """
     names = _names(ctx, include_shared)
     Y = out((len(names),), "object")
     Y[...] = [n.encode() for n in names]
@@ -27,13 +30,19 @@ def GetAllBlobNames(ctx, *, include_shared: bool = True, out):
 
 @operator("value", stateful=True, host="value", gradient=FORBID_GRADIENT)
 def FeedBlob(ctx, *, value: bytes = b""):
-    """The output holds the string `value`."""
+    """The output holds the string `value`.
+
+    value, a blob that is a string, no tensor: no tensors, then. There is no Error to expect.
+    """
     ctx.outputs[0].hold(value)
 
 
 @operator(stateful=True, gradient=FORBID_GRADIENT)
 def Fail(ctx):
-    """Fail, as an operator that waits for a closed queue does: the net stops."""
+    """Fail, as an operator that waits for a closed queue does: the net stops.
+
+    no tensors, of any type. It is an OperatorError outside of a net.
+    """
     raise StopNet("the operator Fail did what it is for")
 
 
@@ -41,25 +50,36 @@ def _throw(ctx):
     raise RuntimeError(f"Exception from {ctx.op.type}Op")
 
 
+_THROWN = "Fail with an exception.\n\nno tensors, of any type; always an OperatorError."
+
 for _name in ("ThrowException", "ThrowChildThreadException", "LogFatal"):
-    operator(name=_name, stateful=True, gradient=FORBID_GRADIENT, doc="Fail with an exception.")(_throw)
+    operator(name=_name, stateful=True, gradient=FORBID_GRADIENT, doc=_THROWN)(_throw)
 
 
 @operator(stateful=True)
 def Crash(ctx):
-    """End the process at once, for tests of what happens then."""
+    """End the process at once, for tests of what happens then.
+
+    no tensors, of any type, and no Error that could be caught.
+    """
     os.abort()
 
 
 @operator("Xs*", num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
 def DataCouple(xp, *Xs, out):
-    """Nothing, but the graph sees each input written, and after all the others."""
+    """Nothing, but the graph sees each input written, and after all the others.
+
+    Inputs [...] of any type, which are the outputs. There is no Error to expect.
+    """
     return None
 
 
 @operator("Y", inplace={0: 0}, gradient=single("Negative", "GO0 -> GI0"), infer=like(0))
 def NegateGradient(xp, X, *, out):
-    """Y = X; the gradient comes back with the other sign."""
+    """Y = X; the gradient comes back with the other sign.
+
+    X [...] of any type -> Y of its shape. An OperatorError for a blob that is no tensor.
+    """
     in_place = out.replaces(X)
     Y = out(X.shape, X.dtype)
     if not in_place:
@@ -73,12 +93,18 @@ def _zero_gradient(g: Any) -> Any:
 
 @operator(anywhere="X", gradient=_zero_gradient)
 def ZeroGradient(xp, X):
-    """Nothing, but X's gradient is 0."""
+    """Nothing, but X's gradient is 0.
+
+    X [...] of any type, anywhere -> no tensors. There is no Error to expect.
+    """
 
 
 @operator("Y", mutates={0: 0}, gradient=FORBID_GRADIENT, infer=unknown)
 def Append(xp, A, B, *, out):
-    """A = A with the rows of B behind it."""
+    """A = A with the rows of B behind it.
+
+    A [n, ...] of any type, B [m, ...] of its type -> A [n + m, ...]. ValueError where they differ in type or rows.
+    """
     if A.dtype != B.dtype or A.ndim < 1 or A.ndim != B.ndim or A.shape[1:] != B.shape[1:]:
         raise ValueError(
             f"both must have one type and rows of one shape, found {A.dtype}{list(A.shape)} and "
@@ -94,7 +120,10 @@ def Append(xp, A, B, *, out):
 
 @operator("Y", stateful=True, types="float32", gradient=FORBID_GRADIENT)
 def Accumulate(ctx, X, *, gamma: float = 1.0, out):
-    """Y = X + gamma * Y, where Y is what the output held; X where that has another shape."""
+    """Y = X + gamma * Y, where Y is what the output held; X where that has another shape.
+
+    X [...] float32 -> Y of its shape. TypeError for other types.
+    """
     before = ctx.outputs[0].value
     fits = ctx.outputs[0].storage is not None and before.shape == X.shape and before.dtype == X.dtype
     Y = out(X.shape, X.dtype)
@@ -106,9 +135,12 @@ def Accumulate(ctx, X, *, gamma: float = 1.0, out):
 
 @operator("Y?", stateful=True, types="float32", gradient=FORBID_GRADIENT)
 def Summarize(ctx, X, *, to_file: int = 0, out):
-    """Y = smallest, largest, mean and standard deviation of X; `to_file` adds them to a log beside the workspace."""
+    """Y = smallest, largest, mean and standard deviation of X; `to_file` adds them to a log beside the workspace.
+
+    X [...] float32 -> Y [4] float32. ValueError where X is empty.
+    """
     if not X.size:
-        raise ValueError("an empty tensor cannot be summarised")
+        raise ValueError(f"an empty tensor cannot be summarised, found the shape {list(X.shape)}")
     n = X.size
     mean = float(X.mean())
     deviation = float(((X - mean) ** 2).sum() / max(n - 1, 1)) ** 0.5
@@ -126,7 +158,10 @@ def Summarize(ctx, X, *, to_file: int = 0, out):
 
 @operator("sizes", stateful=True, host="sizes", infer=lambda args, inputs: [Spec((2,), "int64")])
 def GetGPUMemoryUsage(ctx, *, out):
-    """Two rows: bytes in use on each GPU, and the most that were in use."""
+    """Two rows: bytes in use on each GPU, and the most that were in use.
+
+    sizes [2, GPUs] int64. There is no Error to expect: without GPUs it is empty.
+    """
     from caffe2lite import devices
 
     usage = []
@@ -147,7 +182,7 @@ _ESTIMATES = {"bool": 1, "uint8": 2, "int8": 2, "float16": 3, "int16": 3, "uint1
 
 
 def _estimate(name: str, value: Any, chunk_size: int, bfloat16: bool) -> int:
-    """Bytes that the blob takes when it is serialised, as Caffe2 guesses them."""
+    """Return the bytes that the blob takes when it is serialised, as Caffe2 guesses them."""
     if isinstance(value, bytes):
         return len(value) + len(name) + 20
     dtype = getattr(value, "dtype", None)
@@ -159,7 +194,11 @@ def _estimate(name: str, value: Any, chunk_size: int, bfloat16: bool) -> int:
 
 @operator("names sizes", stateful=True, host="names sizes")
 def EstimateAllBlobSizes(ctx, *, include_shared: bool = True, options: bytes = b"", out):
-    """The names of all blobs of the workspace, the newest first, and how many bytes each takes when serialised."""
+    """The names of all blobs of the workspace, the newest first, and how many bytes each takes when serialised.
+
+    names [blobs] string, sizes [blobs] int64; `options`, a serialised SerializationOptions, says how they would be
+    saved. ValueError where that cannot be read.
+    """
     names = _names(ctx, include_shared)[::-1]
     labels, sizes = out[0]((len(names),), "object"), out[1]((len(names),), "int64")
     labels[...] = [n.encode() for n in names]

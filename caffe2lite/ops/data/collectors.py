@@ -5,47 +5,53 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from caffe2lite.ops.control.atomics import Mutex
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
 class TensorVector(Object):
     """A list of tensors."""
 
+    title = "a vector of tensors (CreateTensorVector makes one)"
     type_name = "std::unique_ptr<std::vector<caffe2::Tensor> >"
 
     def __init__(self) -> None:
         self.tensors: list[Any] = []
 
 
-def _vector(value: Any) -> TensorVector:
-    if not isinstance(value, TensorVector):
-        raise TypeError(f"a vector of tensors is needed (CreateTensorVector), found a {type(value).__name__}")
-    return value
-
-
 @operator("vector", stateful=True, gradient=FORBID_GRADIENT)
 def CreateTensorVector(ctx):
-    """An empty vector of tensors."""
+    """An empty vector of tensors.
+
+    vector, which holds no tensors yet and takes any type. There is no Error to expect.
+    """
     return TensorVector()
 
 
 @operator("size", stateful=True, host="vector size", gradient=FORBID_GRADIENT)
 def TensorVectorSize(ctx, vector, *, out):
-    """size = how many tensors there are, int32."""
+    """size = how many tensors there are, int32.
+
+    vector -> size, a scalar int32. TypeError where the input is no vector of tensors.
+    """
     Y = out((), "int32")
-    Y[...] = len(_vector(vector).tensors)
+    Y[...] = len(needed(TensorVector, vector).tensors)
     return Y
 
 
 @operator("Y", stateful=True, host="vector", gradient=FORBID_GRADIENT)
 def ConcatTensorVector(ctx, vector, *, out):
-    """Y = the tensors one behind the other."""
-    tensors = _vector(vector).tensors
+    """Y = the tensors one behind the other.
+
+    vector of tensors [n, ...] of any type -> Y [sum of n, ...] of that type. ValueError where the vector is empty, or
+    the tensors have rows of different shapes.
+    """
+    tensors = needed(TensorVector, vector).tensors
     if not tensors:
-        raise ValueError("the vector has no tensors")
+        raise ValueError("the vector is empty: there are no tensors to join")
     whole = ctx.xp.concatenate(tensors)
     Y = out(whole.shape, whole.dtype)
     Y[...] = whole
@@ -55,11 +61,18 @@ def ConcatTensorVector(ctx, vector, *, out):
 @operator("vectors*", stateful=True, num_inputs=set(range(2, 256, 2)), num_outputs=(1, MANY), inplace=[(-1, -1)],
           gradient=FORBID_GRADIENT)  # fmt: skip
 def CollectTensor(ctx, *operands, num_to_collect: int = -1):
-    """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect."""
+    """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect.
+
+    vectors, then a tensor [...] of any type for each of them -> the vectors. ValueError where the outputs are not the
+    vectors; TypeError where one is no vector of tensors.
+
+    J. Vitter, "Random sampling with a reservoir", 1985 (algorithm R).
+    """
     half = len(operands) // 2
     if ctx.outputs != ctx.inputs[:half]:
-        raise ValueError("the outputs must be the vectors, the first half of the inputs")
-    vectors, tensors = [_vector(v) for v in operands[:half]], operands[half:]
+        names = [list(ctx.op.input)[:half], list(ctx.op.output)]
+        raise ValueError(f"the outputs must be the vectors, {names[0]}, the first half of the inputs; found {names[1]}")
+    vectors, tensors = [needed(TensorVector, v) for v in operands[:half]], operands[half:]
     seen = ctx.state.seen = getattr(ctx.state, "seen", 0) + 1
     have = len(vectors[0].tensors)
     place = have if have < num_to_collect else int(ctx.rng.integers(0, seen))
@@ -74,7 +87,7 @@ def CollectTensor(ctx, *operands, num_to_collect: int = -1):
 
 
 def _locked(mutex: Any) -> Any:
-    return contextlib.nullcontext() if mutex is None else mutex.lock
+    return contextlib.nullcontext() if mutex is None else needed(Mutex, mutex).lock
 
 
 def _rows(kept: Any, data: Any) -> None:
@@ -105,9 +118,12 @@ def _infer_last(args: Any, inputs: Any) -> list[Spec]:
     limits="num_to_collect > 0",
 )
 def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, num_to_collect: int = -1):
-    """Keep the last num_to_collect rows of the data, in a ring; `next` is where the next one goes."""
-    if num_to_collect <= 0:
-        raise ValueError(f"num_to_collect must be above 0, found {num_to_collect}")
+    """Keep the last num_to_collect rows of the data, in a ring; `next` is where the next one goes.
+
+    last_n [n, ...], which may hold nothing yet, next [] int32, data [N, ...] of last_n's type, any type; mutex; visited
+    [1] int64, which counts all rows -> last_n, next, visited. ValueError where the rows differ, or num_to_collect is
+    not above 0.
+    """
     with _locked(mutex):
         _rows(last_n, data)
         total, room = data.shape[0], num_to_collect

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
 from caffe2lite.ops.kit.dtypes import dtype_of, field_of
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.proto import caffe2_pb2
 
@@ -19,6 +19,7 @@ from caffe2lite.proto import caffe2_pb2
 class Reader(Object):
     """What hands out one record after the other."""
 
+    title = "a reader (CreateDB or CreateBlobsQueueDB makes one)"
     type_name = "std::unique_ptr<caffe2::db::DBReader>"
 
     def next_record(self) -> tuple[bytes, bytes]:
@@ -29,6 +30,7 @@ class Reader(Object):
 class DBReader(Reader):
     """An open database and where its reading stands; shared by the operators that read from it."""
 
+    title = "an open database (CreateDB makes one)"
     blob_type = "std::unique_ptr<db::DBReader>"
 
     def __init__(self, db_type: str, source: str, num_shards: int = 1, shard_id: int = 0) -> None:
@@ -67,14 +69,18 @@ class DBReader(Reader):
 
 @operator("reader", stateful=True, gradient=NO_GRADIENT)
 def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, shard_id: int = 0):
-    """Open a database for reading; of several shards, each reads every `num_shards`th record."""
+    """Open a database for reading; of several shards, each reads every `num_shards`th record.
+
+    reader of the database `db`; no tensors, of any type. ValueError where shard_id is not in [0, num_shards); a DBError
+    where the database cannot be opened.
+    """
     if not 0 <= shard_id < num_shards:
         raise ValueError(f"shard_id must be within 0 to {num_shards - 1}, got {shard_id}")
     return DBReader(db_type, db, num_shards, shard_id)
 
 
 def array_of(tensor, key):
-    """The array of a TensorProto."""
+    """Return the array of a TensorProto."""
     dtype = dtype_of(tensor.data_type)
     shape = tuple(tensor.dims)
     if tensor.raw_data and dtype != "object":
@@ -91,7 +97,7 @@ def array_of(tensor, key):
 
 
 def _tensors(record, count):
-    """The tensors of a record, a serialised TensorProtos."""
+    """Return the tensors of a record, a serialised TensorProtos."""
     key, content = record
     try:
         tensors = caffe2_pb2.TensorProtos.FromString(content).protos
@@ -104,10 +110,14 @@ def _tensors(record, count):
 
 @operator("output*", stateful=True, num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def TensorProtosDBInput(ctx, data, *, batch_size: int = 0):
-    """The tensors of the next records, one output for each place in a record; batch_size 0 is one, without a batch."""
-    if not isinstance(data, Reader):
-        raise TypeError("the input must be a reader, which CreateDB or CreateBlobsQueueDB makes")
-    records = [_tensors(data.next_record(), len(ctx.outputs)) for _ in range(max(batch_size, 1))]
+    """The tensors of the next records, one output for each place in a record; batch_size 0 is one, without a batch.
+
+    reader -> for each tensor of a record an output [batch_size, ...] of its type, any type; without a batch [...].
+    ValueError where a record holds no TensorProtos, not as many tensors as there are outputs, or others than the first
+    one of the batch; TypeError where the input is no reader.
+    """
+    reader = needed(Reader, data)
+    records = [_tensors(reader.next_record(), len(ctx.outputs)) for _ in range(max(batch_size, 1))]
     for i, first in enumerate(records[0]):
         odd = next((r[i] for r in records if r[i].shape != first.shape or r[i].dtype != first.dtype), None)
         if odd is not None:

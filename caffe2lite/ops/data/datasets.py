@@ -12,8 +12,10 @@ import numpy as np
 
 from caffe2lite.ops.data.shuffle import shuffled
 from caffe2lite.ops.kit.infer import unknown
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.shapes import rows_of
 
 _LENGTHS = "lengths"
 
@@ -63,7 +65,10 @@ class Tree:
         for k in range(1, len(self.lengths_of)):
             lengths = tensors[self.lengths_of[k]]
             if lengths.ndim != 1 or lengths.dtype != np.int32:
-                raise ValueError(f"field {self.fields[self.lengths_of[k]]!r} must be int32 with one dimension")
+                raise ValueError(
+                    f"field {self.fields[self.lengths_of[k]]!r} must be int32 with one dimension, found "
+                    f"{lengths.dtype}{list(lengths.shape)}"
+                )
             sizes[k] = (int(lengths.sum()), self.fields[self.lengths_of[k]])
         for field, domain, tensor in zip(self.fields, self.domain_of, tensors):
             rows = tensor.shape[0] if tensor.ndim else -1
@@ -76,6 +81,7 @@ class Tree:
 class TreeCursor(Object):
     """A place in a dataset, shared by the operators that read from it."""
 
+    title = "a cursor (CreateTreeCursor makes one)"
     type_name = "std::unique_ptr<caffe2::dataset_ops::TreeCursor>"
     blob_type = "std::unique_ptr<TreeCursor>"
 
@@ -102,21 +108,30 @@ class TreeCursor(Object):
 
 @operator("cursor", stateful=True)
 def CreateTreeCursor(ctx, *, fields: list[str]):
-    """A cursor at the first example of a dataset with these fields."""
+    """A cursor at the first example of a dataset with these fields.
+
+    cursor; no tensors, of any type. ValueError where the argument `fields` is missing.
+    """
     return TreeCursor(fields)
 
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
 def ResetCursor(ctx, cursor):
-    """Back to the first example."""
-    with cursor.lock:
+    """Back to the first example.
+
+    cursor; no tensors, of any type. TypeError where the input is no cursor.
+    """
+    with needed(TreeCursor, cursor).lock:
         cursor.offsets = [0] * len(cursor.offsets)
 
 
 @operator("offsets", stateful=True, gradient=NO_GRADIENT)
 def GetCursorOffset(ctx, cursor, *, out):
-    """Where the cursor stands in each domain (int32)."""
-    with cursor.lock:
+    """Where the cursor stands in each domain (int32).
+
+    cursor -> offsets [domains]. TypeError where the input is no cursor.
+    """
+    with needed(TreeCursor, cursor).lock:
         offsets = out((len(cursor.offsets),), np.int32)
         offsets[...] = cursor.offsets
     return offsets
@@ -124,11 +139,17 @@ def GetCursorOffset(ctx, cursor, *, out):
 
 @operator("", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
 def CheckDatasetConsistency(ctx, *tensors, fields: list[str]):
-    """An error where the tensors are no dataset of these fields."""
+    """An error where the tensors are no dataset of these fields.
+
+    Tensors [rows of their domain, ...] of any type; lengths are int32 vectors. ValueError where they are not as many as
+    the fields, lengths are others, or a field has not the rows that its domain asks for.
+    """
     Tree(fields).check(tensors)
 
 
-def _fields_of(cursor, tensors):
+def _check_fields(cursor, tensors):
+    """Raise an error where the cursor is none, or has another number of fields than there are tensors."""
+    needed(TreeCursor, cursor)
     if len(tensors) != len(cursor.tree.fields):
         raise ValueError(f"the cursor has {len(cursor.tree.fields)} fields, and {len(tensors)} tensors are given")
 
@@ -139,8 +160,12 @@ def _put(ctx, i, rows) -> None:
 
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size: bool = False):
-    """The next `batch_size` examples; fewer, and then none, at the end (or none at once, with enforce_batch_size)."""
-    _fields_of(cursor, tensors)
+    """The next `batch_size` examples; fewer, and then none, at the end (or none at once, with enforce_batch_size).
+
+    cursor, tensors [rows of their domain, ...] of any type -> fields [rows of these examples, ...]. ValueError where
+    the tensors are not as many as the cursor's fields, or shorter than the lengths say.
+    """
+    _check_fields(cursor, tensors)
     tree = cursor.tree
     examples = _examples(tree, tensors)
     with cursor.lock:
@@ -160,12 +185,12 @@ def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size
 
 
 def _examples(tree, tensors) -> int:
-    """Number of examples: rows of the first field of the outermost domain."""
+    """Return the number of examples: rows of the first field of the outermost domain."""
     return next(t.shape[0] for t, d in zip(tensors, tree.domain_of) if d == 0)
 
 
 def _offset_matrix(tree, tensors):
-    """(examples + 1, domains): where each example begins in every domain."""
+    """Return [examples + 1, domains]: where each example begins in every domain."""
     examples = _examples(tree, tensors)
     matrix = np.zeros((examples + 1, len(tree.lengths_of)), np.int64)
     matrix[:, 0] = np.arange(examples + 1)
@@ -177,8 +202,12 @@ def _offset_matrix(tree, tensors):
 
 @operator("offsets", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
 def ComputeOffset(ctx, cursor, *tensors, out):
-    """Where each example begins in every domain: (examples + 1, domains) int64."""
-    _fields_of(cursor, tensors)
+    """Where each example begins in every domain.
+
+    cursor, tensors [rows of their domain, ...] of any type -> offsets [examples + 1, domains] int64. ValueError where
+    the tensors are not as many as the cursor's fields.
+    """
+    _check_fields(cursor, tensors)
     matrix = _offset_matrix(cursor.tree, tensors)
     offsets = out(matrix.shape, np.int64)
     offsets[...] = matrix
@@ -189,9 +218,13 @@ def ComputeOffset(ctx, cursor, *tensors, out):
 def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size: int = 1, shuffle_size: int = 1, out):
     """Examples sorted by a field, shuffled within runs of shuffle_size batches, and the batches among themselves.
 
-    It is always the same order, that of genuine Caffe2.
+    It is always the same order, that of Caffe2.
+
+    cursor, tensors [rows of their domain, ...] of any type -> indices [examples] int64. ValueError where
+    sort_by_field_idx is not from -1 to the last field, batch_size or shuffle_size is below 1, or the field is shorter
+    than the examples.
     """
-    _fields_of(cursor, tensors)
+    _check_fields(cursor, tensors)
     if not -1 <= sort_by_field_idx < len(tensors):
         raise ValueError(f"sort_by_field_idx must be -1 or within 0 to {len(tensors) - 1}, got {sort_by_field_idx}")
     if batch_size < 1 or shuffle_size < 1:
@@ -202,7 +235,7 @@ def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size
         key = tensors[sort_by_field_idx]
         if key.shape[0] < count:
             raise ValueError(f"field {sort_by_field_idx} has {key.shape[0]} rows for {count} examples")
-        order = np.argsort(key[:count].reshape(count, -1)[:, 0], kind="stable")
+        order = np.argsort(rows_of(key[:count])[:, 0], kind="stable")
     run = batch_size * shuffle_size
     for begin in range(0, count - run, run):  # the last run stays sorted, as in Caffe2
         order[begin : begin + run] = order[begin : begin + run][shuffled(run)]
@@ -218,8 +251,13 @@ def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size
 def ReadRandomBatch(
     ctx, cursor, idx, offsets, *tensors, batch_size: int = 1, enforce_batch_size: bool = False, loop_over: bool = False
 ):
-    """The next `batch_size` examples in the order of `idx`; with loop_over the first come again after the last."""
-    _fields_of(cursor, tensors)
+    """The next `batch_size` examples in the order of `idx`; with loop_over the first come again after the last.
+
+    cursor, idx [N] int64, offsets [examples + 1, domains] int64, tensors [rows of their domain, ...] of any type ->
+    fields [rows of these examples, ...]. ValueError where the tensors are not as many as the cursor's fields, or idx is
+    beyond the examples.
+    """
+    _check_fields(cursor, tensors)
     tree = cursor.tree
     with cursor.lock:
         begin = cursor.offsets[0]
@@ -230,8 +268,7 @@ def ReadRandomBatch(
             stop = begin
         cursor.offsets[0] = stop
     chosen = idx[begin:stop]
-    if chosen.size and not 0 <= int(chosen.min()) <= int(chosen.max()) < offsets.shape[0] - 1:
-        raise ValueError(f"idx must be within 0 to {offsets.shape[0] - 2}, got {int(chosen.max())}")
+    check_range(chosen, offsets.shape[0] - 1, "an element of idx")
     for i, tensor in enumerate(tensors):
         column = offsets[:, tree.domain_of[i]]
         parts = [tensor[int(column[c]) : int(column[c + 1])] for c in chosen]
@@ -249,7 +286,11 @@ def ReadRandomBatch(
     limits="multiple_of >= 1",
 )
 def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
-    """Cut off examples at the end, so that their number is a multiple of `multiple_of`."""
+    """Cut off examples at the end, so that their number is a multiple of `multiple_of`.
+
+    Tensors [rows of their domain, ...] of any type -> the same, shorter. ValueError where they are no dataset of these
+    fields, or multiple_of is below 1.
+    """
     tree = Tree(fields)
     tree.check(tensors)
     keep = _examples(tree, tensors) // multiple_of * multiple_of
@@ -273,7 +314,11 @@ class PackedRecords(Object):
 
 @operator("tensor", stateful=True, num_inputs=(1, MANY), gradient=NO_GRADIENT)
 def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: bool = False):
-    """All fields of each example packed into one element of a tensor."""
+    """All fields of each example packed into one element of a tensor.
+
+    Tensors [rows of their domain, ...] of any type -> tensor [examples] of records; with `pack_to_single_shared_ptr`
+    one record of the whole. ValueError where they are no dataset of these fields.
+    """
     tree = Tree(fields)
     tree.check(tensors)
     offsets = _offset_matrix(tree, tensors)
@@ -291,12 +336,17 @@ def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: boo
 
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
-    """The fields of packed examples, one after the other; prototypes give shapes and types where there is none."""
+    """The fields of packed examples, one after the other; prototypes give shapes and types where there is none.
+
+    packed [examples] of records, prototypes [n, ...] of any type -> fields [rows, ...]. ValueError where the fields are
+    not as many as the outputs, there are neither records nor prototypes, or a record was saved and loaded and is empty.
+    """
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
         raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")
     if any(r is None for r in records):
-        raise ValueError("a record has lost its contents: packed records that are saved and loaded keep nothing")
+        at = next(i for i, r in enumerate(records) if r is None)
+        raise ValueError(f"record {at} has lost its contents: packed records that are saved and loaded keep nothing")
     if not records and not prototypes:
         raise ValueError("nothing is packed, and no prototypes tell what the fields look like")
     for i in range(len(fields)):
@@ -308,15 +358,18 @@ def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
 
 @operator("shrunk", gradient=FORBID_GRADIENT)
 def RemoveDataBlocks(xp, data, indices, *, out):
-    """The data without the rows of the given indices."""
+    """The data without the rows of the given indices.
+
+    data [N, ...] of any type, indices [M] int32 or int64 -> shrunk [rows left, ...]. ValueError where the indices are
+    no vector, or one is not in [0, N); TypeError where they are no integers.
+    """
     if data.ndim < 1 or indices.ndim != 1:
         raise ValueError(f"expected data [N, …] and indices [M], got {list(data.shape)} and {list(indices.shape)}")
-    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < data.shape[0]:
-        raise ValueError(f"index {int(indices.max())} is not within the {data.shape[0]} rows of the data")
+    if indices.size and indices.dtype.kind != "i":
+        raise TypeError(f"indices must be int32 or int64, got {indices.dtype}")
+    check_range(indices, data.shape[0], "an index")
     keep = xp.ones(data.shape[0], bool)
-    if indices.size:
-        if indices.dtype.kind != "i":
-            raise TypeError(f"indices must be int32 or int64, got {indices.dtype}")
+    if indices.size:  # of another type, which Caffe2 does not look at, there may be none
         keep[indices] = False
     Y = out((int(keep.sum()), *data.shape[1:]), data.dtype)
     Y[...] = data[keep]

@@ -7,19 +7,21 @@ import re
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
+from caffe2lite.ops.data.databases import DBReader
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
-from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.objects import needed
+from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.serialization import DEFAULT_CHUNK, WHOLE, Options
 
 
 def full_path(ctx, path: str, absolute_path: int) -> str:
-    """The path, within the workspace's root folder unless it is said to be absolute."""
+    """Return the path, within the workspace's root folder unless it is said to be absolute."""
     return path if absolute_path else os.path.join(ctx.workspace.root_folder, path)
 
 
 def _key(name: str, strip_prefix: str) -> str:
-    """The name a blob is saved under: what follows `strip_prefix` in it."""
+    """Return the name that a blob is saved under: what follows `strip_prefix` in it."""
     at = name.find(strip_prefix) if strip_prefix else -1
     return name if at < 0 else name[at + len(strip_prefix) :]
 
@@ -39,7 +41,7 @@ def _save(ctx, path: str, db_type: str, names: list[str], options: Options) -> N
         db.close()
 
 
-@operator("", num_inputs=(1, 2**31 - 1), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, MANY), anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Save(
     ctx,
     *Xs,
@@ -54,9 +56,14 @@ def Save(
     """Write the inputs into a new database, large tensors in pieces of `chunk_size` elements (0: whole; -1: 1,000,000).
 
     `options`, a serialised SerializationOptions, says it by the names of blobs, and may ask for bfloat16.
+
+    Inputs [...] of any type, and whatever else can be serialised -> no tensors. ValueError where two blobs would have
+    one name, or the arguments contradict each other; a DBError where the database cannot be made.
     """
     if strip_prefix and blob_name_overrides:
-        raise ValueError("strip_prefix and blob_name_overrides cannot both be given")
+        raise ValueError(
+            f"give strip_prefix ({strip_prefix!r}) or blob_name_overrides ({list(blob_name_overrides)}), not both"
+        )
     if blob_name_overrides and len(blob_name_overrides) != len(ctx.inputs):
         raise ValueError(f"{len(blob_name_overrides)} blob_name_overrides are given for {len(ctx.inputs)} blobs")
     names = list(blob_name_overrides) or [_key(b, strip_prefix) for b in ctx.op.input]
@@ -70,13 +77,16 @@ def Save(
 
 
 def _numbered(pattern: str, step: int) -> str:
-    """`pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
-    return re.sub(r"%([-+ 0]*\d*)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
+    """Return `pattern` as C's printf fills it in: each %d becomes the number, and %% a percent sign."""
+    return re.sub(r"%([-+ 0]*(?:[1-9]\d*)?)l{0,2}[diu]|%%", lambda m: "%" if m[0] == "%%" else f"%{m[1]}d" % step, pattern)
 
 
-@operator("", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
-    """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`."""
+    """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`.
+
+    iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.
+    """
     if every <= 0:
         raise ValueError(f"every must be positive, got {every}")
     step = int(iter.reshape(-1)[0])
@@ -85,8 +95,11 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
 
 
 operator(
-    "", name="Snapshot", num_inputs=(1, 2**31 - 1), host="iter", anywhere="Xs", stateful=True,
-    doc="Checkpoint under the name that it had first.",
+    "", name="Snapshot", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
+    doc="""Checkpoint under the name that it had first.
+
+    iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.
+    """,
 )(Checkpoint.kernels["", None])  # fmt: skip
 
 
@@ -94,7 +107,7 @@ def _infer_load(args, inputs):
     return []
 
 
-@operator("Ys*", num_inputs=(0, 2**31 - 1), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
+@operator("Ys*", num_inputs=(0, MANY), stateful=True, infer=_infer_load, gradient=NO_GRADIENT)
 def Load(
     ctx,
     *readers,
@@ -109,7 +122,11 @@ def Load(
     allow_incomplete: bool = False,
     source_blob_names: list[str] = (),
 ):
-    """Read blobs from one or more databases into the outputs (or, with `load_all`, into blobs of their own names)."""
+    """Read blobs from one or more databases into the outputs (or, with `load_all`, into blobs of their own names).
+
+    Readers in place of `db` or `dbs` -> blobs [...] of any type, as they were saved. ValueError where a blob is absent
+    (but with `allow_incomplete`), incomplete, or there twice, or where the arguments contradict each other.
+    """
     wanted = _wanted(ctx, source_blob_names)
     missing = _Remaining(wanted)
 
@@ -125,7 +142,7 @@ def Load(
         cursor.close()
 
     for reader in readers:
-        read(reader, reader.source)
+        read(needed(DBReader, reader), reader.source)
     for path in [] if readers else _paths(ctx, db, dbs, absolute_path):
         opened = databases.open_db(db_type, path, Mode.read)
         try:
@@ -136,7 +153,7 @@ def Load(
 
 
 def _saved_name(key: bytes, source: str) -> str:
-    """The name of a blob, whose pieces have the keys NAME#%0, NAME#%1, …"""
+    """Return the name of a blob, whose pieces have the keys NAME#%0, NAME#%1, …"""
     try:
         return key.decode().rsplit("#%", 1)[0]
     except UnicodeDecodeError:
@@ -144,9 +161,9 @@ def _saved_name(key: bytes, source: str) -> str:
 
 
 def _paths(ctx, db, dbs, absolute_path):
-    """Where the databases are that the arguments name."""
+    """Return where the databases are that the arguments name."""
     if db and dbs:
-        raise ValueError("db and dbs cannot both be given")
+        raise ValueError(f"give db ({db!r}) or dbs ({list(dbs)}), not both")
     paths = [full_path(ctx, p, absolute_path) for p in ([db] if db else dbs)]
     twins = sorted({p for p in paths if paths.count(p) > 1})
     if twins:
@@ -157,7 +174,7 @@ def _paths(ctx, db, dbs, absolute_path):
 
 
 def _wanted(ctx, source_blob_names):
-    """{name in the database: output blob}."""
+    """Return {name in the database: output blob}."""
     if source_blob_names and len(source_blob_names) != len(ctx.outputs):
         raise ValueError(f"{len(source_blob_names)} source_blob_names are given for {len(ctx.outputs)} outputs")
     names = list(source_blob_names) or list(ctx.op.output)
@@ -196,7 +213,10 @@ class _Remaining:
 
 @operator("exists", stateful=True, infer=lambda args, inputs: [Spec((), "bool")], gradient=FORBID_GRADIENT)
 def DBExists(ctx, *, db_name: str, db_type: str, absolute_path: int = 0, out):
-    """Whether a database is there."""
+    """Whether a database is there.
+
+    exists, a scalar bool. ValueError where an argument is missing; a database of an unknown type is none.
+    """
     try:
         databases.open_db(db_type, full_path(ctx, db_name, absolute_path), Mode.read).close()
         found = True

@@ -9,7 +9,7 @@ import numpy as np
 
 from caffe2lite.ops.data.databases import Reader
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.signals import NEVER, StopNet, wait
 
@@ -17,6 +17,7 @@ from caffe2lite.ops.kit.signals import NEVER, StopNet, wait
 class BlobsQueue(Object):
     """A queue of at most `capacity` records of `fields` blobs each; contents move in and out, nothing is copied."""
 
+    title = "a queue of blobs (CreateBlobsQueue makes one)"
     type_name = "std::shared_ptr<caffe2::BlobsQueue>"
 
     def __init__(self, capacity: int, fields: int, name: str, field_names=()) -> None:
@@ -79,7 +80,11 @@ class BlobsQueue(Object):
 def CreateBlobsQueue(
     ctx, *, capacity: int = 1, num_blobs: int = 1, enforce_unique_name: int = 0, field_names: list[str] = ()
 ):
-    """A new queue of at most `capacity` records of `num_blobs` blobs."""
+    """A new queue of at most `capacity` records of `num_blobs` blobs.
+
+    queue; no tensors, of any type, are in it yet. ValueError where capacity or num_blobs is below 1, the field_names
+    are not as many as the blobs, or the blob must be new and holds a queue.
+    """
     if capacity < 1 or num_blobs < 1:
         raise ValueError(f"a queue needs a positive capacity and number of blobs, got {capacity} and {num_blobs}")
     if field_names and len(field_names) != num_blobs:
@@ -102,9 +107,13 @@ _MOVED = [(i + 1, i) for i in range(64)]
     traits="enqueues",
 )
 def EnqueueBlobs(ctx, queue, *blobs):
-    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed."""
+    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed.
+
+    queue, blobs of any type and any shape -> the same blobs, emptied. ValueError where they are not as many as a record
+    has, or one holds nothing; TypeError where the first input is no queue of blobs.
+    """
     _all_initialised(ctx, ctx.inputs[1:])
-    if not queue.write(ctx.inputs[1:], ctx.cancelled):
+    if not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled):
         raise StopNet(f"queue {queue.name!r} is closed")
 
 
@@ -125,9 +134,13 @@ def _all_initialised(ctx, blobs) -> None:
     traits="enqueues",
 )
 def SafeEnqueueBlobs(ctx, queue, *blobs):
-    """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on."""
+    """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on.
+
+    queue, blobs of any type and any shape -> the same blobs, emptied, and status, a scalar bool. ValueError where they
+    are not as many as a record has, or one holds nothing.
+    """
     _all_initialised(ctx, ctx.inputs[1:])
-    _tell(ctx, not queue.write(ctx.inputs[1:], ctx.cancelled))
+    _tell(ctx, not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled))
 
 
 def _tell(ctx, closed: bool) -> None:
@@ -145,8 +158,12 @@ def _tell(ctx, closed: bool) -> None:
     traits="dequeues",
 )
 def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
-    """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up."""
-    if not queue.read(ctx.outputs, ctx.cancelled, timeout_secs):
+    """Move the oldest record out of the queue; the net stops where it is closed and empty, or time is up.
+
+    queue -> blobs of any type and any shape. ValueError where the outputs are not as many as a record has; TypeError
+    where the input is no queue of blobs.
+    """
+    if not needed(BlobsQueue, queue).read(ctx.outputs, ctx.cancelled, timeout_secs):
         raise StopNet(f"queue {queue.name!r} is closed and empty, or nothing came in time")
 
 
@@ -161,8 +178,13 @@ def DequeueBlobs(ctx, queue, *, timeout_secs: float = 0.0):
     traits="dequeues",
 )
 def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
-    """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0."""
+    """As DequeueBlobs; at the end of the queue the last output is true.  Several records are joined along axis 0.
+
+    queue -> blobs of any type and any shape, and status, a scalar bool. ValueError where the outputs but the last are
+    not as many as a record has, records do not go together, or num_records is not above 0.
+    """
     blobs = ctx.outputs[:-1]
+    needed(BlobsQueue, queue)
     if num_records == 1:
         _tell(ctx, not queue.read(blobs, ctx.cancelled))
         return
@@ -183,8 +205,11 @@ def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
 def CloseBlobsQueue(ctx, queue):
-    """Close the queue: what is in it can still be read."""
-    queue.close()
+    """Close the queue: what is in it can still be read.
+
+    queue, whose blobs are of any type; no tensors. TypeError where the input is no queue of blobs.
+    """
+    needed(BlobsQueue, queue).close()
 
 
 @operator(
@@ -194,17 +219,20 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
     """Read a record from one of the queues, drawn by weight; the last output tells whether that one is at its end.
 
     `table_idx_blob` is the output that gets the number of the queue.
+
+    queues -> blobs of any type and any shape, [1] int32 for the number, and status, a scalar bool. ValueError where the
+    weights are not as many as the queues, or have no positive sum.
     """
     if weights and len(weights) != len(queues):
         raise ValueError(f"{len(weights)} weights are given for {len(queues)} queues")
     shares = np.cumsum(np.asarray(weights or [1.0] * len(queues)))
     if shares[-1] <= 0:
-        raise ValueError("the weights must have a positive sum")
+        raise ValueError(f"the weights must have a positive sum, found {list(weights)}")
     chosen = int(np.searchsorted(shares, float(ctx.rng.random()) * shares[-1], side="right"))
     blobs = list(ctx.outputs[:-1])
     if 0 <= table_idx_blob < len(blobs):
         blobs.pop(table_idx_blob).resize((1,), np.int32)[...] = chosen
-    _tell(ctx, not queues[chosen].read(blobs, ctx.cancelled))
+    _tell(ctx, not needed(BlobsQueue, queues[chosen]).read(blobs, ctx.cancelled))
 
 
 class QueueReader(Reader):
@@ -231,7 +259,12 @@ def _record_bytes(value) -> bytes:
 
 @operator("reader", stateful=True, gradient=FORBID_GRADIENT)
 def CreateBlobsQueueDB(ctx, queue, *, key_blob_index: int = -1, value_blob_index: int = 0, timeout_secs: float = 0.0):
-    """A reader whose records are the queue's: blobs of the given indices are key and value."""
+    """A reader whose records are the queue's: blobs of the given indices are key and value.
+
+    queue -> reader; no tensors, but each record's blobs must be strings, or tensors of one. ValueError where an index
+    is not below the number of blobs; TypeError where the input is no queue of blobs.
+    """
+    needed(BlobsQueue, queue)
     for what, index in (("key_blob_index", key_blob_index), ("value_blob_index", value_blob_index)):
         if index >= queue.fields:
             raise ValueError(f"{what} is {index}, and the queue has records of {queue.fields} blobs")

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.signals import StopNet, wait
 
@@ -16,6 +16,7 @@ from caffe2lite.ops.kit.signals import StopNet, wait
 class RebatchingQueue(Object):
     """A queue of at most `capacity` elements, each one tensor for each of `components`."""
 
+    title = "a rebatching queue (CreateRebatchingQueue makes one)"
     type_name = "std::unique_ptr<caffe2::RebatchingQueue>"
 
     def __init__(self, capacity: int, components: int) -> None:
@@ -55,7 +56,10 @@ class RebatchingQueue(Object):
 
 @operator("queue", stateful=True, gradient=NO_GRADIENT)
 def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
-    """A new queue of at most `capacity` elements of `num_blobs` tensors."""
+    """A new queue of at most `capacity` elements of `num_blobs` tensors.
+
+    queue; no tensors, of any type, are in it yet. ValueError where capacity or num_blobs is below 1.
+    """
     if capacity < 1 or num_blobs < 1:
         raise ValueError(f"a queue needs a positive capacity and number of blobs, got {capacity} and {num_blobs}")
     return RebatchingQueue(capacity, num_blobs)
@@ -63,8 +67,12 @@ def CreateRebatchingQueue(ctx, *, capacity: int = 1, num_blobs: int = 1):
 
 @operator("", stateful=True, blocking=True, num_inputs=(2, MANY), gradient=NO_GRADIENT, traits="enqueues")
 def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
-    """Put one element, or with `enqueue_batch` each row of the tensors, into the queue."""
-    if len(tensors) != queue.components:
+    """Put one element, or with `enqueue_batch` each row of the tensors, into the queue.
+
+    queue, tensors [...], or with enqueue_batch [rows, ...], of any type. ValueError where they are not as many as an
+    element has, or differ in rows; TypeError where the first input is no such queue.
+    """
+    if len(tensors) != needed(RebatchingQueue, queue).components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(tensors)}")
     if not enqueue_batch:
         if not queue.put([np.array(t) for t in tensors], ctx.cancelled):
@@ -88,8 +96,12 @@ def EnqueueRebatchingQueue(ctx, queue, *tensors, enqueue_batch: int = 0):
     traits="dequeues",
 )
 def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
-    """Take up to `num_elements` elements out, stacked along a new first axis."""
-    if len(ctx.outputs) != queue.components:
+    """Take up to `num_elements` elements out, stacked along a new first axis.
+
+    queue -> tensors [elements, ...] of any type. ValueError where the outputs are not as many as an element has
+    tensors, or the elements differ in shape; TypeError where the input is no such queue.
+    """
+    if len(ctx.outputs) != needed(RebatchingQueue, queue).components:
         raise ValueError(f"the queue has elements of {queue.components} tensors, not {len(ctx.outputs)}")
     found = queue.get(num_elements, ctx.cancelled)
     if not found:
@@ -101,5 +113,8 @@ def DequeueRebatchingQueue(ctx, queue, *, num_elements: int = 1):
 
 @operator("", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
 def CloseRebatchingQueue(ctx, queue):
-    """Close the queue: what is in it can still be read."""
-    queue.close()
+    """Close the queue: what is in it can still be read.
+
+    queue, whose tensors are of any type; no tensors. TypeError where the input is no such queue.
+    """
+    needed(RebatchingQueue, queue).close()

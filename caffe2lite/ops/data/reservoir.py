@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.control.atomics import Mutex
 from caffe2lite.ops.kit.infer import UNKNOWN
+from caffe2lite.ops.kit.objects import needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
 from caffe2lite.ops.sparse.indices import Map
 
@@ -40,12 +42,19 @@ def ReservoirSampling(
 
     With identifiers a row counts only where its identifier is neither in the reservoir nor twice in the data; a map
     tells the row of each identifier, and a vector the identifier of each row.  An empty reservoir begins anew.
+
+    reservoir [n, ...] like the data, or nothing yet, num_visited [1] int64, data [N, ...] of any type, mutex, object_id
+    [N] int64, object_to_pos, a map from int64 to int32, pos_to_object [n] int64 -> the reservoir and what goes with it.
+    ValueError where rows or numbers do not fit together, or num_to_collect is not above 0; TypeError where there is no
+    map or mutex.
+
+    J. Vitter, "Random sampling with a reservoir", 1985 (algorithm R).
     """
     if data.ndim < 1:
         raise ValueError("the data must have rows, got a scalar")
-    if object_id is not None and not isinstance(object_to_pos, Map):
-        raise TypeError("a map from int64 to int32 is needed for the places of the identifiers (CreateMap makes one)")
-    with mutex.lock:
+    if object_id is not None:
+        needed(Map, object_to_pos)
+    with needed(Mutex, mutex).lock:
         if reservoir is None or not reservoir.size or reservoir.flat[0] is None:  # None: a record that was saved
             reservoir = data[:0]
             num_visited[...] = 0

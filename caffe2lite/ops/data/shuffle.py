@@ -1,4 +1,4 @@
-"""The order into which C++'s std::shuffle puts things with a new std::default_random_engine, as genuine Caffe2 does.
+"""The order into which C++'s std::shuffle puts things with a new std::default_random_engine, as Caffe2 does.
 
 The engine is Park and Miller's minimal standard generator (1988) with multiplier 16807; the numbers are drawn, and two of
 them at once where the engine's range allows it, as in GNU's C++ library.
@@ -15,7 +15,7 @@ _RANGE = _MODULUS - 2
 
 
 def _generator() -> Callable[[int], int]:
-    """A function that gives the next number of 0 to n - 1."""
+    """Return a function that gives the next number of 0 to n - 1."""
     state = 1
 
     def below(n: int) -> int:
@@ -30,7 +30,7 @@ def _generator() -> Callable[[int], int]:
 
 
 def shuffled(count: int) -> np.ndarray:
-    """Which of `count` things comes first, second and so on (int64)."""
+    """Return which of `count` things comes first, second and so on (int64)."""
     order = list(range(count))
     below = _generator()
 

@@ -9,7 +9,7 @@ from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
 
 
 def _each(function, X, out, dtype):
-    """The function of every string."""
+    """Write the function of every string."""
     Y = out(X.shape, dtype)
     flat = Y.reshape(-1)
     for i, s in enumerate(X.reshape(-1)):
@@ -23,31 +23,46 @@ def _bytes(text: str) -> bytes:
 
 @operator("prefixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
 def StringPrefix(xp, strings, *, length: int = 3, out):
-    """The first `length` bytes of each string."""
+    """The first `length` bytes of each string.
+
+    strings [...] string -> prefixes of their shape, string. ValueError where the length is negative.
+    """
     return _each(lambda s: s[:length], strings, out, object)
 
 
 @operator("suffixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
 def StringSuffix(xp, strings, *, length: int = 3, out):
-    """The last `length` bytes of each string."""
+    """The last `length` bytes of each string.
+
+    strings [...] string -> suffixes of their shape, string. ValueError where the length is negative.
+    """
     return _each(lambda s: s[max(len(s) - length, 0) :], strings, out, object)
 
 
 @operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
 def StringStartsWith(xp, strings, *, prefix: str = "", out):
-    """Whether each string begins with `prefix`."""
+    """Whether each string begins with `prefix`.
+
+    strings [...] string -> bools of their shape, bool. TypeError for other types.
+    """
     return _each(lambda s: s.startswith(_bytes(prefix)), strings, out, np.bool_)
 
 
 @operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
 def StringEndsWith(xp, strings, *, suffix: str = "", out):
-    """Whether each string ends with `suffix`."""
+    """Whether each string ends with `suffix`.
+
+    strings [...] string -> bools of their shape, bool. TypeError for other types.
+    """
     return _each(lambda s: s.endswith(_bytes(suffix)), strings, out, np.bool_)
 
 
 @operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
 def StringEquals(xp, strings, *, text: str = "", out):
-    """Whether each string is `text`."""
+    """Whether each string is `text`.
+
+    strings [...] string -> bools of their shape, bool. TypeError for other types.
+    """
     return _each(lambda s: s == _bytes(text), strings, out, np.bool_)
 
 
@@ -63,11 +78,18 @@ def _text(value) -> bytes:
 
 @operator("strings", types="string float32 float64 int8 int16 uint8 uint16 int32 int64 bool")
 def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
-    """The elements of each row (or, with axis 1, of each column), each followed by the delimiter."""
+    """The elements of each row (or, with axis 1, of each column), each followed by the delimiter.
+
+    input [N] or [N, M] of string, numbers or bool -> strings [N], with axis 1 [M]. ValueError where the input has other
+    dimensions, the axis is none of
+    them, or there is nothing in it.
+    """
     if input.ndim not in (1, 2) or axis not in (0, 1) or axis >= input.ndim:
         raise ValueError(
             f"the input must have one or two dimensions, and axis be one of them: {list(input.shape)}, {axis}"
         )
+    if not input.size:
+        raise ValueError(f"there is nothing to join in an input of the shape {list(input.shape)}")
     rows = input.reshape(input.shape[0], -1)
     if axis == 1:
         rows = rows.T

@@ -9,13 +9,14 @@ import numpy as np
 
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
 class TextFileReader(Object):
     """An open file, where its reading stands, and the types of its fields."""
 
+    title = "a reader of text (CreateTextFileReader makes one)"
     type_name = "std::unique_ptr<caffe2::TextFileReaderInstance>"
 
     def __init__(self, filename: str, num_passes: int, types: list[str]) -> None:
@@ -53,7 +54,11 @@ class TextFileReader(Object):
 
 @operator("handler", stateful=True, gradient=NO_GRADIENT)
 def CreateTextFileReader(ctx, *, filename: str = "", num_passes: int = 1, field_types: list[int] = ()):
-    """A reader of a file of rows whose fields are between tabs: FLOAT or STRING, by the numbers of TensorProto."""
+    """A reader of a file of rows whose fields are between tabs: FLOAT or STRING, by the numbers of TensorProto.
+
+    handler; no tensors. ValueError where field_types is empty, or names another type than float32 (FLOAT) and string
+    (STRING); an OSError where the file cannot be opened.
+    """
     types = [dtype_of(t) for t in field_types]
     if not types or not set(types) <= {"float32", "object"}:
         raise ValueError(f"field_types must name FLOAT (1) or STRING (4) for each field, got {list(field_types)}")
@@ -73,9 +78,12 @@ def _column(name, dtype, values):
 
 @operator("fields*", stateful=True, num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def TextFileReaderRead(ctx, handler, *, batch_size: int = 1):
-    """The next rows, at most `batch_size`, one output a field; empty at the end of the file."""
-    if not isinstance(handler, TextFileReader):
-        raise TypeError("the input must be a reader that CreateTextFileReader has made")
+    """The next rows, at most `batch_size`, one output a field; empty at the end of the file.
+
+    handler -> fields [rows] float32 or string. ValueError where a row has another number of fields, a field is no
+    number, or the outputs are not as many as the fields; TypeError where the input is no reader of text.
+    """
+    needed(TextFileReader, handler)
     if len(ctx.outputs) != len(handler.types):
         raise ValueError(f"the rows have {len(handler.types)} fields, and {len(ctx.outputs)} outputs are given")
     rows = handler.read(max(batch_size, 1))

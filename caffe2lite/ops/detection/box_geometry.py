@@ -14,7 +14,7 @@ LARGEST = math.log(1000.0 / 16.0)  # a box does not grow more than that in one s
 
 
 def decode(xp: Any, boxes: Any, deltas: Any, weights: Any, one: int) -> Any:
-    """Boxes moved by deltas (dx, dy, log w, log h); both (n, 4)."""
+    """Return boxes moved by deltas (dx, dy, log w, log h); both [n, 4]."""
     w, h = boxes[:, 2] - boxes[:, 0] + one, boxes[:, 3] - boxes[:, 1] + one
     x, y = boxes[:, 0] + 0.5 * w, boxes[:, 1] + 0.5 * h
     wx, wy, ww, wh = weights
@@ -25,7 +25,7 @@ def decode(xp: Any, boxes: Any, deltas: Any, weights: Any, one: int) -> Any:
 
 
 def decode_rotated(xp: Any, boxes: Any, deltas: Any, weights: Any, bounds: tuple[int, int] | None) -> Any:
-    """Rotated boxes moved by deltas (dx, dy, log w, log h, radians); angles brought within `bounds` if given."""
+    """Return rotated boxes moved by deltas (dx, dy, log w, log h, radians); angles brought within `bounds` if given."""
     wx, wy, ww, wh = weights
     x, y = deltas[:, 0] / wx * boxes[:, 2] + boxes[:, 0], deltas[:, 1] / wy * boxes[:, 3] + boxes[:, 1]
     w = xp.exp(xp.minimum(deltas[:, 2] / ww, LARGEST)) * boxes[:, 2]
@@ -41,13 +41,13 @@ def decode_rotated(xp: Any, boxes: Any, deltas: Any, weights: Any, bounds: tuple
 
 
 def clip(xp: Any, boxes: Any, height: float, width: float, one: int) -> Any:
-    """Boxes within an image."""
+    """Return boxes within an image."""
     limits = xp.asarray([width - one, height - one, width - one, height - one], "float32")
     return xp.minimum(xp.maximum(boxes, 0), limits)
 
 
 def clip_rotated(xp: Any, boxes: Any, height: float, width: float, threshold: float, one: int) -> Any:
-    """Boxes that are turned by no more than `threshold` degrees, within an image; others as they are."""
+    """Return boxes, those that are turned by no more than `threshold` degrees, within an image; others as they are."""
     x1, y1 = boxes[:, 0] - (boxes[:, 2] - one) / 2, boxes[:, 1] - (boxes[:, 3] - one) / 2
     x2, y2 = boxes[:, 0] + (boxes[:, 2] - one) / 2, boxes[:, 1] + (boxes[:, 3] - one) / 2
     inside = clip(xp, xp.stack([x1, y1, x2, y2], axis=1), height, width, one)
@@ -65,7 +65,7 @@ def clip_rotated(xp: Any, boxes: Any, height: float, width: float, threshold: fl
 
 
 def overlaps(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray:
-    """Intersection over union of one box with others."""
+    """Return intersection over union of one box with others."""
     w = np.maximum(np.minimum(box[2], boxes[:, 2]) - np.maximum(box[0], boxes[:, 0]) + one, 0)
     h = np.maximum(np.minimum(box[3], boxes[:, 3]) - np.maximum(box[1], boxes[:, 1]) + one, 0)
     area = (boxes[:, 2] - boxes[:, 0] + one) * (boxes[:, 3] - boxes[:, 1] + one)
@@ -74,7 +74,7 @@ def overlaps(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray:
 
 
 def _corners(box: np.ndarray) -> np.ndarray:
-    """The corners (4, 2) of a rotated box, counter-clockwise in (x, -y)."""
+    """Return the corners, [4, 2], of a rotated box, counter-clockwise in (x, -y)."""
     angle = math.radians(float(box[4]))
     c, s = math.cos(angle) * 0.5, math.sin(angle) * 0.5
     x, y, w, h = (float(v) for v in box[:4])
@@ -84,7 +84,7 @@ def _corners(box: np.ndarray) -> np.ndarray:
 
 
 def _clip_polygon(points: list, a: np.ndarray, b: np.ndarray, inner: np.ndarray) -> list:
-    """The part of a convex polygon on the side of the line a-b where `inner` is (Sutherland and Hodgman, 1974)."""
+    """Return the part of a convex polygon on the side of the line a-b where `inner` is (Sutherland and Hodgman, 1974)."""
     side = lambda p: (b[0] - a[0]) * (p[1] - a[1]) - (b[1] - a[1]) * (p[0] - a[0])
     sign = 1.0 if side(inner) >= 0 else -1.0
     kept = []
@@ -98,7 +98,7 @@ def _clip_polygon(points: list, a: np.ndarray, b: np.ndarray, inner: np.ndarray)
 
 
 def overlaps_rotated(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray:
-    """Intersection over union of one rotated box with others."""
+    """Return intersection over union of one rotated box with others."""
     mine = _corners(box)
     found = np.zeros(len(boxes))
     reach = math.hypot(float(box[2]), float(box[3])) / 2
@@ -123,7 +123,7 @@ def overlaps_rotated(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray
 
 
 def suppress(boxes: np.ndarray, order: np.ndarray, threshold: float, most: int, one: int) -> list[int]:
-    """Greedy non-maximum suppression: indices that are kept, in `order`; at most `most` of them (-1: all)."""
+    """Return by greedy non-maximum suppression the indices that are kept, in `order`; at most `most` of them (-1: all)."""
     measure = overlaps_rotated if boxes.shape[1] == 5 else overlaps
     kept = []
     while order.size and (most < 0 or len(kept) < most):
@@ -138,7 +138,7 @@ def soft_suppress(
     boxes: np.ndarray, scores: np.ndarray, indices: np.ndarray, sigma: float, threshold: float, least: float,
     method: str, one: int,
 ) -> tuple[list[int], np.ndarray]:  # fmt: skip
-    """Scores lowered by the overlap with better boxes (Bodla et al., Soft-NMS, 2017): (indices kept, new scores)."""
+    """Return (indices kept, new scores): scores are lowered by the overlap with better boxes."""
     measure = overlaps_rotated if boxes.shape[1] == 5 else overlaps
     scores = scores.copy()
     pending = np.array(indices)

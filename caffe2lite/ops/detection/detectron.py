@@ -1,7 +1,4 @@
-"""Operators of Detectron's own module, which the CPU wheel of Caffe2 does not hold, and AffineNd of older branches.
-
-Losses are those of Girshick, Fast R-CNN, 2015 and of Lin et al., Focal Loss, 2017.
-"""
+"""Operators of Detectron's own module, which the CPU wheel of Caffe2 does not hold, and AffineNd of older branches."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from caffe2lite.ops.detection.roi import RoIPool, RoIPoolGradient, check_rois, i
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.rows import check_range
 
 _TINY = 1.17549435e-38  # the smallest normal float
 
@@ -33,7 +31,7 @@ def _smooth(xp, d, beta):
     return xp.where(size < beta, 0.5 * d * d / beta, size - 0.5 * beta)
 
 
-def _slope(xp, d, beta):
+def _smooth_derivative(xp, d, beta):
     return xp.where(xp.abs(d) < beta, d / beta, xp.sign(d))
 
 
@@ -50,7 +48,12 @@ def _check_same(Y_hat, *others):
     gradient=single("SmoothL1LossGradient", "I0 I1 I2 I3 GO0 -> GI0"),
 )
 def SmoothL1Loss(xp, Y_hat, Y, alpha_in, alpha_out, *, beta: float = 1.0, scale: float = 1.0, out):
-    """scale / N * sum of alpha_out * smooth(alpha_in * (Y_hat - Y))."""
+    """scale / N * sum of alpha_out * smooth(alpha_in * (Y_hat - Y)); smooth(d) = d² / (2 beta) where |d| < beta, else |d| - beta / 2.
+
+    Y_hat [N, ...] float32, Y, alpha_in, alpha_out alike -> loss, a scalar. ValueError where the shapes differ.
+
+    R. Girshick, "Fast R-CNN", 2015.
+    """
     _check_same(Y_hat, Y, alpha_in, alpha_out)
     total = (alpha_out * _smooth(xp, alpha_in * (Y_hat - Y), beta)).sum()
     return _scalar(out, total * (scale / max(Y_hat.shape[0], 1)))
@@ -58,27 +61,34 @@ def SmoothL1Loss(xp, Y_hat, Y, alpha_in, alpha_out, *, beta: float = 1.0, scale:
 
 @operator("dY_hat", types={"Y_hat": "float32", "dloss": "float32"}, infer=like(0))
 def SmoothL1LossGradient(xp, Y_hat, Y, alpha_in, alpha_out, dloss, *, beta: float = 1.0, scale: float = 1.0, out):
-    """The gradient by the prediction."""
+    """The gradient by the prediction.
+
+    The operands of SmoothL1Loss [N, ...] float32, dloss [1] -> dY_hat. ValueError where the shapes differ.
+    """
     _check_same(Y_hat, Y, alpha_in, alpha_out)
     d = out(Y_hat.shape, Y_hat.dtype)
-    slope = alpha_in * alpha_out * _slope(xp, alpha_in * (Y_hat - Y), beta)
-    d[...] = slope * (dloss.reshape(()) * (scale / max(Y_hat.shape[0], 1)))
+    derivative = alpha_in * alpha_out * _smooth_derivative(xp, alpha_in * (Y_hat - Y), beta)
+    d[...] = derivative * (dloss.reshape(()) * (scale / max(Y_hat.shape[0], 1)))
     return d
 
 
+def _check_gradient(dY, shape):
+    if dY.shape != tuple(shape):
+        raise ValueError(f"the gradient of the result must have its shape, {list(shape)}; found {list(dY.shape)}")
+
+
 def _places(Y_hat, Y, L):
-    """Four index vectors: for each target box the places of its four numbers in (N, A * 4, H, W)."""
+    """Return four index vectors: for each target box the places of its four numbers in (N, A * 4, H, W)."""
     if Y_hat.ndim != 4 or Y.ndim != 2 or Y.shape[1] != 4 or L.shape != Y.shape:
         raise ValueError(
             f"expected predictions [N, A * 4, H, W], targets [M, 4] and places [M, 4], got {list(Y_hat.shape)}, "
             f"{list(Y.shape)} and {list(L.shape)}"
         )
     n, c, y, x = (L[:, k].astype("int64") for k in range(4))
-    for what, index, size in (("image", n, Y_hat.shape[0]), ("row", y, Y_hat.shape[2]), ("column", x, Y_hat.shape[3])):
-        if index.size and not 0 <= int(index.min()) <= int(index.max()) < size:
-            raise ValueError(f"a place has the {what} {int(index.max())}, and there are {size}")
-    if c.size and not 0 <= int(c.min()) <= int(c.max()) <= Y_hat.shape[1] - 4:
-        raise ValueError(f"a place has the channel {int(c.max())}, and there are {Y_hat.shape[1]}")
+    check_range(n, Y_hat.shape[0], "the image of a place")
+    check_range(c, Y_hat.shape[1] - 3, "the first channel of a place")
+    check_range(y, Y_hat.shape[2], "the row of a place")
+    check_range(x, Y_hat.shape[3], "the column of a place")
     return n, c, y, x
 
 
@@ -94,7 +104,11 @@ def _chosen(xp, Y_hat, Y, L):
     gradient=single("SelectSmoothL1LossGradient", "I0 I1 I2 I3 GO0 -> GI0"),
 )
 def SelectSmoothL1Loss(xp, Y_hat, Y, L, S, *, beta: float = 1.0, scale: float = 1.0, out):
-    """scale / max(S, 1) * sum of smooth(prediction - target) over the places L (image, channel, row, column)."""
+    """scale / max(S, 1) * sum of smooth(prediction - target) over the places L (image, channel, row, column).
+
+    Y_hat [N, A * 4, H, W] float32, Y [M, 4], L [M, 4], S [1] -> loss, a scalar. ValueError where the shapes do not fit,
+    or a place is not within Y_hat.
+    """
     if not Y.size:
         return _scalar(out, 0)
     d = Y_hat[_chosen(xp, Y_hat, Y, L)] - Y
@@ -103,12 +117,18 @@ def SelectSmoothL1Loss(xp, Y_hat, Y, L, S, *, beta: float = 1.0, scale: float = 
 
 @operator("dY_hat", types={"Y_hat": "float32", "dloss": "float32"}, infer=like(0))
 def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, scale: float = 1.0, out):
-    """The gradient by the prediction: 0 except at the places."""
+    """The gradient by the prediction: 0 except at the places.
+
+    The operands of SelectSmoothL1Loss [N, A * 4, H, W] float32, ..., dloss [1] -> dY_hat. ValueError where the shapes
+    do not fit, or a place is not within Y_hat.
+    """
     d = out(Y_hat.shape, Y_hat.dtype)
     d[...] = 0
     if Y.size:
         where = _chosen(xp, Y_hat, Y, L)
-        d[where] = _slope(xp, Y_hat[where] - Y, beta) * (dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1))
+        d[where] = _smooth_derivative(xp, Y_hat[where] - Y, beta) * (
+            dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1)
+        )
     return d
 
 
@@ -116,7 +136,7 @@ def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, 
 
 
 def _softplus(xp, x):
-    """log(1 + exp(x)), without overflow."""
+    """Return log(1 + exp(x)), without overflow."""
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
@@ -131,9 +151,12 @@ def _sigmoid(xp, x):
     gradient=single("SigmoidCrossEntropyLossGradient", "I0 I1 GO0 -> GI0"),
 )
 def SigmoidCrossEntropyLoss(xp, X, targets, *, scale: float = 1.0, normalize: int = 1, out):
-    """Mean over all targets that are not -1 (or, without normalize, over the batch) of the logistic loss."""
+    """Mean over all targets that are not -1 (or, without normalize, over the batch) of the logistic loss.
+
+    X [N, ...] float32, targets of its size, int32 -> loss, a scalar. ValueError where the sizes differ.
+    """
     counted = _counted(xp, X, targets)
-    loss = (_softplus(xp, X) - X * targets) * counted
+    loss = (_softplus(xp, X) - X * targets.reshape(X.shape)) * counted
     return _scalar(out, loss.sum() * (scale / _normalizer(X, counted, normalize)))
 
 
@@ -149,7 +172,10 @@ def _normalizer(X, counted, normalize):
 
 @operator("dX", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
 def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0, normalize: int = 1, out):
-    """The gradient by the logits; 0 where the target is -1."""
+    """The gradient by the logits; 0 where the target is -1.
+
+    X [N, ...] float32, targets of its size, int32, dloss [1] -> dX of X's shape. ValueError where the sizes differ.
+    """
     counted = _counted(xp, X, targets)
     d = out(X.shape, X.dtype)
     d[...] = (_sigmoid(xp, X) - targets.reshape(X.shape)) * counted
@@ -158,7 +184,7 @@ def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0
 
 
 def _by_class(xp, X, labels, num_classes):
-    """(logits (N, A, classes, H, W), labels (N, A, 1, H, W))."""
+    """Return the logits as [N, A, classes, H, W], the labels as [N, A, 1, H, W]."""
     if X.ndim != 4 or X.shape[1] % num_classes:
         raise ValueError(f"logits must be [N, A * {num_classes}, H, W], got shape {list(X.shape)}")
     n, _, height, width = X.shape
@@ -186,7 +212,13 @@ def _focal_terms(xp, X, labels, fg, num_classes, alpha):
 def SigmoidFocalLoss(
     xp, X, labels, fg_num, *, scale: float = 1.0, gamma: float = 2.0, alpha: float = 0.25, num_classes: int = 80, out
 ):
-    """Sum of the focal losses of one sigmoid a class, over the number of foreground boxes; label -1 is left out."""
+    """Sum of the focal losses of one sigmoid a class, over the number of foreground boxes; label -1 is left out.
+
+    X [N, A * num_classes, H, W] float32, labels [N, A, H, W] int32, 0 for the background, fg_num [1] -> loss, a scalar.
+    ValueError where the shapes do not fit.
+
+    T.-Y. Lin et al., "Focal loss for dense object detection", 2017.
+    """
     x, positive, negative = _focal_terms(xp, X, labels, fg_num, num_classes, alpha)
     p = _sigmoid(xp, x)
     loss = -positive * (1 - p) ** gamma * xp.log(xp.maximum(p, _TINY)) + negative * p**gamma * _softplus(xp, x)
@@ -207,7 +239,11 @@ def SigmoidFocalLossGradient(
     num_classes: int = 80,
     out,
 ):
-    """The gradient by the logits."""
+    """The gradient by the logits.
+
+    The operands of SigmoidFocalLoss [N, A * num_classes, H, W] float32, ..., dloss [1] -> dX. ValueError where the
+    shapes do not fit.
+    """
     x, positive, negative = _focal_terms(xp, X, labels, fg_num, num_classes, alpha)
     p = _sigmoid(xp, x)
     good = (1 - p) ** gamma * (1 - p - p * gamma * xp.log(xp.maximum(p, _TINY)))
@@ -236,11 +272,18 @@ def _weights(xp, t, fg, alpha, dtype):
 def SoftmaxFocalLoss(
     xp, X, labels, fg_num, *, scale: float = 1.0, gamma: float = 2.0, alpha: float = 0.25, num_classes: int = 81, out
 ):
-    """Sum of the focal losses of a softmax an anchor, over the number of foreground boxes; and the softmax P."""
+    """Sum of the focal losses of a softmax an anchor, over the number of foreground boxes; and the softmax P.
+
+    X [N, A * num_classes, H, W] float32, labels [N, A, H, W] int32, 0 for the background, fg_num [1] -> loss, a scalar,
+    P of X's shape. ValueError where the shapes do not fit, or a label is not below num_classes.
+
+    T.-Y. Lin et al., "Focal loss for dense object detection", 2017.
+    """
     x, t = _by_class(xp, X, labels, num_classes)
     P = out[1](X.shape, X.dtype)
     p = P.reshape(x.shape)
     p[...] = _softmax(xp, x, 2)
+    check_range(xp.maximum(t, 0), num_classes, "a label")
     mine = xp.take_along_axis(p, xp.maximum(t, 0).astype("int64"), axis=2)
     loss = -((1 - mine) ** gamma) * xp.log(xp.maximum(mine, _TINY)) * _weights(xp, t, fg_num, alpha, X.dtype)
     return _scalar(out[0], loss.sum() * scale), P
@@ -255,15 +298,20 @@ def SoftmaxFocalLossGradient(
     xp, X, labels, fg_num, P, dloss, *, scale: float = 1.0, gamma: float = 2.0, alpha: float = 0.25,
     num_classes: int = 81, out,
 ):  # fmt: skip
-    """The gradient by the logits."""
+    """The gradient by the logits.
+
+    The operands of SoftmaxFocalLoss [N, A * num_classes, H, W] float32, ..., P, dloss [1] -> dX. ValueError where the
+    shapes do not fit, or a label is not below num_classes.
+    """
     x, t = _by_class(xp, X, labels, num_classes)
     p = P.reshape(x.shape)
+    check_range(xp.maximum(t, 0), num_classes, "a label")
     mine = xp.take_along_axis(p, xp.maximum(t, 0).astype("int64"), axis=2)
-    slope = -((1 - mine) ** gamma) + gamma * (1 - mine) ** (gamma - 1) * mine * xp.log(xp.maximum(mine, _TINY))
-    slope = slope * _weights(xp, t, fg_num, alpha, X.dtype)
+    derivative = -((1 - mine) ** gamma) + gamma * (1 - mine) ** (gamma - 1) * mine * xp.log(xp.maximum(mine, _TINY))
+    derivative = derivative * _weights(xp, t, fg_num, alpha, X.dtype)
     here = (t == xp.arange(num_classes).reshape(1, 1, -1, 1, 1)).astype(X.dtype)
     d = out(X.shape, X.dtype)
-    d.reshape(x.shape)[...] = slope * (here - p) * (dloss.reshape(()) * scale)
+    d.reshape(x.shape)[...] = derivative * (here - p) * (dloss.reshape(()) * scale)
     return d
 
 
@@ -275,7 +323,11 @@ def _groups(X, num_classes):
 
 @operator("P", types="float32", infer=like(0), gradient=single("GroupSpatialSoftmaxGradient", "O0 GO0 -> GI0"))
 def GroupSpatialSoftmax(xp, X, *, num_classes: int = 81, out):
-    """A softmax over each group of num_classes channels, pixel by pixel."""
+    """A softmax over each group of num_classes channels, pixel by pixel.
+
+    X [N, A * num_classes, H, W] float32 -> P of its shape. ValueError where the channels are no multiple of
+    num_classes.
+    """
     shape = _groups(X, num_classes)
     P = out(X.shape, X.dtype)
     P.reshape(shape)[...] = _softmax(xp, X.reshape(shape), 2)
@@ -284,8 +336,13 @@ def GroupSpatialSoftmax(xp, X, *, num_classes: int = 81, out):
 
 @operator("dX", types={"P": "float32", "dP": "float32"}, infer=like(0))
 def GroupSpatialSoftmaxGradient(xp, P, dP, *, num_classes: int = 81, out):
-    """The gradient by the scores."""
+    """The gradient by the scores.
+
+    P [N, A * num_classes, H, W] float32, dP alike -> dX. ValueError where the shapes differ, or the channels are no
+    multiple of num_classes.
+    """
     shape = _groups(P, num_classes)
+    _check_same(P, dP)
     p, g = P.reshape(shape), dP.reshape(shape)
     d = out(P.shape, P.dtype)
     d.reshape(shape)[...] = p * (g - (p * g).sum(axis=2, keepdims=True))
@@ -297,7 +354,10 @@ def GroupSpatialSoftmaxGradient(xp, P, dP, *, num_classes: int = 81, out):
 
 @operator("Y", types={"X": "float32", "L": "int32"}, gradient=single("SampleAsGradient", "I0 I1 GO0 -> GI0"))
 def SampleAs(xp, X, L, *, out):
-    """The rows of X whose label is positive."""
+    """The rows of X whose label is positive.
+
+    X [N, ...] float32, L [N] int32 -> Y [positive labels, ...]. ValueError where there is not one label for each row.
+    """
     rows = _labelled(xp, X, L)
     Y = out((rows.shape[0], *X.shape[1:]), X.dtype)
     if Y.size:
@@ -313,8 +373,13 @@ def _labelled(xp, X, L):
 
 @operator("dX", types={"X": "float32", "L": "int32", "dY": "float32"}, infer=like(0))
 def SampleAsGradient(xp, X, L, dY, *, out):
-    """The gradients of the rows that were taken, 0 for the others."""
+    """The gradients of the rows that were taken, 0 for the others.
+
+    X [N, ...] float32, L [N] int32, dY [positive labels, ...] -> dX of X's shape. ValueError where there is not one
+    label for each row, or one row of dY for each positive one.
+    """
     rows = _labelled(xp, X, L)
+    _check_gradient(dY, (rows.shape[0], *X.shape[1:]))
     d = out(X.shape, X.dtype)
     d[...] = 0
     if rows.shape[0]:
@@ -326,45 +391,65 @@ def SampleAsGradient(xp, X, L, dY, *, out):
     "C", types={"A": "float32 int32"}, anywhere="B", gradient=single("SpatialNarrowAsGradient", "I0 I1 GO0 -> GI0")
 )
 def SpatialNarrowAs(xp, A, B, *, out):
-    """The top left part of A that is as high and wide as B."""
-    if A.ndim not in (3, 4) or B.ndim != 4 or A.shape[-2] < B.shape[2] or A.shape[-1] < B.shape[3]:
-        raise ValueError(f"A {list(A.shape)} must be at least as high and wide as B {list(B.shape)}")
+    """The top left part of A that is as high and wide as B.
+
+    A [N, C, H, W] or [N, H, W] float32 or int32, B [N, C, h, w] -> C [..., h, w]. ValueError where A is smaller than B.
+    """
+    _check_narrow(A, B)
     C = out((*A.shape[:-2], *B.shape[2:]), A.dtype)
     C[...] = A[..., : B.shape[2], : B.shape[3]]
     return C
 
 
+def _check_narrow(A, B):
+    if A.ndim not in (3, 4) or B.ndim != 4 or A.shape[-2] < B.shape[2] or A.shape[-1] < B.shape[3]:
+        raise ValueError(f"A {list(A.shape)} must be at least as high and wide as B {list(B.shape)}")
+
+
 @operator("dA", types={"A": "float32 int32"}, anywhere="B", infer=like(0))
 def SpatialNarrowAsGradient(xp, A, B, dC, *, out):
-    """The gradient within the part, 0 beyond."""
+    """The gradient within the part, 0 beyond.
+
+    A [..., H, W] float32 or int32, B [N, C, h, w], dC [..., h, w] -> dA of A's shape. ValueError where dC has not the
+    part's shape.
+    """
+    _check_narrow(A, B)
+    _check_gradient(dC, (*A.shape[:-2], *B.shape[2:]))
     d = out(A.shape, A.dtype)
     d[...] = 0
     d[..., : dC.shape[-2], : dC.shape[-1]] = dC
     return d
 
 
-def _images(X):
+def _upsampled(X, scale):
+    """Return the shape of X with each pixel scale × scale times."""
     if X.ndim not in (3, 4):
         raise ValueError(f"the input must have three or four dimensions, got shape {list(X.shape)}")
+    if scale < 1:
+        raise ValueError(f"scale must be positive, got {scale}")
+    return (*X.shape[:-2], X.shape[-2] * scale, X.shape[-1] * scale)
 
 
 @operator("Y", types="float32", gradient=single("UpsampleNearestGradient", "I0 GO0 -> GI0"))
 def UpsampleNearest(xp, X, *, scale: int = 2, out):
-    """Each pixel becomes scale × scale pixels."""
-    _images(X)
-    if scale < 1:
-        raise ValueError(f"scale must be positive, got {scale}")
-    Y = out((*X.shape[:-2], X.shape[-2] * scale, X.shape[-1] * scale), X.dtype)
+    """Each pixel becomes scale × scale pixels.
+
+    X [N, C, H, W] or [C, H, W] float32 -> Y [..., scale * H, scale * W]. ValueError where X has other dimensions, or
+    `scale` is below 1.
+    """
+    Y = out(_upsampled(X, scale), X.dtype)
     if Y.size:
-        Y.reshape(*X.shape[:-1], scale, X.shape[-1], scale)[...] = 0
         Y.reshape(*X.shape[:-2], X.shape[-2], scale, X.shape[-1], scale)[...] = X[..., :, None, :, None]
     return Y
 
 
 @operator("dX", types={"X": "float32", "dY": "float32"}, infer=like(0))
 def UpsampleNearestGradient(xp, X, dY, *, scale: int = 2, out):
-    """The sum of the gradients of each pixel's copies."""
-    _images(X)
+    """The sum of the gradients of each pixel's copies.
+
+    X [..., H, W] float32, dY [..., scale * H, scale * W] -> dX of X's shape. ValueError where dY has another shape.
+    """
+    _check_gradient(dY, _upsampled(X, scale))
     d = out(X.shape, X.dtype)
     d[...] = dY.reshape(*X.shape[:-2], X.shape[-2], scale, X.shape[-1], scale).sum(axis=(-3, -1))
     return d
@@ -373,8 +458,14 @@ def UpsampleNearestGradient(xp, X, dY, *, scale: int = 2, out):
 # ---- pools over regions --------------------------------------------------------------------------------------------------
 
 
+def _check_ps(X, rois, group, channels, scale):
+    check_rois(X, rois, (5,), scale=scale)
+    if group < 1 or X.shape[1] != channels * group * group:
+        raise ValueError(f"X must have output_dim * group_size² channels, {channels} * {group}², got {X.shape[1]}")
+
+
 def _ps_bins(box, spatial_scale, group):
-    """(rows, columns) of each of group × group parts of a roi, in whole pixels."""
+    """Return (rows, columns) of each of group × group parts of a roi, in whole pixels."""
 
     x1, y1 = (math.floor(float(v) + 0.5) * spatial_scale for v in box[:2])
     x2, y2 = ((math.floor(float(v) + 0.5) + 1.0) * spatial_scale for v in box[2:4])
@@ -389,10 +480,14 @@ def _ps_bins(box, spatial_scale, group):
     "Y mapping", types={"X": "float32", "rois": "float32"}, gradient=single("PSRoIPoolGradient", "I0 I1 O1 GO0 -> GI0")
 )
 def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
-    """The mean of each part of a roi, each part in channels of its own (Dai et al., R-FCN, 2016)."""
-    check_rois(X, rois, (5,))
-    if X.shape[1] != output_dim * group_size * group_size:
-        raise ValueError(f"X must have {output_dim} * {group_size}² channels, got {X.shape[1]}")
+    """The mean of each part of a roi, each part in channels of its own.
+
+    X [N, D * g * g, H, W] float32, rois [R, 5] of (image, x1, y1, x2, y2) -> Y [R, D, g, g], mapping [R, D, g, g]
+    int32, the channels. ValueError where the channels are not output_dim * group_size², or a roi is of no image.
+
+    J. Dai et al., "R-FCN: object detection via region-based fully convolutional networks", 2016.
+    """
+    _check_ps(X, rois, group_size, output_dim, spatial_scale)
     shape = (rois.shape[0], output_dim, group_size, group_size)
     Y, mapping = out[0](shape, X.dtype), out[1](shape, "int32")
     mapping[...] = xp.arange(X.shape[1]).reshape(1, output_dim, group_size, group_size)
@@ -410,7 +505,13 @@ def PSRoIPool(xp, X, rois, *, spatial_scale: float = 1.0, group_size: int, outpu
 
 @operator("dX", types={"X": "float32", "rois": "float32", "mapping": "int32", "dY": "float32"})
 def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, group_size: int, output_dim: int, out):
-    """Each pixel gets its share of the gradients of the means that it has a part in."""
+    """Each pixel gets its share of the gradients of the means that it has a part in.
+
+    X [N, D * g * g, H, W] float32, rois [R, 5], mapping [R, D, g, g] int32, dY [R, D, g, g] -> dX of X's shape.
+    ValueError where the shapes do not fit, or a roi is of no image.
+    """
+    _check_ps(X, rois, group_size, output_dim, spatial_scale)
+    _check_gradient(dY, (rois.shape[0], output_dim, group_size, group_size))
     d = out(X.shape, X.dtype)
     d[...] = 0
     for r, roi in enumerate(on_host(rois)):
@@ -429,7 +530,11 @@ def PSRoIPoolGradient(xp, X, rois, mapping, dY, *, spatial_scale: float = 1.0, g
     "Y argmaxes", types={"X": "float32", "rois": "float32"}, gradient=single("RoIPoolFGradient", "I0 I1 O1 GO0 -> GI0")
 )
 def RoIPoolF(xp, X, rois, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out):
-    """As RoIPool for training."""
+    """As RoIPool for training.
+
+    X [N, C, H, W] float32, rois [R, 5] -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32. ValueError where the
+    shapes do not fit, or a roi is of no image.
+    """
     return RoIPool.kernels["", None](
         xp, X, rois, pooled_h=pooled_h, pooled_w=pooled_w, spatial_scale=spatial_scale, out=out
     )
@@ -439,7 +544,11 @@ def RoIPoolF(xp, X, rois, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale
 def RoIPoolFGradient(
     xp, X, rois, argmaxes, dY, *, pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out
 ):
-    """As RoIPoolGradient."""
+    """As RoIPoolGradient.
+
+    X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape.
+    ValueError where the shapes do not fit, or a roi is of no image.
+    """
     return RoIPoolGradient.kernels["", None](xp, X, rois, argmaxes, dY, pooled_h=pooled_h, pooled_w=pooled_w, out=out)
 
 
@@ -454,7 +563,11 @@ def _along_channels(X, values):
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("AffineNdGradient", "I1 GO0 -> GI0"))
 def AffineNd(xp, X, scale, bias, *, out):
-    """Y = scale * X + bias, channel by channel, for (N, C, …) of any number of dimensions; scale and bias are fixed."""
+    """Y = scale * X + bias, channel by channel; scale and bias are fixed.
+
+    X [N, C, ...] float32, scale [C], bias [C] -> Y of X's shape. ValueError where there is not one value for each
+    channel.
+    """
     Y = out(X.shape, X.dtype)
     xp.multiply(X, _along_channels(X, scale), out=Y)
     return xp.add(Y, _along_channels(X, bias), out=Y)
@@ -462,5 +575,8 @@ def AffineNd(xp, X, scale, bias, *, out):
 
 @operator("dX", inplace={1: 0}, types={"scale": "float32", "dY": "float32"}, infer=like(1))
 def AffineNdGradient(xp, scale, dY, *, out):
-    """dX = scale * dY."""
+    """dX = scale * dY.
+
+    scale [C] float32, dY [N, C, ...] -> dX of its shape. ValueError where there is not one value for each channel.
+    """
     return xp.multiply(dY, _along_channels(dY, scale), out=out(dY.shape, dY.dtype))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from caffe2lite.ops.detection import box_geometry
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, operator
+from caffe2lite.ops.kit.rows import check_range
 
 
 def _host(xp, array):
-    """Selection runs on the CPU: what it decides on is small."""
+    """Return the array on the CPU, where selection runs: what it decides on is small."""
     return array if xp is np else xp.asnumpy(array) if hasattr(xp, "asnumpy") else array.get()
 
 
@@ -20,7 +23,7 @@ def _info(im_info, count):
 
 
 def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, threshold, least, one, bounds, straight):
-    """(rois, probabilities) of all images."""
+    """Return (rois, probabilities) of all images."""
     rotated = anchors.shape[1] == 5
     size = anchors.shape[1]
     n, kinds, height, width = scores.shape
@@ -29,7 +32,7 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
     zeros = [np.zeros_like(x)] * 3
     shifts = np.stack([x, y, *zeros] if rotated else [x, y, x, y], axis=-1).reshape(-1, 1, size)
     grid = (anchors[None] + shifts).astype("float32").reshape(-1, size)  # order: row, column, anchor
-    rois, probabilities = [], []
+    rois, probabilities = [np.zeros((0, size + 1), "float32")], [np.zeros(0, "float32")]
     for image in range(n):
         p = scores[image].transpose(1, 2, 0).reshape(-1)
         d = deltas[image].reshape(kinds, size, height, width).transpose(2, 3, 0, 1).reshape(-1, size)
@@ -52,7 +55,7 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
 
 
 def _large_enough(boxes, least, height, width, one):
-    """Which boxes are at least `least` wide and high, with their middle within the image."""
+    """Return which boxes are at least `least` wide and high, with their middle within the image."""
     least = max(least, 1.0)
     if boxes.shape[1] == 5:
         w, h, x, y = boxes[:, 2], boxes[:, 3], boxes[:, 0], boxes[:, 1]
@@ -76,6 +79,8 @@ def _proposals(
     n, kinds, height, width = scores.shape
     if bbox_deltas.shape != (n, kinds * anchors.shape[1], height, width) or anchors.shape[0] != kinds:
         raise ValueError(f"deltas {list(bbox_deltas.shape)} and anchors {list(anchors.shape)} do not fit the scores")
+    if not spatial_scale:
+        raise ValueError("spatial_scale must not be 0: its reciprocal is the stride of the anchors")
     _info(im_info, n)
     rois, p = _generate(
         *(_host(xp, v) for v in (scores, bbox_deltas, im_info, anchors)),
@@ -97,7 +102,15 @@ for _name in ("GenerateProposals", "GenerateProposalsCPP"):
         name=_name,
         types={"scores": "float32", "bbox_deltas": "float32", "im_info": "float32", "anchors": "float32"},
         gradient=FORBID_GRADIENT,
-        doc="The best boxes of anchors moved by deltas: rois (n, 5 or 6: image, box) and their scores (n).",
+        doc="""The best boxes of anchors moved by deltas, in each image, and their scores.
+
+        scores [N, A, H, W], bbox_deltas [N, A * 4, H, W], im_info [N, 3] of height, width, scale, anchors [A, 4], all float32 ->
+        rois [n, 5] of image, x1, y1, x2, y2, rois_probs [n]; rotated boxes, of 5 numbers, take 5 for 4 and 6 for 5.
+        ValueError where the shapes do not fit, or angles do not span a multiple of 180 degrees.
+
+        S. Ren, K. He, R. Girshick, J. Sun, "Faster R-CNN", 2015; J. Ma et al., "Arbitrary-oriented scene text detection via
+        rotation proposals", 2018.
+        """,
     )(_proposals)
 
 
@@ -112,7 +125,16 @@ def BBoxTransform(
     rotated: bool = False, angle_bound_on: bool = True, angle_bound_lo: int = -90, angle_bound_hi: int = 90,
     clip_angle_thresh: float = 1.0, legacy_plus_one: bool = True, correct_transform_coords: bool = False, out,
 ):  # fmt: skip
-    """Rois (M, 4 or 5, 5 or 6 if rotated) moved by the deltas of each of K classes: (M, K * 4 or 5)."""
+    """Rois moved by the deltas of each of K classes, within their image.
+
+    rois [M, 4] or [M, 5] of (image,) x1, y1, x2, y2, if rotated [M, 5] or [M, 6], deltas [M, K * 4 or 5], im_info [N,
+    3] of height, width, scale, all float32 -> box_out [M, K * 4 or 5], roi_batch_splits [N]. ValueError where the
+    shapes do not fit, rois are unsorted or of no image, weights are not four, or angles do not span a multiple of 180
+    degrees.
+
+    R. Girshick et al., "Rich feature hierarchies for accurate object detection and semantic segmentation", 2014
+    (deltas).
+    """
     size = 5 if rotated else 4
     if rois.ndim != 2 or rois.shape[1] not in (size, size + 1):
         raise ValueError(f"rois must be [M, {size}] or [M, {size + 1}], got shape {list(rois.shape)}")
@@ -123,13 +145,15 @@ def BBoxTransform(
     one = int(legacy_plus_one)
     images = _image_of(xp, rois, size, im_info)
     box_out = out[0](deltas.shape, "float32")
-    for image in range(im_info.shape[0]):
+    for image, numbers in enumerate(_host(xp, im_info).tolist()):
+        if not (all(math.isfinite(v) for v in numbers) and numbers[2]):
+            raise ValueError(f"height, width and scale of image {image} must be finite, and the scale not 0; found {numbers}")
         mine = xp.nonzero(images == image)[0]
         if not mine.shape[0]:
             continue
-        before = float(im_info[image, 2])
+        before = numbers[2]
         after = before if apply_scale else 1.0
-        height, width = int(float(im_info[image, 0]) / before + 0.5), int(float(im_info[image, 1]) / before + 0.5)
+        height, width = (int(v / before + 0.5) for v in numbers[:2])
         boxes = rois[mine][:, rois.shape[1] - size :].copy()
         boxes[:, :4] /= before
         for k in range(deltas.shape[1] // size):
@@ -150,18 +174,19 @@ def BBoxTransform(
 
 
 def _image_of(xp, rois, size, im_info):
-    """The image of each roi, which must come in order."""
+    """Return the image of each roi, which must come in order."""
     if im_info.ndim != 2 or im_info.shape[1] < 3:
         raise ValueError(f"im_info must be [N, 3] (height, width, scale), got shape {list(im_info.shape)}")
     if rois.shape[1] == size:
         if im_info.shape[0] != 1:
-            raise ValueError("rois without an image number need im_info of one image")
+            raise ValueError(f"rois without an image number need im_info of one image, found {im_info.shape[0]}")
         return xp.zeros(rois.shape[0], "int64")
     images = rois[:, 0].astype("int64")
-    if images.size and not 0 <= int(images.min()) <= int(images.max()) < im_info.shape[0]:
-        raise ValueError(f"a roi is of image {int(images.max())}, and there are {im_info.shape[0]}")
-    if images.size and bool((xp.diff(images) < 0).any()):
-        raise ValueError("rois must be sorted by their image")
+    check_range(images, im_info.shape[0], "the image of a roi")
+    falls = xp.diff(images) < 0
+    if falls.any():
+        at = int(falls.argmax())
+        raise ValueError(f"rois must be sorted by their image, found {int(images[at])} before {int(images[at + 1])}")
     return images
 
 
@@ -180,6 +205,12 @@ def BoxWithNMSLimit(
 
     The background is the first class of scores and boxes, or the last one of the scores alone where
     input_boxes_include_bg_cls is off.
+
+    scores [M, K] or [M], boxes [M, K * 4 or 5], batch_splits [N], all float32 -> scores [n], boxes [n, 4 or 5], classes
+    [n], batch_splits [N], float32, keeps [n] int32, keeps_size [N, K] int32. ValueError where the shapes or splits do
+    not fit, or the method is unknown.
+
+    N. Bodla et al., "Soft-NMS: improving object detection with one line of code", 2017 (with soft_nms_enabled).
     """
     size = 5 if rotated else 4
     if soft_nms_enabled and soft_nms_method not in ("linear", "gaussian"):
@@ -193,9 +224,10 @@ def BoxWithNMSLimit(
     if boxes.ndim != 2 or boxes.shape != (count, width):
         raise ValueError(f"boxes must be [{count}, {width}], got shape {list(boxes.shape)}")
     s, b = _host(xp, scores), _host(xp, boxes)
-    splits = [count] if batch_splits is None else [int(v) for v in _host(xp, batch_splits)]
-    if sum(splits) != count:
-        raise ValueError(f"batch_splits sum to {sum(splits)}, and there are {count} boxes")
+    splits = [count] if batch_splits is None else _host(xp, batch_splits).tolist()
+    if sum(splits) != count or min(splits, default=0) < 0:
+        raise ValueError(f"batch_splits {splits} must be 0 or more and sum to the {count} boxes")
+    splits = [int(v) for v in splits]
     soft = (soft_nms_method, soft_nms_sigma, soft_nms_min_score_thres) if soft_nms_enabled else None
     values, where, labels, keeps = [], [], [], []
     sizes = np.zeros((len(splits), classes), "int32")
@@ -225,7 +257,7 @@ def BoxWithNMSLimit(
 
 
 def _of_image(scores, boxes, columns, box_columns, size, least, threshold, one, soft):
-    """For each class (indices that are kept, scores, boxes)."""
+    """Return for each class (indices that are kept, scores, boxes)."""
     kept = []
     for j, k in zip(columns, box_columns):
         mine, values = boxes[:, k * size : (k + 1) * size], scores[:, j]
@@ -241,7 +273,7 @@ def _of_image(scores, boxes, columns, box_columns, size, least, threshold, one, 
 
 
 def _limit(kept, most):
-    """The best `most` of all classes (0: all); among equals those of lower classes, and before them in their class."""
+    """Return the best `most` of all classes (0: all); among equals those of lower classes, and before them in their class."""
     if not 0 < most < sum(len(i) for i, _, _ in kept):
         return kept
     every = np.concatenate([v[i] for i, v, _ in kept])
@@ -259,7 +291,7 @@ def _limit(kept, most):
 
 
 def _collect(inputs, low, high, most):
-    """The best rois of all levels: (n, 5), by falling score."""
+    """Return the best rois of all levels, [n, 5], by falling score."""
     levels = high - low + 1
     if len(inputs) != 2 * levels:
         raise ValueError(
@@ -274,7 +306,7 @@ def _collect(inputs, low, high, most):
 
 
 def _levels(rois, low, high, scale, level, one):
-    """The pyramid level of each roi, by its size (Lin et al., Feature Pyramid Networks, 2017, equation 1)."""
+    """Return the pyramid level of each roi, by its size."""
     area = (rois[:, 3] - rois[:, 1] + one) * (rois[:, 4] - rois[:, 2] + one)
     if (area < 0).any():
         raise ValueError(f"a roi ends before it begins: {rois[area.argmin()].tolist()} (image, x1, y1, x2, y2)")
@@ -284,7 +316,7 @@ def _levels(rois, low, high, scale, level, one):
 
 
 def _distribute(rois, low, high, scale, level, one):
-    """(rois of each level, the permutation that restores their order)."""
+    """Return (rois of each level, the permutation that restores their order)."""
     which = _levels(rois, low, high, scale, level, one)
     groups = [np.nonzero(which == k)[0] for k in range(low, high + 1)]
     restore = np.argsort(np.concatenate(groups), kind="stable").astype("int32")
@@ -298,7 +330,14 @@ def CollectAndDistributeFpnRpnProposals(
     roi_min_level: int = 2, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000,
     legacy_plus_one: bool = True, out,
 ):  # fmt: skip
-    """The best rois of all levels, and the same by the level of their size with the permutation that restores them."""
+    """The best rois of all levels, and the same by the level of their size with the permutation that restores them.
+
+    For each level rois [n, 5], then for each level scores [n], float32 -> rois [N, 5], rois of each level [n, 5],
+    rois_idx_restore [N] int32. ValueError where inputs or outputs are not as many as the levels ask for, or a roi ends
+    before it begins.
+
+    T.-Y. Lin et al., "Feature pyramid networks for object detection", 2017 (equation 1).
+    """
     rois = _collect([_host(xp, i) for i in inputs], rpn_min_level, rpn_max_level, rpn_post_nms_topN)
     parts, restore = _distribute(
         rois, roi_min_level, roi_max_level, roi_canonical_scale, roi_canonical_level, int(legacy_plus_one)
@@ -319,7 +358,11 @@ def CollectRpnProposals(
     rpn_post_nms_topN: int = 2000,
     out,
 ):
-    """The best rois of all levels, by falling score."""
+    """The best rois of all levels, by falling score.
+
+    For each level rois [n, 5], then for each level scores [n], float32 -> rois [N, 5]. ValueError where the inputs are
+    not as many as the levels ask for.
+    """
     return xp.asarray(
         _collect([_host(xp, i) for i in inputs], rpn_min_level, rpn_max_level, rpn_post_nms_topN).astype("float32")
     )
@@ -336,7 +379,11 @@ def DistributeFpnProposals(
     xp, rois, *, roi_canonical_scale: int = 224, roi_canonical_level: int = 4, roi_max_level: int = 5,
     roi_min_level: int = 2, legacy_plus_one: bool = True, out,
 ):  # fmt: skip
-    """Rois by the level of their size, and the permutation that restores their order."""
+    """Rois by the level of their size, and the permutation that restores their order.
+
+    rois [N, 5] float32 -> rois of each level [n, 5], rois_idx_restore [N] int32. ValueError where the outputs are not
+    as many as the levels ask for, or a roi ends before it begins.
+    """
     if rois.ndim != 2 or rois.shape[1] != 5:
         raise ValueError(f"rois must be [n, 5], got shape {list(rois.shape)}")
     parts, restore = _distribute(
@@ -359,7 +406,13 @@ def DistributeFpnProposals(
     gradient=FORBID_GRADIENT,
 )
 def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = False, out):
-    """(x, y, score, probability) of each keypoint: the peak of its heat map, refined by a parabola, within the box."""
+    """The place, score and probability of each keypoint: the peak of its heat map, refined by a parabola, within the box.
+
+    heatmaps [R, K, H, W] float32, boxes [R, 4] float32 -> keypoints [R, 4, K] of x, y, score, probability. ValueError
+    where the shapes do not fit.
+
+    K. He et al., "Mask R-CNN", 2017.
+    """
     if heatmaps.ndim != 4 or boxes.ndim != 2 or boxes.shape[0] != heatmaps.shape[0] or boxes.shape[1] < 4:
         raise ValueError(
             f"expected heat maps [R, K, H, W] and boxes [R, 4], got {list(heatmaps.shape)}, {list(boxes.shape)}"
@@ -382,7 +435,7 @@ def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = Fal
 
 
 def _refine(plane, y, x):
-    """The offset of a parabola's peak from the largest of 3 × 3 values, and its height."""
+    """Return the offset of a parabola's peak from the largest of 3 × 3 values, and its height."""
     rows = [_mirror(y + d, plane.shape[0]) for d in (-1, 0, 1)]
     columns = [_mirror(x + d, plane.shape[1]) for d in (-1, 0, 1)]
     f = plane[np.ix_(rows, columns)]

@@ -8,34 +8,40 @@ import numpy as np
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import CPU, operator
+from caffe2lite.ops.kit.registry import CPU, MANY, operator
+
+_SIZES = "pooled_h >= 0, pooled_w >= 0"
 
 
-def check_rois(X, rois, sizes, order="NCHW"):
+def check_rois(X, rois, sizes, order="NCHW", scale=1.0):
+    """Raise a ValueError where features or rois have a wrong number of dimensions or columns, or rois no place."""
     if order not in ("NCHW", "NHWC"):
         raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
     if X.ndim != 4:
         raise ValueError(f"the features must have four dimensions, got shape {list(X.shape)}")
     if rois.ndim != 2 or rois.shape[1] not in sizes:
         raise ValueError(f"rois must be [R, {' or '.join(map(str, sizes))}], got shape {list(rois.shape)}")
+    for r, roi in enumerate(on_host(rois).tolist()):
+        if not all(abs(v) < 2**31 and abs(v * scale) < 2**31 for v in roi):
+            raise ValueError(f"roi {r} is {roi}; its numbers, and these times spatial_scale={scale}, must be below 2^31")
 
 
 def on_host(rois):
+    """Return the rois in host memory."""
     return rois if isinstance(rois, np.ndarray) else rois.get()
 
 
 def image_of(roi, size, batch):
-    """(image number, the box itself)."""
-    if len(roi) == size:
-        return 0, roi
-    image = int(roi[0])
+    """Return (image number, the box itself)."""
+    image, box = (0, roi) if len(roi) == size else (int(roi[0]), roi[1:])
     if not 0 <= image < batch:
-        raise ValueError(f"a roi is of image {image}, and there are {batch}")
-    return image, roi[1:]
+        must = f"must be from 0 to {batch - 1}" if batch else "cannot be: there are no images"
+        raise ValueError(f"the image of a roi is {image}; it {must}")
+    return image, box
 
 
 def _shape(X, rois, order, *pooled):
-    """The shape of what is pooled from each of `rois` boxes of features of the shape X."""
+    """Return the shape of what is pooled from each of `rois` boxes of features of the shape X."""
     return (rois, *pooled, X[3]) if order == "NHWC" else (rois, X[1], *pooled)
 
 
@@ -44,8 +50,14 @@ def _infer(args, inputs):
     return [Spec(_shape(X, rois[0], args.get("order"), args["pooled_h"], args["pooled_w"]))]
 
 
+def _check_pooled(dY, rois, X, *pooled):
+    shape = _shape(X.shape, rois.shape[0], "NCHW", *pooled)
+    if dY.shape != shape:
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(shape)}")
+
+
 def _planes(X, RoIs, order, pooled_h, pooled_w, out):
-    """(X with its channels first, the output, the output with its channels first)."""
+    """Return (X with its channels first, the output, the output with its channels first)."""
     Y = out(_shape(X.shape, len(RoIs), order, pooled_h, pooled_w), X.dtype)
     return (X.transpose(0, 3, 1, 2), Y, Y.transpose(0, 3, 1, 2)) if order == "NHWC" else (X, Y, Y)
 
@@ -54,7 +66,7 @@ def _planes(X, RoIs, order, pooled_h, pooled_w, out):
 
 
 def _side(start, length, bins, size, samples):
-    """The matrix (bins, size) of the mean of bilinear samples in each of `bins` parts of a side."""
+    """Return the matrix [bins, size] of the mean of bilinear samples in each of `bins` parts of a side."""
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
     matrix = np.zeros((bins, size), np.float32)
@@ -89,28 +101,40 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
     types={"X": "float32", "RoIs": "float32"},
     infer=_infer,
     gradient=single("RoIAlignGradient", "I0 I1 GO0 -> GI0"),
+    limits=_SIZES,
 )
 def RoIAlign(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi (He et al., Mask R-CNN, 2017)."""
-    check_rois(X, RoIs, (4, 5), order)
+    """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi.
+
+    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5] of (image,) x1, y1, x2, y2 -> Y [R, C, pooled_h,
+    pooled_w]. ValueError where the shapes do not fit, a roi is of no image, has a negative size (if aligned), or
+    pooled_h or pooled_w is below 0.
+
+    K. He et al., "Mask R-CNN", 2017.
+    """
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         y[r] = xp.matmul(xp.matmul(xp.asarray(rows), x[image]), xp.asarray(columns).T)
     return Y
 
 
-@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0))
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0), limits=_SIZES)
 def RoIAlignGradient(
     xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """Each pixel gets the gradients of the means that it has a part in, by that part."""
-    check_rois(X, RoIs, (4, 5), order)
+    """Each pixel gets the gradients of the means that it has a part in, by that part.
+
+    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's
+    shape. ValueError where the shapes do not fit, or a roi is of no image.
+    """
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
     if order == "NHWC":
         dX = out(X.shape, dY.dtype)
         turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
@@ -119,13 +143,10 @@ def RoIAlignGradient(
             pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
         )  # fmt: skip
         return dX
-    if dY.shape != (RoIs.shape[0], X.shape[1], pooled_h, pooled_w):
-        raise ValueError(
-            f"the gradient has the shape {list(dY.shape)}; expected {[RoIs.shape[0], X.shape[1], pooled_h, pooled_w]}"
-        )
+    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
@@ -136,7 +157,7 @@ def RoIAlignGradient(
 
 
 def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
-    """(pixel numbers, weights): four corners of each sample, (4, bins, samples); bins in row-major order."""
+    """Return (pixel numbers, weights) of the four corners of each sample, [4, bins, samples]; bins in row-major order."""
     shift = 0.5 if aligned else 0.0
     x, y = float(roi[0]) * spatial_scale - shift, float(roi[1]) * spatial_scale - shift
     w, h = float(roi[2]) * spatial_scale, float(roi[3]) * spatial_scale
@@ -169,15 +190,23 @@ def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_rat
     types={"X": "float32", "RoIs": "float32"},
     infer=_infer,
     gradient=single("RoIAlignRotatedGradient", "I0 I1 GO0 -> GI0"),
+    limits=_SIZES,
 )
 def RoIAlignRotated(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """RoIAlign for rois (image, x, y, w, h, degrees) (Ma et al., Rotation Region Proposals, 2018)."""
-    check_rois(X, RoIs, (5, 6), order)
+    """RoIAlign for rotated rois.
+
+    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 5] or [R, 6] of (image,) x, y, w, h, degrees -> Y [R, C,
+    pooled_h, pooled_w]. ValueError where the shapes do not fit, a roi is of no image, or pooled_h or pooled_w is below
+    0.
+
+    J. Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018.
+    """
+    check_rois(X, RoIs, (5, 6), order, spatial_scale)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 5, x.shape[0])
         pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         plane = x[image].reshape(x.shape[1], -1)
@@ -186,17 +215,22 @@ def RoIAlignRotated(
     return Y
 
 
-@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"})
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, limits=_SIZES)
 def RoIAlignRotatedGradient(
     xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """Each pixel gets the gradients of the means that it has a part in, by that part."""
-    check_rois(X, RoIs, (5, 6), order)
+    """Each pixel gets the gradients of the means that it has a part in, by that part.
+
+    X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where
+    the shapes do not fit, or a roi is of no image.
+    """
+    check_rois(X, RoIs, (5, 6), order, spatial_scale)
+    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
-    for r, roi in enumerate(on_host(RoIs)):
+    for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 5, X.shape[0])
         pixels, weights = _rotated_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         spread = np.zeros((pooled_h * pooled_w, size), np.float32)
@@ -210,7 +244,7 @@ def RoIAlignRotatedGradient(
 
 
 def _bins(start, length, bins, size):
-    """(first, last) pixel of each part of a side."""
+    """Yield (first, last) pixel of each part of a side."""
     step = length / bins
     for i in range(bins):
         first = math.floor(i * step) + start
@@ -219,7 +253,7 @@ def _bins(start, length, bins, size):
 
 
 def _pool_box(roi, spatial_scale):
-    """(x, y, width, height) in whole pixels of the features."""
+    """Return (x, y, width, height) in whole pixels of the features."""
     x1, y1, x2, y2 = (math.floor(float(v) * spatial_scale + 0.5) for v in roi)
     return x1, y1, max(x2 - x1 + 1, 1), max(y2 - y1 + 1, 1)
 
@@ -231,7 +265,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, 2**31 - 1),
+    num_outputs=(0, MANY),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
@@ -241,10 +275,17 @@ def RoIPool(
     xp, X, rois, *, is_test: int = 0, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1,
     spatial_scale: float = 1.0, out,
 ):  # fmt: skip
-    """The maximum in each of pooled_h × pooled_w parts of each roi, and, unless is_test, which pixel it is."""
-    check_rois(X, rois, (5,), order)
+    """The maximum in each of pooled_h × pooled_w parts of each roi, and, unless is_test, which pixel it is.
+
+    X [N, C, H, W] float32, rois [R, 5] of image, x1, y1, x2, y2 -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32,
+    -1 where a part is empty. ValueError where the order is not NCHW, the shapes do not fit, a roi is of no image,
+    outputs do not go with is_test, or a size or scale is not above 0.
+
+    R. Girshick, "Fast R-CNN", 2015.
+    """
+    check_rois(X, rois, (5,), order, spatial_scale)
     if order != "NCHW":
-        raise ValueError("RoIPool takes the order NCHW only")
+        raise ValueError(f"RoIPool takes the order NCHW only, found {order!r}")
     if len(out) != (1 if is_test else 2):
         raise ValueError(
             f"with is_test={int(bool(is_test))} there {'is one output' if is_test else 'are two outputs'}, {len(out)} are named"
@@ -284,8 +325,13 @@ def RoIPoolGradient(
     spatial_scale: float = 1.0,
     out,
 ):
-    """The gradient goes to the pixel that each maximum was."""
-    check_rois(X, rois, (5,), order)
+    """The gradient goes to the pixel that each maximum was.
+
+    X [N, C, H, W] float32, rois [R, 5], argmaxes [R, C, pooled_h, pooled_w] int32, dY alike -> dX of X's shape.
+    ValueError on the CPU, for which Caffe2 has none, and where the shapes do not fit.
+    """
+    check_rois(X, rois, (5,), order, spatial_scale)
+    _check_pooled(dY, rois, X, pooled_h, pooled_w)
     if argmaxes.shape != dY.shape:
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
     dX = out(X.shape, dY.dtype)

@@ -248,6 +248,8 @@ def Range(xp, start, stop=None, step=None, *, out):
     if width == 0:
         raise ValueError("step must not be 0")
     span = (last - first) / width
+    if not math.isfinite(span):
+        raise ValueError(f"a range from {first} to {last} in steps of {width} has no length")
     if start.dtype.kind == "f":
         length = max(math.ceil(span), 0)
     else:  # Caffe2's count, short by one where it goes down

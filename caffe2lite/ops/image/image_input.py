@@ -17,7 +17,9 @@ from google.protobuf.message import DecodeError
 from caffe2lite import extras
 from caffe2lite.ops.data.databases import Reader, array_of
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.ops.kit.objects import needed
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.rows import check_range
 from caffe2lite.proto import caffe2_pb2, caffe_pb2
 
 SINGLE, MULTI_SPARSE, DENSE, MULTI_WEIGHTED = range(4)  # kinds of labels
@@ -28,7 +30,7 @@ _COLOUR_AXES = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140],
 
 
 def pillow() -> Any:
-    """The module PIL.Image; an error says how to get it."""
+    """Return the module PIL.Image; an error says how to get it."""
     try:
         from PIL import Image
     except ImportError:
@@ -37,7 +39,7 @@ def pillow() -> Any:
 
 
 def decode(content: bytes, color: bool, key: Any) -> np.ndarray:
-    """Pixels [height, width, channels] of an encoded image; ValueError where it is none."""
+    """Return pixels [height, width, channels] of an encoded image; ValueError where it is none."""
     try:
         with pillow().open(io.BytesIO(content)) as image:
             pixels = np.asarray(image.convert("RGB" if color else "L"))
@@ -47,7 +49,7 @@ def decode(content: bytes, color: bool, key: Any) -> np.ndarray:
 
 
 def resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The image in another size."""
+    """Return the image in another size."""
     if pixels.shape[:2] == (height, width):
         return pixels
     Image = pillow()
@@ -84,7 +86,7 @@ class _Sample(NamedTuple):
 
 
 def transform(sample: _Sample, options: _Options, seed: int) -> np.ndarray:
-    """The image as the net gets it, float32 [crop, crop, channels]."""
+    """Return the image as the net gets it, float32 [crop, crop, channels]."""
     rng = np.random.default_rng(seed)
     pixels = sample.image if isinstance(sample.image, np.ndarray) else decode(sample.image, options.color, sample.key)
     if pixels.ndim != 3 or pixels.shape[2] != (3 if options.color else 1):
@@ -120,7 +122,7 @@ def transform(sample: _Sample, options: _Options, seed: int) -> np.ndarray:
 
 
 def _scaled(pixels: np.ndarray, options: _Options, rng: Any) -> np.ndarray:
-    """Scaled, so that the shorter side (with `warp` both) is as long as asked, or at least `minsize`."""
+    """Return the image scaled, so that the shorter side (with `warp` both) is as long as asked, or at least `minsize`."""
     scale = options.scale
     if options.random_scale and not options.is_test:
         scale = int(rng.integers(options.random_scale[0], options.random_scale[1] + 1))
@@ -136,7 +138,7 @@ def _scaled(pixels: np.ndarray, options: _Options, rng: Any) -> np.ndarray:
 
 
 def _inception(pixels: np.ndarray, rng: Any) -> np.ndarray:
-    """A random part of 8 to 100 percent of the image, 3 : 4 to 4 : 3 (Szegedy et al., 2015)."""
+    """Return a random part of 8 to 100 percent of the image, 3 : 4 to 4 : 3 (Szegedy et al., 2015)."""
     height, width = pixels.shape[:2]
     for _ in range(10):
         area = rng.uniform(0.08, 1) * height * width
@@ -150,7 +152,7 @@ def _inception(pixels: np.ndarray, rng: Any) -> np.ndarray:
 
 
 def _jitter(pixels: np.ndarray, options: _Options, rng: Any) -> np.ndarray:
-    """Saturation, brightness and contrast at random, in random order; then the colour of the light."""
+    """Return the pixels with saturation, brightness and contrast at random, in random order; then the colour of the light."""
     weights = np.array([0.114, 0.587, 0.299], np.float32)  # blue, green, red
     for kind in rng.permutation(3) if any(options.jitter) else ():
         alpha = np.float32(1 + rng.uniform(-1, 1) * options.jitter[kind])
@@ -164,7 +166,7 @@ def _jitter(pixels: np.ndarray, options: _Options, rng: Any) -> np.ndarray:
 
 
 def _read_datum(record: tuple[bytes, bytes], box: tuple[int, ...]) -> _Sample:
-    """A record of Caffe: encoded, or the pixels channel by channel."""
+    """Return the sample in a record of Caffe: encoded, or the pixels channel by channel."""
     key, content = record
     try:
         datum = caffe_pb2.Datum.FromString(content)
@@ -180,7 +182,7 @@ def _read_datum(record: tuple[bytes, bytes], box: tuple[int, ...]) -> _Sample:
 
 
 def _read(record: tuple[bytes, bytes], box: tuple[int, ...], extra: int) -> _Sample:
-    """A record of TensorProtos: an image, a label, `extra` tensors, and perhaps a box (top, left, height, width)."""
+    """Return the sample in TensorProtos: an image, a label, `extra` tensors, perhaps a box (top, left, height, width)."""
     key, content = record
     try:
         protos = list(caffe2_pb2.TensorProtos.FromString(content).protos)
@@ -203,7 +205,10 @@ def _read(record: tuple[bytes, bytes], box: tuple[int, ...], extra: int) -> _Sam
     elif first.data_type == caffe2_pb2.TensorProto.BYTE:
         image = array_of(first, key).astype(np.uint8)
     else:
-        raise ValueError(f"the first tensor of record {key!r} must be an image: a string (encoded) or bytes (pixels)")
+        raise ValueError(
+            f"the first tensor of record {key!r} must be an image, a string (encoded) or bytes (pixels); "
+            f"found data_type {first.data_type}"
+        )
     return _Sample(key, image, box, protos[1:])
 
 
@@ -213,7 +218,9 @@ _KINDS = {caffe2_pb2.TensorProto.FLOAT: "float_data", caffe2_pb2.TensorProto.INT
 def _numbers(tensor: Any, sample: _Sample) -> np.ndarray:
     field = _KINDS.get(tensor.data_type)
     if field is None:
-        raise ValueError(f"labels and further tensors of record {sample.key!r} must be floats or int32")
+        raise ValueError(
+            f"labels and further tensors of record {sample.key!r} must be floats or int32, found data_type {tensor.data_type}"
+        )
     return np.array(getattr(tensor, field), np.float32 if field == "float_data" else np.int32)
 
 
@@ -233,8 +240,7 @@ def _labels(samples: list[_Sample], label_type: int, num_labels: int) -> np.ndar
             continue
         weighted = label_type == MULTI_WEIGHTED
         row = np.zeros(num_labels, np.float32 if weighted else np.int32)
-        if values.size and not (values.min() >= 0 and values.max() < num_labels):
-            raise ValueError(f"the record {s.key!r} has labels outside of 0 to {num_labels - 1}")
+        check_range(values, num_labels, f"a label of record {s.key!r}")
         row[values.astype(np.int64)] = _numbers(s.rest[1], s) if weighted else 1
         rows.append(row)
     return np.stack(rows)
@@ -258,7 +264,13 @@ def ImageInput(
     bounding_xmin: int = -1, bounding_height: int = -1, bounding_width: int = -1, use_gpu_transform: bool = False,
     use_caffe_datum: bool = False, decode_threads: int = 4, output_type: str = "float",
 ):  # fmt: skip
-    """The next `batch_size` records: images [N, crop, crop, channels] (with use_gpu_transform NCHW), labels, and more."""
+    """The next `batch_size` records, decoded, transformed and stacked.
+
+    reader, without which `db` is opened -> data [N, crop, crop, channels] float32 or float16 (with use_gpu_transform
+    NCHW), label [N] or [N, num_labels] int32 or float32, further tensors [N, ...]. ValueError where an argument is out
+    of range, or a record holds no image, other labels or other tensors; TypeError where the input is no reader;
+    RuntimeError where Pillow is not installed.
+    """
     if output_type not in ("float", "float16"):
         raise ValueError(f"output_type is float or float16, not {output_type!r}")
     if batch_size < 1 or crop < 1:
@@ -267,8 +279,7 @@ def ImageInput(
         raise ValueError(f"crop {crop} is larger than what scale or minsize leave of an image, {max(scale, minsize)}")
     if reader is None:
         reader = _own_reader(ctx, db, db_type)
-    if not isinstance(reader, Reader):
-        raise TypeError("the input must be a reader, which CreateDB makes")
+    needed(Reader, reader)
     options = _Options(
         color, scale, minsize, warp, crop, mirror, is_test, tuple(random_scale), scale_jitter_type == 1,
         (img_saturation, img_brightness, img_contrast) if color_jitter else (0, 0, 0),

@@ -13,6 +13,7 @@ from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.shapes import resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
 
@@ -27,7 +28,7 @@ def _four(X, what="the input"):
 
 
 def _first(array, order):
-    """A view with channels before the image."""
+    """Return a view with channels before the image."""
     _check_order(order)
     _four(array)
     return array if order == "NCHW" else array.transpose(0, 3, 1, 2)
@@ -41,12 +42,12 @@ def _shape(batch, channels, size, order):
 
 
 def _apply(xp, X, Y, rows, columns):
-    """Y = rows X columns', with matrices (out, in)."""
+    """Write Y = rows X columns', with matrices (out, in)."""
     xp.matmul(xp.matmul(rows, X), columns.T, out=Y)
 
 
 def _chosen(xp, index, size):
-    """The matrix (len(index), size) that picks pixels; -1 picks none."""
+    """Return the matrix [len(index), size] that picks pixels; -1 picks none."""
     return (index.reshape(-1, 1) == xp.arange(size).reshape(1, -1)).astype("float32")
 
 
@@ -54,7 +55,7 @@ def _chosen(xp, index, size):
 
 
 def _scales(scales, height_scale, width_scale):
-    """The scales in the input, if there is one, instead of those in the arguments."""
+    """Return the scales in the input, if there is one, instead of those in the arguments."""
     if scales is None:
         return height_scale, width_scale
     if scales.ndim != 1 or scales.shape[0] != 2:
@@ -66,9 +67,9 @@ def _scales(scales, height_scale, width_scale):
 
 
 def _nearest(xp, size, scale, count=None):
-    """For each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
+    """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
-        count = int(xp.float32(size) * xp.float32(scale))
+        count = resized(size, scale)
     source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
     return xp.minimum(source, size - 1)
 
@@ -81,7 +82,11 @@ def _nearest(xp, size, scale, count=None):
     limits="width_scale > 0, height_scale > 0",
 )
 def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out):
-    """The image in another size, each pixel the nearest one: height and width times their scales, rounded down."""
+    """The image in another size, each pixel the nearest one: height and width times their scales, rounded down.
+
+    X [N, C, H, W] float32 (NHWC: channels last), scales [2] float32 of height and width in place of the arguments -> Y
+    [N, C, H * height_scale, W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
+    """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     x = _first(X, order)
     rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
@@ -105,7 +110,11 @@ def _resize_gradient(g, kind):
 def ResizeNearestGradient(
     xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, order: str = "NCHW", out
 ):
-    """Each pixel gets the sum of the gradients of its copies."""
+    """Each pixel gets the sum of the gradients of its copies.
+
+    dY [N, C, h, w] float32, X [N, C, H, W] (NHWC: channels last), scales [2] -> dX of X's shape. ValueError where batch
+    or channels differ, or a scale is not above 0.
+    """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     dy, shape = _first(dY, order), _first(X, order).shape
     if dy.ndim != 4 or dy.shape[:2] != shape[:2]:
@@ -131,9 +140,13 @@ def _volume(X):
 def ResizeNearest3D(
     xp, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW", out
 ):
-    """A video in another size, each pixel the nearest one.  X (N, C, T, H, W)."""
+    """A video in another size, each pixel the nearest one.
+
+    X [N, C, T, H, W] float32 -> Y [N, C, T * temporal_scale, H * 2, W * 2]. ValueError where X has not five dimensions,
+    the order is not NCHW, or a scale is one that Caffe2 does not take: temporal 1 or 2, height and width 2.
+    """
     if order != "NCHW":
-        raise ValueError("ResizeNearest3D takes the order NCHW only")
+        raise ValueError(f"ResizeNearest3D takes the order NCHW only, found {order!r}")
     if temporal_scale not in (1, 2):
         raise ValueError(f"temporal_scale must be 1 or 2, found {temporal_scale}")
     if (height_scale, width_scale) != (2, 2):
@@ -156,14 +169,18 @@ def ResizeNearest3DGradient(
     xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
     out,
 ):  # fmt: skip
-    """Each pixel gets the sum of the gradients of its copies."""
+    """Each pixel gets the sum of the gradients of its copies.
+
+    dY [N, C, t, h, w] float32, X [N, C, T, H, W] -> dX of X's shape. ValueError where these are not five dimensions, or
+    a scale is not above 0.
+    """
     _volume(X)
     _volume(dY)
     scales = (temporal_scale, height_scale, width_scale)
     t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
     dX = out(X.shape, dY.dtype)
     planes = xp.matmul(xp.matmul(_chosen(xp, h, X.shape[3]).T, dY), _chosen(xp, w, X.shape[4]))  # (N, C, out T, H, W)
-    flat = planes.reshape(*planes.shape[:3], -1)
+    flat = planes.reshape(*planes.shape[:3], X.shape[3] * X.shape[4])
     dX[...] = xp.matmul(_chosen(xp, t, X.shape[2]).T, flat).reshape(X.shape)
     return dX
 
@@ -172,8 +189,8 @@ def ResizeNearest3DGradient(
 
 
 def _bilinear(xp, size, scale):
-    """The matrix (result, size) of a linear interpolation whose corners are the image's."""
-    count = int(xp.float32(size) * xp.float32(scale))
+    """Return the matrix [result, size] of a linear interpolation whose corners are the image's."""
+    count = resized(size, scale)
     step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
     at = xp.arange(count).astype("float32") * step
     low = xp.minimum(at.astype("int64"), max(size - 1, 0))
@@ -190,7 +207,11 @@ def _bilinear(xp, size, scale):
     limits="width_scale > 0, height_scale > 0",
 )
 def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
-    """The image in another size by bilinear interpolation.  X (N, C, H, W)."""
+    """The image in another size by bilinear interpolation; the corners stay.
+
+    X [N, C, H, W] float32, scales [2] float32 of height and width in place of the arguments -> Y [N, C, H *
+    height_scale, W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
+    """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     _four(X)
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
@@ -208,7 +229,11 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
     limits="width_scale > 0, height_scale > 0",
 )
 def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0, height_scale: float = 1.0, out):
-    """Each pixel gets the gradients of the pixels that it has a part in, by that part."""
+    """Each pixel gets the gradients of the pixels that it has a part in, by that part.
+
+    dY [N, C, h, w] float32, X [N, C, H, W], scales [2] -> dX of X's shape. ValueError where dY has not the result's
+    size, or a scale is not above 0.
+    """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     _four(X)
     _four(dY, "the gradient")
@@ -246,7 +271,7 @@ group("Padding", WINDOW_ARGS, _pads)
 
 
 def _sources(xp, size, head, tail, mode):
-    """For each pixel along a padded side the pixel that it shows; -1 for a constant."""
+    """Return for each pixel along a padded side the pixel that it shows; -1 for a constant."""
     at = xp.arange(head + size + tail) - head
     if mode == "edge":
         return xp.clip(at, 0, size - 1)
@@ -270,7 +295,11 @@ def _infer_pad(args, inputs):
 
 @operator("Y", types="float32", infer=_infer_pad, gradient=single("PadImageGradient", "GO0 -> GI0"))
 def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padding, out):
-    """X with a border: of a constant value, of the pixels at the edge, or reflected."""
+    """X with a border: of a constant value, of the pixels at the edge, or reflected.
+
+    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where the
+    mode is not constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
+    """
     top, left, bottom, right, order = padding
     x = _first(X, order)
     rows = _sources(xp, x.shape[2], top, bottom, mode)
@@ -293,12 +322,18 @@ def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padd
 
 @operator("dX", types="float32")
 def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
-    """Each pixel gets the sum of the gradients of all places that show it."""
+    """Each pixel gets the sum of the gradients of all places that show it.
+
+    dY [N, C, H, W] float32 (NHWC: channels last) -> dX without the border. ValueError where dY is not larger than its
+    padding, or the mode is unknown.
+    """
     top, left, bottom, right, order = padding
     dy = _first(dY, order)
     height, width = dy.shape[2] - top - bottom, dy.shape[3] - left - right
     if height < 1 or width < 1:
-        raise ValueError(f"the gradient has the shape {list(dY.shape)}, smaller than its padding")
+        raise ValueError(
+            f"the gradient has the shape {list(dY.shape)}, no larger than its padding of {top + bottom} rows and {left + right} columns"
+        )
     dX = out(_shape(dy.shape[0], dy.shape[1], (height, width), order), dY.dtype)
     rows, columns = _sources(xp, height, top, bottom, mode), _sources(xp, width, left, right, mode)
     if dX.size:
@@ -311,7 +346,12 @@ def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
 
 @operator("Y", types="float32", gradient=single("IntegralImageGradient", "I0 GO0 -> GI0"))
 def IntegralImage(xp, X, *, out):
-    """Y[i, j] = sum of the pixels above row i and left of column j: (N, C, H + 1, W + 1)."""
+    """Y[i, j] = sum of the pixels above row i and left of column j.
+
+    X [N, C, H, W] float32 -> Y [N, C, H + 1, W + 1]. ValueError where X has not four dimensions.
+
+    P. Viola, M. Jones, "Rapid object detection using a boosted cascade of simple features", 2001.
+    """
     _four(X)
     Y = out((*X.shape[:2], X.shape[2] + 1, X.shape[3] + 1), X.dtype)
     Y[...] = 0
@@ -321,23 +361,32 @@ def IntegralImage(xp, X, *, out):
 
 @operator("dX", types={"X": "float32", "dY": "float32"})
 def IntegralImageGradient(xp, X, dY, *, out):
-    """The gradients of all places that a pixel counts for, as genuine adds them up: an integral of dY to that pixel."""
+    """An integral of dY up to each pixel, as Caffe2 has it: not the sum over the places that a pixel counts for, which lie behind it.
+
+    X [N, C, H, W] float32, dY [N, C, H + 1, W + 1] -> dX of X's shape. ValueError where dY is of another shape.
+    """
     _four(X)
+    if dY.shape != (*X.shape[:2], X.shape[2] + 1, X.shape[3] + 1):
+        raise ValueError(f"the gradient of X {list(X.shape)} must have one row and column more, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
     dX[...] = xp.cumsum(xp.cumsum(dY, axis=2), axis=3)[:, :, : X.shape[2], : X.shape[3]]
     return dX
 
 
 def _block_pads(pad, pad_t, order):
-    """(top, left, bottom, right): Caffe2 reads no other side either."""
+    """Return (top, left, bottom, right): Caffe2 reads no other side either."""
     if order != "NCHW":
         raise ValueError(f"the order must be NCHW, found {order!r}")
     return pad if pad_t is None else pad_t, pad, pad, pad
 
 
-@operator("Y", types="float32", gradient=single("BatchToSpace", "GO0 -> GI0"))
+@operator("Y", types="float32", gradient=single("BatchToSpace", "GO0 -> GI0"), limits="block_size > 0")
 def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
-    """Pad with zeros, and move each place of a block of pixels to a part of the batch of its own."""
+    """Pad with zeros, and move each place of a block of pixels to a part of the batch of its own.
+
+    X [N, C, H, W] float32 -> Y [N * block_size², C, (H + pads) / block_size, (W + pads) / block_size]. ValueError where
+    the order is not NCHW, block_size is below 1, or the padded sides are no multiples of it.
+    """
     top, left, bottom, right = _block_pads(pad, pad_t, order)
     _four(X)
     n, c, h, w = X.shape
@@ -354,9 +403,14 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
     return Y
 
 
-@operator("Y", types="float32", gradient=single("SpaceToBatch", "GO0 -> GI0"))
+@operator("Y", types="float32", gradient=single("SpaceToBatch", "GO0 -> GI0"), limits="block_size > 0")
 def BatchToSpace(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None = None, order: str = "NCHW", out):
-    """The reverse of SpaceToBatch: parts of the batch become pixels, then the border is cut off."""
+    """The reverse of SpaceToBatch: parts of the batch become pixels, then the border is cut off.
+
+    X [N * block_size², C, h, w] float32 -> Y [N, C, h * block_size - pads, w * block_size - pads]. ValueError where the
+    order is not NCHW, block_size is below 1, the batch is no multiple of its square, or nothing is left within the
+    border.
+    """
     top, left, bottom, right = _block_pads(pad, pad_t, order)
     _four(X)
     n, c, h, w = X.shape
@@ -395,25 +449,41 @@ def _shuffle(xp, X, group, order, out, back):
 
 @operator("Y", types="float32", infer=like(0), gradient=single("ChannelShuffleGradient", "GO0 -> GI0"))
 def ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", out):
-    """The first channel of each group, then the second of each, and so on."""
+    """The first channel of each group, then the second of each, and so on.
+
+    X [N, C, ...] float32 (NHWC: channels last) -> Y of its shape. ValueError where the channels are no multiple of
+    `group`.
+
+    X. Zhang et al., "ShuffleNet: an extremely efficient convolutional neural network for mobile devices", 2018.
+    """
     return _shuffle(xp, X, group, order, out, back=False)
 
 
 @operator("dX", types="float32", infer=like(0))
 def ChannelShuffleGradient(xp, dY, *, group: int = 1, order: str = "NCHW", out):
-    """The channels back where they came from."""
+    """The channels back where they came from.
+
+    dY [N, C, ...] float32 (NHWC: channels last) -> dX of its shape. ValueError where the channels are no multiple of
+    `group`.
+    """
     return _shuffle(xp, dY, group, order, out, back=True)
 
 
 @operator("Y", inplace={0: 0}, types={"X": "float32", "mean": "float32", "deviation": "float32"}, infer=like(0))
 def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
-    """(X - mean) / deviation, channel by channel, by the first row of each."""
+    """(X - mean) / deviation, channel by channel, by the first row of each.
+
+    X [N, C, H, W] float32, mean [..., C], deviation [..., C] -> Y of X's shape. ValueError where X has not four
+    dimensions, or there is not a value for each channel.
+    """
     _four(X)
     channels = X.shape[1]
     for values in (mean, deviation):
-        if values.ndim < 1 or values.shape[-1] != channels:
+        if values.ndim < 1 or values.shape[-1] != channels or (X.size and not values.size):
             raise ValueError(f"there must be a value for each of {channels} channels, got shape {list(values.shape)}")
     Y = out(X.shape, X.dtype)
+    if not X.size:
+        return Y
     m, d = (v.reshape(-1, channels)[0].reshape(1, -1, 1, 1) for v in (mean, deviation))
     xp.subtract(X, m, out=Y)
     return xp.divide(Y, d, out=Y)
@@ -424,7 +494,7 @@ def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
 
 @functools.lru_cache(maxsize=256)
 def _rmac(height, width, scales, overlap):
-    """[x1, y1, x2, y2] of the regions of Tolias, Sicre and Jégou, Particular object retrieval, 2016."""
+    """Return [x1, y1, x2, y2] of the regions."""
     short, long = min(height, width), max(height, width)
     one = np.float32  # ties are those of single precision
     best = min(
@@ -452,7 +522,13 @@ def _rmac(height, width, scales, overlap):
 
 @operator("regions", types="float32", gradient=FORBID_GRADIENT)
 def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
-    """(batch index, x1, y1, x2, y2) of a fixed grid of square regions at several scales, for each image."""
+    """A fixed grid of square regions at several scales, for each image.
+
+    X [N, C, H, W] float32, whose values are not read -> regions [R, 5] of image, x1, y1, x2, y2. ValueError where X has
+    not four dimensions.
+
+    G. Tolias, R. Sicre, H. Jégou, "Particular object retrieval with integral max-pooling of CNN activations", 2016.
+    """
     _four(X)
     regions = xp.asarray(_rmac(X.shape[2], X.shape[3], scales, overlap), "float32").reshape(-1, 4)
     count = regions.shape[0]
@@ -468,7 +544,10 @@ def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
 
 @operator("Y", types={"X": "uint8", "mean": "float32"}, stateful=True)
 def PackedInt8BGRANHWCToNCHWCStylizerPreprocess(ctx, X, mean, *, noise_std: float = 10.0, noise_size: int = 491, out):
-    """BGRA bytes (N, H, W, 4) as floats (N, 3, H, W), the mean of each channel taken away and noise added."""
+    """BGRA bytes as floats, the mean of each channel taken away and noise added.
+
+    X [N, H, W, 4] uint8, mean [3] float32 -> Y [N, 3, H, W] float32. ValueError where the shapes are others.
+    """
     if X.ndim != 4 or X.shape[3] != 4 or mean.shape != (3,):
         raise ValueError(f"expected [N, H, W, 4] and three means, got {list(X.shape)} and {list(mean.shape)}")
     Y = out((X.shape[0], 3, *X.shape[1:3]), "float32")
@@ -480,7 +559,10 @@ def PackedInt8BGRANHWCToNCHWCStylizerPreprocess(ctx, X, mean, *, noise_std: floa
 
 @operator("Y", types={"X": "float32", "mean": "float32"})
 def BRGNCHWCToPackedInt8BGRAStylizerDeprocess(xp, X, mean, *, out):
-    """Floats (N, 3, H, W) plus the mean of each channel, as opaque BGRA bytes (N, H, W, 4)."""
+    """Floats plus the mean of each channel, as opaque BGRA bytes.
+
+    X [N, 3, H, W] float32, mean [3] float32 -> Y [N, H, W, 4] uint8. ValueError where the shapes are others.
+    """
     if X.ndim != 4 or X.shape[1] != 3 or mean.shape != (3,):
         raise ValueError(f"expected [N, 3, H, W] and three means, got {list(X.shape)} and {list(mean.shape)}")
     Y = out((X.shape[0], *X.shape[2:], 4), "uint8")

@@ -14,14 +14,16 @@ from caffe2lite.extras import install
 from caffe2lite.ops.data.databases import Reader
 from caffe2lite.ops.image.image_input import resize
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.ops.kit.objects import needed
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.rows import check_range
 from caffe2lite.proto import caffe2_pb2
 
 _SCALED, _SHORT_EDGE, _ORIGINAL = range(3)  # video_res_type
 
 
 def frames(content: bytes | str, key: Any) -> np.ndarray:
-    """All frames of an encoded video (its bytes, or the name of its file), [frames, height, width, 3]."""
+    """Return all frames of an encoded video (its bytes, or the name of its file), [frames, height, width, 3]."""
     try:
         import av
     except ImportError:
@@ -37,7 +39,7 @@ def frames(content: bytes | str, key: Any) -> np.ndarray:
 
 
 def _starts(count: int, needed: int, clips: int, uniform: bool, rng: Any) -> list[int]:
-    """Where clips of `needed` frames begin: evenly spread, or anywhere."""
+    """Return where clips of `needed` frames begin: evenly spread, or anywhere."""
     last = max(count - needed, 0)
     if uniform:
         return [last * k // max(clips - 1, 1) if clips > 1 else last // 2 for k in range(clips)]
@@ -45,7 +47,7 @@ def _starts(count: int, needed: int, clips: int, uniform: bool, rng: Any) -> lis
 
 
 def _record(record: tuple[bytes, bytes], local: bool) -> tuple[bytes, Any, list[int]]:
-    """(key, video, labels) of a record of TensorProtos."""
+    """Return (key, video, labels) of a record of TensorProtos."""
     key, content = record
     try:
         protos = caffe2_pb2.TensorProtos.FromString(content).protos
@@ -65,25 +67,30 @@ def VideoInput(
     mean_rgb: list[float] = (), inv_std_rgb: list[float] = (), use_local_file: bool = False,
     do_multi_label: bool = False, num_of_class: int = 0, get_optical_flow: bool = False,
 ):  # fmt: skip
-    """Clips [batch_size * clip_per_video, 3, length_rgb, height, width] and their labels.
+    """The next `batch_size` videos, decoded and cut into clips, and their labels.
 
-    decode_type 0 begins clips anywhere (in a test evenly spread), 1 evenly spread; video_res_type 0 scales frames to
-    scale_h x scale_w, 1 so that the shorter side is short_edge, 2 not at all.  Then they are cropped to crop_size.
+    reader -> data [batch_size * clip_per_video, 3, length_rgb, height, width] float32, label [clips] or [clips,
+    num_of_class] int32. decode_type 0 begins clips anywhere (in a test evenly spread), 1 evenly spread; video_res_type
+    0 scales frames to scale_h x scale_w, 1 so that the shorter side is short_edge, 2 not at all.  Then they are cropped
+    to crop_size. ValueError where an argument is out of range, or a record holds no video or other labels; TypeError
+    where the input is no reader; RuntimeError where PyAV is not installed.
     """
     if get_optical_flow:
-        raise ValueError("optical flow is not computed here: set get_optical_flow=0 and use the frames")
+        raise ValueError("get_optical_flow=1: optical flow is not computed here; set it to 0 and use the frames")
     if batch_size < 1 or length_rgb < 1 or clip_per_video < 1 or sampling_rate_rgb < 1:
-        raise ValueError("batch_size, length_rgb, clip_per_video and sampling_rate_rgb must be positive")
-    if not isinstance(reader, Reader):
-        raise TypeError("the input must be a reader, which CreateDB makes")
+        found = batch_size, length_rgb, clip_per_video, sampling_rate_rgb
+        raise ValueError(
+            f"batch_size, length_rgb, clip_per_video and sampling_rate_rgb must be positive, found {found}"
+        )
+    needed(Reader, reader)
     seed = int(ctx.rng.integers(2**31))
     rng = np.random.default_rng(seed)
     clips, labels = [], []
     for _ in range(batch_size):
         key, video, label = _record(reader.next_record(), use_local_file)
         shots = frames(video, key)
-        needed = (length_rgb - 1) * sampling_rate_rgb + 1
-        for start in _starts(len(shots), needed, clip_per_video, is_test or decode_type == 1, rng):
+        span = (length_rgb - 1) * sampling_rate_rgb + 1
+        for start in _starts(len(shots), span, clip_per_video, is_test or decode_type == 1, rng):
             places = [(start + k * sampling_rate_rgb) % len(shots) for k in range(length_rgb)]  # short videos go around
             clip = _sized(shots[places], video_res_type, scale_h, scale_w, short_edge)
             clip = _cropped(clip, crop_size, is_test or not random_crop, rng, key)
@@ -121,8 +128,7 @@ def _cropped(clip: np.ndarray, size: int, middle: bool, rng: Any, key: Any) -> n
 def _label(label: list[int], several: bool, classes: int, key: Any) -> Any:
     if not several:
         return np.int32(label[0])
-    if min(label) < 0 or max(label) >= classes:
-        raise ValueError(f"the record {key!r} has labels outside of 0 to {classes - 1}")
+    check_range(np.array(label), classes, f"a label of record {key!r}")
     row = np.zeros(classes, np.int32)
     row[label] = 1
     return row

@@ -55,15 +55,18 @@ class Kernel:
 
     def source(self, types: dict[str, str]) -> str:
         """The kernel in CUDA, with C's types in the place of letters."""
+
+        def typed(code: str) -> str:
+            return re.sub(r"\b([A-Z])\b", lambda m: types[m[1]], code)
+
         parameters = ", ".join(f"{' '.join(words)} {name}" for words, name in self.parameters)
-        code = f"""{self.before}
-extern "C" __global__ void {self.name}(int64 n, {parameters}) {{
+        code = f"""{typed(self.before)}
+extern "C" __global__ void {self.name}(int64 n, {typed(parameters)}) {{
   for (int64 i = blockIdx.x * (int64)blockDim.x + threadIdx.x; i < n; i += (int64)gridDim.x * blockDim.x) {{
-    {self.body.strip()}
+    {typed(self.body.strip())}
   }}
 }}
 """
-        code = re.sub(r"\b([A-Z])\b", lambda m: types[m[1]], code)
         return re.sub(r"\bint64\b", "long long", code)
 
     def __call__(self, xp: Any, n: int, *values: Any, **types: str) -> None:

@@ -28,6 +28,12 @@ NUMPY: dict[int, np.dtype] = {number: np.dtype(name) for number, name in NAMES.i
 _FIELDS = {"float32": "float_data", "float64": "double_data", "int64": "int64_data", "object": "string_data"}
 
 
+def in_words(types: str) -> str:
+    """Dtype names as an operator's `types` has them, in a sentence: "float32, float64 or int32"."""
+    *others, last = types.split()
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def dtype_of(number: int) -> str:
     """Return NumPy's name of a TensorProto.DataType; ValueError for one that a tensor cannot have."""
     try:

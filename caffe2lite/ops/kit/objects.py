@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from caffe2lite.proto import caffe2_pb2
 
@@ -10,10 +10,12 @@ from caffe2lite.proto import caffe2_pb2
 class Object:
     """Base of such values.
 
+    title       what it is, and which operators make one, for messages: "a counter (CreateCounter makes one)"
     type_name   the C++ name that FetchBlob tells
     blob_type   the type in a serialised BlobProto; None where Caffe2 cannot serialise it
     """
 
+    title: ClassVar[str]
     type_name: ClassVar[str]
     blob_type: ClassVar[str | None] = None
 
@@ -33,3 +35,13 @@ class Object:
 
 
 by_blob_type: dict[str, type[Object]] = {}
+
+Kind = TypeVar("Kind", bound=Object)
+
+
+def needed(kind: type[Kind], value: Any) -> Kind:
+    """Return the value, which must be an object of that class; TypeError otherwise."""
+    if not isinstance(value, kind):
+        found = "nothing" if value is None else "a tensor" if hasattr(value, "dtype") else f"a {type(value).__name__}"
+        raise TypeError(f"{kind.title} is needed, found {found}")
+    return value

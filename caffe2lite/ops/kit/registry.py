@@ -36,7 +36,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
 from caffe2lite.ops.kit.infer import Cost, Infer
 
 CPU, CUDA = 0, 1
-MANY = 2**31 - 1  # how genuine's schemas say "any number"
+MANY = 2**31 - 1  # how Caffe2's schemas say "any number"
 
 __all__ = ["CPU", "CUDA", "FORBID_GRADIENT", "MANY", "NO_GRADIENT", "Operator", "find", "names", "operator"]
 

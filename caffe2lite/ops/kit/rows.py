@@ -9,6 +9,16 @@ from types import ModuleType
 import numpy as np
 
 
+def check_range(values: np.ndarray, end: int, what: str) -> None:
+    """Raise a ValueError where one of the values is not from 0 to end - 1; `what` names one of them."""
+    if not values.size:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= end:
+        must = f"must be from 0 to {end - 1}" if end else "has nothing to point to"
+        raise ValueError(f"{what} is {low if low < 0 else high}; it {must}")
+
+
 def check_indices(indices: np.ndarray, rows: int, what: str = "the parameter") -> np.ndarray:
     """The indices as a vector; ValueError where one is outside of the rows."""
     flat = indices.reshape(-1)

@@ -42,6 +42,15 @@ def rows_of(X: np.ndarray) -> np.ndarray:
     return X.reshape(X.shape[0], math.prod(X.shape[1:]))
 
 
+def resized(size: int, scale: float) -> int:
+    """Size times scale in single precision, rounded down; ValueError where that is no size of a tensor."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        count = np.float32(size) * np.float32(scale)
+    if not count < 2**31:
+        raise ValueError(f"{size} pixels times the scale {scale} are {count}; a side must be below 2^31")
+    return int(count)
+
+
 def one(operand: np.ndarray, what: str) -> np.ndarray:
     """The value of a one-element tensor, as a 0-d array."""
     if operand.size != 1:

@@ -31,7 +31,13 @@ def _aten(*names: str) -> Callable[[Any], Any]:
 
 @operator("Ys*", num_inputs=(0, MANY), stateful=True)
 def ATen(ctx, *Xs, operator: str):
-    """A function of PyTorch's tensor library."""
+    """A function of PyTorch's tensor library.
+
+    The argument `operator` names it; the tensors [...] are the operands, of any type, and the function's other
+    parameters are arguments of the operator. As many of its results [...] are kept as there are outputs. ValueError
+    where the function is unknown (the message lists those there are), or where it does not take these operands and
+    arguments.
+    """
     function = _FUNCTIONS.get(operator)
     if function is None:
         raise ValueError(f"ATen has no function {operator!r} here; there are {', '.join(sorted(_FUNCTIONS))}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 from caffe2lite.ops.kit.broadcast import align, legacy, sum_to
+from caffe2lite.ops.kit.dtypes import in_words
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, pointwise_cost
 from caffe2lite.ops.kit.registry import operator
@@ -27,11 +29,18 @@ def _infer(args: Any, inputs: Any, dtype: str | None) -> list[Spec]:
     return [Spec(tuple(q if p == 1 else p for p, q in pairs), dtype)]
 
 
-def binary(name: str, compute: Any, doc: str, result: str | None = None, **schema: Any) -> None:
+def binary(name: str, compute: Any, doc: str, types: str, result: str | None = None, **schema: Any) -> None:
     """Register an operator of two tensors that broadcast.
 
     compute   name of a ufunc, or a function of (xp, A, B, C) that writes C
+    types     dtypes of A, which B shares
     result    dtype of the result, where it is not the operands'
+    """
+    shared = f"""
+
+    A [...], B [...] of its type, which broadcast -> C of the shape of both, {result or "of A's type"}; {in_words(types)}.
+    With `broadcast=1` the older rules hold: B lies on A from dimension `axis` on, by default on the last ones.
+    ValueError where the shapes do not fit, or where C would overwrite an operand of another shape.
     """
 
     def function(xp: Any) -> Any:
@@ -55,7 +64,7 @@ def binary(name: str, compute: Any, doc: str, result: str | None = None, **schem
         return functools.partial(function(xp), A, B, C)
 
     infer = functools.partial(_infer, dtype=result) if result else infer_binary
-    operator("C", name=name, infer=infer, doc=doc, **schema)(kernel).bind(again)
+    operator("C", name=name, types={"A": types, "B": "=A"}, infer=infer, doc=doc + shared, **schema)(kernel).bind(again)
 
 
 def _divide(xp: Any, A: Any, B: Any, C: Any) -> None:
@@ -64,7 +73,7 @@ def _divide(xp: Any, A: Any, B: Any, C: Any) -> None:
         xp.divide(A, B, C)
         return
     if not B.all():
-        raise ValueError("integer division by zero")
+        raise ValueError(f"integer division by zero: B {list(B.shape)} has a 0 at {int((B == 0).argmax())}")
     xp.floor_divide(A - xp.fmod(A, B), B, C)
 
 
@@ -78,25 +87,35 @@ for _name, _compute, _inplace, _gradient, _doc in (
         _name,
         _compute,
         _doc,
+        _NUMBERS,
         inplace=list(_inplace.items()),
         peer=_name == "Add",  # muji adds up what is on several GPUs
-        types={"A": _NUMBERS, "B": "=A"},
         cost=pointwise_cost,
         gradient=_gradient,
     )
+
+
+def _as_result(dC: Any, shape: tuple[int, ...]) -> Any:
+    """Return dC in the result's shape; ValueError where it has another number of elements."""
+    if dC.shape == shape:
+        return dC
+    if dC.size != math.prod(shape):
+        raise ValueError(f"dC must have the shape of A and B broadcast, {list(shape)}, found {list(dC.shape)}")
+    return dC.reshape(shape)
 
 
 def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
     """Register dA, dB from dC, A, B; `to_A(xp, dC, A, B)` is dA before it is summed to A's shape."""
 
     def kernel(xp, dC, A, B, *, broadcast: bool = False, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
-        B_aligned, _ = align(A, B, broadcast, axis, axis_str, order)
+        B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
         writes = [(0, A, A.shape, to_A), (1, B, B_aligned.shape, to_B)]
         if out[0].replaces(dC):  # what overwrites dC comes last
             writes.reverse()
+        dC = _as_result(dC, shape)
         results: list[Any] = [None, None]
-        for i, operand, aligned, slope in writes:
-            G = slope(xp, dC, A, B_aligned)
+        for i, operand, aligned, derivative in writes:
+            G = derivative(xp, dC, A, B_aligned)
             target = out[i](operand.shape, operand.dtype)
             if G is not target:
                 sum_to(xp, G, aligned, target)
@@ -109,14 +128,23 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
         inplace=[(0, 0), (0, 1)],
         types={"dC": _NUMBERS, "A": "=dC", "B": "=dC"},
         infer=lambda args, inputs: [inputs[1], inputs[2]],
-        doc=doc,
+        doc=f"""{doc}
+
+        dC [...] of the result's shape, A [...], B [...] -> dA of A's shape, dB of B's; {in_words(_NUMBERS)}, all of one
+        type. ValueError where A and B cannot be broadcast, or dC has not as many elements as their result.
+        """,
     )(kernel)
 
 
 for _name, _toward_a, _toward_b, _doc in (
     ("AddGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: dC, "dA = dC, dB = dC, summed where repeated."),
     ("SubGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: -dC, "dA = dC, dB = -dC, summed where repeated."),
-    ("MulGradient", lambda xp, dC, A, B: dC * B, lambda xp, dC, A, B: dC * A, "dA = dC * B, dB = dC * A, summed."),
+    (
+        "MulGradient",
+        lambda xp, dC, A, B: dC * B,
+        lambda xp, dC, A, B: dC * A,
+        "dA = dC * B, dB = dC * A, summed where repeated.",
+    ),
 ):
     binary_gradient(_name, _toward_a, _toward_b, _doc)
 
@@ -131,11 +159,17 @@ for _name, _toward_a, _toward_b, _doc in (
 def DivGradient(
     xp, dC, A, B, C=None, *, broadcast: bool = False, axis: int = -1, axis_str: str = "", order: str = "NCHW", out
 ):
-    """dA = dC / B, dB = -dC * C / B, summed where repeated; the inputs are dC, A, B, C, or B, C, dC."""
+    """dA = dC / B, dB = -dC * C / B, summed where repeated; the inputs are dC, A, B, C, or B, C, dC.
+
+    dC [...] of the result's shape, A [...], B [...], C like dC -> dA of A's shape, dB of B's; float32, float64, int32
+    or int64, all of one type. ValueError where A and B cannot be broadcast, or dC has not as many elements as their
+    result.
+    """
     if C is None:
         B, C, dC = dC, A, B
         A = C
-    B_aligned, _ = align(A, B, broadcast, axis, axis_str, order)
+    B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
+    dC, C = _as_result(dC, shape), _as_result(C, shape)
     toward_B = -dC * C / B_aligned
     dA = out[0](A.shape, A.dtype)
     sum_to(xp, dC / B_aligned, A.shape, dA)
@@ -206,7 +240,11 @@ def Pow(
     order: str = "NCHW",
     out,
 ):
-    """Y = X to the power of the second input, or of the argument `exponent`."""
+    """Y = X to the power of the second input, or of the argument `exponent`.
+
+    X [...], E [...] which broadcasts -> Y of the shape of both; float32. The older rules hold with `broadcast=1`.
+    ValueError where neither E nor `exponent` is given, or where the shapes do not fit.
+    """
     if E is None:
         if exponent is None:
             raise ValueError("the exponent is missing: give it as argument, or as second input")
@@ -221,9 +259,12 @@ def Pow(
 
 @operator("Y", inplace={0: 0}, types="int32 int64", infer=lambda args, inputs: inputs[:1])
 def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
-    """Y = remainder of X by the divisor, with X's sign, or the divisor's."""
+    """Y = remainder of X by the divisor, with X's sign, or the divisor's.
+
+    X [...] -> Y of its shape; int32 or int64. ValueError where the divisor is 0.
+    """
     if divisor == 0:
-        raise ValueError("the divisor must not be 0")
+        raise ValueError("the divisor must not be 0; found divisor=0")
     return (xp.remainder if sign_follow_divisor else xp.fmod)(X, X.dtype.type(divisor), out(X.shape, X.dtype))
 
 
@@ -235,7 +276,11 @@ def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
     gradient=None,
 )
 def SumReduceLike(xp, A, B, *, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
-    """C = A, summed to the shape of B as the older broadcasting rules would repeat B."""
+    """C = A, summed to the shape of B as the older broadcasting rules would repeat B.
+
+    A [...], B [...] that fits on A at `axis` -> C of B's shape; float32 or float64, on GPUs float16 too.
+    ValueError where B does not fit on A.
+    """
     C = out(B.shape, A.dtype)
     if A.shape == B.shape:
         xp.copyto(C, A)
@@ -255,7 +300,10 @@ def _row_mul_gradient(g: Any) -> Any:
 
 @operator("Y", types={"X": "float32", "w": "=X"}, infer=lambda args, inputs: inputs[:1], gradient=_row_mul_gradient)
 def RowMul(xp, X, w, *, out):
-    """Y = X with its row i multiplied by w[i]."""
+    """Y = X with its row i multiplied by w[i].
+
+    X [N, ...], w [N] -> Y of X's shape; float32. ValueError where w has not one value for each row.
+    """
     if X.ndim < 1 or w.size != X.shape[0]:
         raise ValueError(f"one factor for each row is needed: X is {list(X.shape)}, w {list(w.shape)}")
     return xp.multiply(X, w.reshape((-1,) + (1,) * (X.ndim - 1)), out(X.shape, X.dtype))
@@ -263,7 +311,10 @@ def RowMul(xp, X, w, *, out):
 
 @operator("Y", types="float32", infer=lambda args, inputs: [Spec(inputs[0].shape[:1], inputs[0].dtype)])
 def ReduceTailSum(xp, X, *, out):
-    """Y[i] = sum of all elements of row i."""
+    """Y[i] = sum of all elements of row i.
+
+    X [N, ...] -> Y [N]; float32. ValueError where X is a scalar.
+    """
     Y = out(X.shape[:1], X.dtype)
     Y[...] = X.sum(axis=tuple(range(1, X.ndim)))
     return Y
@@ -277,11 +328,15 @@ def ReduceTailSum(xp, X, *, out):
     gradient=single("SquareRootDivide", "GO0 I1 -> GI0"),
 )
 def SquareRootDivide(xp, X, scale, *, out):
-    """Y = X with its row i divided by sqrt(scale[i]) where that is above 0."""
+    """Y = X with its row i divided by sqrt(scale[i]) where that is above 0.
+
+    X [N, ...] float32, scale [N] float32, int32 or int64 -> Y of X's shape. ValueError where scale has not N values, or
+    a negative one.
+    """
     if X.ndim < 1 or scale.shape[:1] != X.shape[:1]:
         raise ValueError(f"one scale for each row is needed: X is {list(X.shape)}, scale {list(scale.shape)}")
     scale = scale.reshape(-1)[: X.shape[0]]
     if (scale < 0).any():
-        raise ValueError("a scale is negative, and has no square root")
+        raise ValueError(f"a scale must be 0 or more, to have a square root; found {scale.min()}")
     root = xp.sqrt(xp.where(scale > 0, scale, 1).astype(X.dtype)).reshape((-1,) + (1,) * (X.ndim - 1))
     return xp.divide(X, root, out(X.shape, X.dtype))

@@ -44,7 +44,11 @@ def _infer_cast(args: Any, inputs: Any) -> list[Spec]:
 
 @operator("Y", types=_CASTABLE, infer=_infer_cast, gradient=_cast_gradient)
 def Cast(xp, X, *, to: Argument, out):
-    """Y = X in the type `to`, a number or name of TensorProto.DataType; numbers become text for STRING."""
+    """Y = X in the type `to`, a number or name of TensorProto.DataType; numbers become text for STRING.
+
+    X [...] -> Y of its shape; any numbers or bool but float16. A float that goes to 8 or 16 bits goes through int32, as
+    in C: 300 becomes 44 in uint8. ValueError where `to` is no type of a tensor, or is FLOAT16.
+    """
     kind = _target(to)
     Y = out(X.shape, kind)
     if kind == "object":
@@ -61,7 +65,10 @@ def Cast(xp, X, *, to: Argument, out):
 
 @operator("Y", types="float32", infer=like(0, dtype="float16"), gradient=single("HalfToFloat", "GO0 -> GI0"))
 def FloatToHalf(xp, X, *, clip: bool = False, out):
-    """Y = X in half precision, limited to its range if `clip` is set."""
+    """Y = X in half precision, limited to its range if `clip` is set.
+
+    X [...] float32 -> Y of its shape, float16. TypeError for other types.
+    """
     Y = out(X.shape, "float16")
     if clip:
         X = xp.where(X < _HALF_MAX, xp.where(X > -_HALF_MAX, X, -_HALF_MAX), _HALF_MAX)
@@ -71,7 +78,10 @@ def FloatToHalf(xp, X, *, clip: bool = False, out):
 
 @operator("Y", types="float16", infer=like(0, dtype="float32"), gradient=single("FloatToHalf", "GO0 -> GI0"))
 def HalfToFloat(xp, X, *, out):
-    """Y = X in single precision."""
+    """Y = X in single precision.
+
+    X [...] float16 -> Y of its shape, float32. TypeError for other types.
+    """
     Y = out(X.shape, "float32")
     Y[...] = X
     return Y

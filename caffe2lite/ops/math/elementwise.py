@@ -9,6 +9,8 @@ from caffe2lite.ops.kit.filling import draw
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import each_like, like
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.rows import check_indices
+from caffe2lite.ops.kit.shapes import one
 
 
 @operator(
@@ -20,7 +22,10 @@ from caffe2lite.ops.kit.registry import MANY, operator
     gradient=single("Scale", "GO0 -> GI0"),
 )
 def Scale(xp, X, *, scale: float = 1.0, out):
-    """Y = scale * X."""
+    """Y = scale * X.
+
+    X [...] -> Y of its shape; float32 or float64, on GPUs float16 too. TypeError for other types.
+    """
     return xp.multiply(X, X.dtype.type(scale), out(X.shape, X.dtype))
 
 
@@ -34,7 +39,11 @@ def _scale_again(xp, inputs, outputs, args):
     "Ys*", inplace=[(-1, -1)], types="float32 float64", num_inputs=(1, MANY), num_outputs=(1, MANY), infer=each_like
 )
 def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
-    """Each output = scale * the input of its position."""
+    """Each output = scale * the input of its position.
+
+    Any number of inputs [...], each with an output of its shape; float32 or float64. ValueError where the numbers of
+    inputs and outputs differ.
+    """
     if len(out) != len(Xs):
         raise ValueError(f"as many outputs as inputs are needed: {len(Xs)} inputs, {len(out)} outputs")
     return tuple(xp.multiply(X, X.dtype.type(scale), o(X.shape, X.dtype)) for X, o in zip(Xs, out))
@@ -45,14 +54,20 @@ _FLT_MAX = 3.4028234663852886e38
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ClipGradient", "O0 GO0 -> GI0"))
 def Clip(xp, X, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
-    """Y = X limited to [min, max]."""
+    """Y = X limited to [min, max].
+
+    X [...] -> Y of its shape; float32. TypeError for other types. NaN stays.
+    """
     Y = xp.maximum(X, X.dtype.type(min), out=out(X.shape, X.dtype))
     return xp.minimum(Y, Y.dtype.type(max), out=Y)
 
 
 @operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, alike="Y dY", infer=like(0))
 def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
-    """dX = dY where min < Y < max, else 0."""
+    """dX = dY where min < Y < max, else 0.
+
+    Y [...], dY alike -> dX of their shape; float32. ValueError where the shapes differ.
+    """
     return xp.multiply(dY, (Y.dtype.type(min) < Y) & (Y.dtype.type(max) > Y), out(Y.shape, Y.dtype))
 
 
@@ -65,14 +80,15 @@ def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, ou
     limits="threshold > 0",
 )
 def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: float, out):
-    """Y = X * threshold / val where val (X's norm, say) is above the threshold, else X."""
-    for what, operand in (("val", val), ("additional_threshold", additional_threshold)):
-        if operand is not None and operand.size != 1:
-            raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
+    """Y = X * threshold / val where val (X's norm, say) is above the threshold, else X.
+
+    X [...], val [1], additional_threshold [1], which multiplies the threshold -> Y of X's shape; float32.
+    ValueError where val or additional_threshold has more than one value, or the threshold is not above 0.
+    """
     limit = X.dtype.type(threshold)
     if additional_threshold is not None:
-        limit = additional_threshold.reshape(()) * limit
-    value = val.reshape(())
+        limit = one(additional_threshold, "additional_threshold") * limit
+    value = one(val, "val")
     return xp.multiply(X, xp.where(value > limit, limit / value, X.dtype.type(1)), out(X.shape, X.dtype))
 
 
@@ -92,7 +108,14 @@ def _dropout_gradient(g: Any) -> Any:
     limits="ratio >= 0, ratio < 1",
 )
 def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
-    """Y = X * mask / (1 - ratio), where the mask drops each element with probability `ratio`; a test copies X."""
+    """Y = X * mask / (1 - ratio), where the mask drops each element with probability `ratio`; a test copies X.
+
+    X [...] -> Y of its shape, mask of its shape, bool, which a test does not write; float32, on GPUs float16 too.
+    ValueError where the ratio is not in [0, 1), or where training has no output for the mask.
+
+    N. Srivastava, G. Hinton, A. Krizhevsky, I. Sutskever, R. Salakhutdinov, "Dropout: a simple way to prevent neural
+    networks from overfitting", 2014.
+    """
     xp = ctx.xp
     scale = 1 / (1 - ratio)
     if is_test:
@@ -120,7 +143,11 @@ def Dropout(ctx, X, *, ratio: float = 0.5, is_test: bool, out):
     limits="ratio >= 0, ratio < 1",
 )
 def DropoutGrad(xp, dY, mask=None, *, ratio: float = 0.5, is_test: bool = False, out):
-    """dX = dY * mask / (1 - ratio); for a test dX = dY."""
+    """dX = dY * mask / (1 - ratio); for a test dX = dY.
+
+    dY [...] float32, on GPUs float16 too, mask of its size, bool -> dX of dY's shape. ValueError where the mask is
+    missing though this is no test, or is of another size, or where the ratio is not in [0, 1).
+    """
     scale = 1 / (1 - ratio)
     if not is_test and mask is None:
         raise ValueError("the second input, the mask, is missing: without it there is no gradient but for a test")
@@ -144,7 +171,11 @@ def _bounds(min: float, max: float) -> tuple[float, float]:
 
 @operator("Y", inplace={0: 0}, types={"param": "float32", "indices": "int32 int64"}, gradient=FORBID_GRADIENT)
 def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
-    """The parameter limited to [min, max]; with indices (and a sparse gradient) only in these rows, in place."""
+    """The parameter limited to [min, max]; with indices (and a sparse gradient) only in these rows, in place.
+
+    param [N, ...] float32, indices [K] int32 or int64, grad [K, ...] whose values are not read -> the parameter.
+    ValueError where min > max, where indices come without a gradient or not in place, or where one is not in [0, N).
+    """
     low, high = _bounds(min, max)
     if indices is None:
         return xp.minimum(
@@ -156,7 +187,6 @@ def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX,
         raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
     Y = out(param.shape, param.dtype)
     rows = indices.reshape(-1)
-    if rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < param.shape[0]):
-        raise ValueError(f"an index is outside of the {param.shape[0]} rows of the parameter")
+    check_indices(rows, param.shape[0])
     Y[rows] = xp.minimum(xp.maximum(Y[rows], Y.dtype.type(low)), Y.dtype.type(high))
     return Y

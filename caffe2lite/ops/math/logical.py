@@ -9,9 +9,8 @@ from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.math.binary import binary
 from caffe2lite.proto.caffe2_pb2 import Argument
 
-_COMPARED = {"A": "float32 float64 int32 int64 bool", "B": "=A"}
-_BITS = {"A": "int32 int64 bool", "B": "=A"}
-_BOOLS = {"A": "bool", "B": "bool"}
+_COMPARED = "float32 float64 int32 int64 bool"
+_BITS = "int32 int64 bool"
 
 for _name, _compute, _types, _inplace, _result, _doc in (
     ("EQ", "equal", _COMPARED, (), "bool", "C = A == B."),
@@ -20,14 +19,14 @@ for _name, _compute, _types, _inplace, _result, _doc in (
     ("LE", "less_equal", _COMPARED, (), "bool", "C = A <= B."),
     ("GT", "greater", _COMPARED, (), "bool", "C = A > B."),
     ("GE", "greater_equal", _COMPARED, (), "bool", "C = A >= B."),
-    ("And", "logical_and", _BOOLS, {0: 0}, "bool", "C = A and B."),
-    ("Or", "logical_or", _BOOLS, {0: 0}, "bool", "C = A or B."),
-    ("Xor", "logical_xor", _BOOLS, {0: 0}, "bool", "C = A or B, but not both."),
+    ("And", "logical_and", "bool", {0: 0}, "bool", "C = A and B."),
+    ("Or", "logical_or", "bool", {0: 0}, "bool", "C = A or B."),
+    ("Xor", "logical_xor", "bool", {0: 0}, "bool", "C = A or B, but not both."),
     ("BitwiseAnd", "bitwise_and", _BITS, {0: 0}, None, "C = A & B, bit by bit."),
     ("BitwiseOr", "bitwise_or", _BITS, {0: 0}, None, "C = A | B, bit by bit."),
     ("BitwiseXor", "bitwise_xor", _BITS, {0: 0}, None, "C = A ^ B, bit by bit."),
 ):
-    binary(_name, _compute, _doc, _result, types=_types, inplace=_inplace, gradient=FORBID_GRADIENT)
+    binary(_name, _compute, _doc, _types, _result, inplace=_inplace, gradient=FORBID_GRADIENT)
 
 
 @operator(
@@ -37,7 +36,11 @@ for _name, _compute, _types, _inplace, _result, _doc in (
     gradient=FORBID_GRADIENT,
 )
 def Where(xp, C, X, Y, *, broadcast_on_rows: bool = False, out):
-    """Z = X where C, Y elsewhere; with `broadcast_on_rows` C has one value a row."""
+    """Z = X where C, Y elsewhere; with `broadcast_on_rows` C has one value a row.
+
+    C [...] bool, X [...], Y alike -> Z of X's shape; float32, float64, int32, int64, bool or string. On rows: C [N],
+    X [N, ...]. ValueError where the shapes do not fit.
+    """
     if X.shape != Y.shape:
         raise ValueError(f"the two choices must have one shape, found {list(X.shape)} and {list(Y.shape)}")
     if broadcast_on_rows:
@@ -53,7 +56,11 @@ def Where(xp, C, X, Y, *, broadcast_on_rows: bool = False, out):
 
 @operator("Y", types="int32 int64 bool string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
 def IsMemberOf(xp, X, *, value: Argument = None, dtype: int = 0, out):
-    """Y = whether each element is among the argument `value`."""
+    """Y = whether each element is among the argument `value`.
+
+    X [...] -> Y of its shape, bool; int32, int64, bool or string. ValueError where the argument `dtype` is not X's
+    type.
+    """
     kind = dtype_of(dtype) if dtype else X.dtype.name
     if kind != X.dtype.name:
         raise ValueError(f"the values are {kind}, the input is {X.dtype}")

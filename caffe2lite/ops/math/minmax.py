@@ -17,8 +17,12 @@ def _gradient(kind: str) -> Any:
     return make
 
 
+_SHARED = """Inputs [...] of one shape -> Y of it; float32. NaN stays where the first input has it, and only there.
+ValueError where the inputs differ in shape or type."""
+
+
 def _extreme(name: str, better: str, doc: str, gradient: Any, types: str) -> None:
-    """NaN stays only where the first operand has it, since it compares as no better."""
+    """Register Y = the best of all inputs; a NaN in a later one compares as no better."""
 
     def kernel(xp, *Xs, out):
         check_alike(Xs, name)
@@ -30,7 +34,7 @@ def _extreme(name: str, better: str, doc: str, gradient: Any, types: str) -> Non
         return Y
 
     operator("Y", name=name, inplace={0: 0}, types=types, num_inputs=(1, MANY), infer=like(0), gradient=gradient,
-             doc=doc)(kernel)  # fmt: skip
+             doc=f"{doc}\n\n{_SHARED}")(kernel)  # fmt: skip
 
 
 _extreme("Max", "greater", "Y = the largest of the inputs.", _gradient("MaxGradient"), "float32")
@@ -52,7 +56,11 @@ for _name in ("MaxGradient", "MinGradient"):
         num_inputs=(3, MANY),
         num_outputs=(1, MANY),
         infer=lambda args, inputs: inputs[2:],
-        doc="dX = dY where the input is the result; all inputs that tie get it.",
+        doc="""dX = dY where the input is the result; all inputs that tie get it.
+
+        Y [...], dY alike, the forward operator's inputs alike -> a dX of the same shape for each; float32.
+        ValueError where shapes or types differ, or there is not an output for each input.
+        """,
     )(_select)
 
 
@@ -62,7 +70,10 @@ def _mean_gradient(g: Any) -> Any:
 
 @operator("Y", inplace={0: 0}, types="float32 float64", num_inputs=(1, MANY), infer=like(0), gradient=_mean_gradient)
 def Mean(xp, *Xs, out):
-    """Y = mean of the inputs."""
+    """Y = mean of the inputs.
+
+    Inputs [...] of one shape -> Y of it; float32 or float64. ValueError where the inputs differ in shape or type.
+    """
     check_alike(Xs, "Mean")
     Y = out(Xs[0].shape, Xs[0].dtype)
     if Y is not Xs[0]:
@@ -74,7 +85,10 @@ def Mean(xp, *Xs, out):
 
 @operator("dX*", inplace={0: 0}, types="float32 float64", num_outputs=(1, MANY))
 def MeanGradient(xp, dY, *, out):
-    """dX = dY / n for each of the n outputs."""
+    """dX = dY / n for each of the n outputs.
+
+    dY [...] -> each dX of its shape; float32 or float64. TypeError for other types.
+    """
     share = dY * dY.dtype.type(1 / len(out))
     results = []
     for o in out:
@@ -86,7 +100,10 @@ def MeanGradient(xp, dY, *, out):
 
 @operator("Y", inplace={0: 0}, types="float32 float64", num_inputs=(1, MANY), infer=like(0))
 def SumRelu(xp, *Xs, out):
-    """Y = max(X0 + X1 + ..., 0)."""
+    """Y = max(X0 + X1 + ..., 0).
+
+    Inputs [...] of one shape -> Y of it; float32 or float64. ValueError where the inputs differ in shape or type.
+    """
     check_alike(Xs, "SumRelu")
     Y = out(Xs[0].shape, Xs[0].dtype)
     if Y is not Xs[0]:

@@ -8,7 +8,8 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import end_axis
+from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.shapes import end_axis, one
 
 _INDICES = "int32 int64"
 
@@ -39,12 +40,15 @@ def _infer_top_k(args: Any, inputs: Any) -> list[Spec]:
     gradient=single("TopKGradient", "GO0 O1 I0 -> GI0"),
 )
 def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
-    """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1."""
+    """The k largest along the axis, where they are, and where they are in all of X; beyond the end 0 and -1.
+
+    X [..., n, ...] float32, k_in [1] int32 or int64 in place of the argument `k` -> values and indices, int64, of X's
+    shape with k for n along `axis`; flat, int64, has an element for each. Of equal values the earlier one comes first.
+    ValueError where k is below 1, or the axis is none of X's.
+    """
     at = end_axis(axis, X.ndim)
     if k_in is not None:
-        if k_in.size != 1:
-            raise ValueError(f"k must be one value, found the shape {list(k_in.shape)}")
-        k = int(k_in.reshape(-1)[0])
+        k = int(one(k_in, "k"))
     if k < 1:
         raise ValueError(f"k must be 1 or more, found {k}")
     outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
@@ -71,7 +75,11 @@ def TopK(xp, X, k_in=None, *, k: int = -1, axis: int = -1, out):
 
 @operator("dX", types={"dvalues": "float32", "indices": "int64", "X": "float32"}, infer=like(2))
 def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
-    """dX = dvalues in the places of the best, 0 elsewhere."""
+    """dX = dvalues in the places of the best, 0 elsewhere.
+
+    dvalues [..., k, ...] float32, indices like it, int64, X [..., n, ...] -> dX of X's shape.
+    ValueError where the shapes do not fit; an index below 0 is passed over.
+    """
     at = end_axis(axis, X.ndim)
     others = [a.shape[:at] + a.shape[at + 1 :] for a in (X, dvalues, indices) if a.ndim == X.ndim]
     if len(others) != 3 or len(set(others)) > 1 or dvalues.shape != indices.shape:
@@ -108,7 +116,11 @@ def _ks(X: Any, K: Any) -> tuple[Any, list[int]]:
 @operator("values indices", types={"X": "float32", "K": "int64"}, host="K",
           gradient=single("FlexibleTopKGradient", "I0 I1 GO0 O1 -> GI0"))  # fmt: skip
 def FlexibleTopK(xp, X, K, *, out):
-    """The K[i] largest of each row i, one row behind the other, and where they are in their row."""
+    """The K[i] largest of each row i, one row behind the other, and where they are in their row.
+
+    X [..., n] float32, whose rows are its last dimension, K [rows] int64 -> values [sum of K] float32, indices alike,
+    int64. ValueError where K has not one value for each row, or one that is not in 1 to n.
+    """
     rows, ks = _ks(X, K)
     values, indices = out[0]((sum(ks),), X.dtype), out[1]((sum(ks),), "int64")
     if ks:
@@ -121,7 +133,11 @@ def FlexibleTopK(xp, X, K, *, out):
 
 @operator("dX", types={"X": "float32", "K": "int64", "dvalues": "float32", "indices": "int64"}, host="K", infer=like(0))
 def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
-    """dX = dvalues in the places of the best, 0 elsewhere."""
+    """dX = dvalues in the places of the best, 0 elsewhere.
+
+    X [..., n], K [rows] int64, dvalues [sum of K] float32, indices alike, int64 -> dX of X's shape.
+    ValueError where K does not fit the rows, or has a value that is not in 1 to n.
+    """
     rows, ks = _ks(X, K)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
@@ -140,7 +156,10 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     infer=lambda args, inputs: [inputs[0] if inputs[0].shape[0] < 2 else UNKNOWN, Spec(inputs[0].shape, "int32")],
 )
 def Unique(xp, X, *, out):
-    """The distinct values of X, sorted, and for each element of X which of them it is, int32."""
+    """The distinct values of X, sorted, and for each element of X which of them it is, int32.
+
+    X [N] int32 or int64 -> unique [U], remapping [N] with unique[remapping] = X. ValueError where X is no vector.
+    """
     if X.ndim != 1:
         raise ValueError(f"a vector is needed, found the shape {list(X.shape)}")
     values, inverse = xp.unique(X, return_inverse=True)
@@ -155,7 +174,10 @@ def Unique(xp, X, *, out):
 
 @operator("indices", types="int32 int64 float32 float64 string", gradient=FORBID_GRADIENT)
 def FindDuplicateElements(xp, X, *, out):
-    """Where an element comes that has come before, int64."""
+    """Where an element comes that has come before, int64.
+
+    X [N] int32, int64, float32, float64 or string -> indices [D], ascending. ValueError where X is no vector.
+    """
     if X.ndim != 1:
         raise ValueError(f"a vector is needed, found the shape {list(X.shape)}")
     if X.dtype == object:
@@ -173,7 +195,10 @@ def FindDuplicateElements(xp, X, *, out):
 
 @operator("Y", types={"index": _INDICES, "query": "=index"}, infer=like(1))
 def Find(xp, index, query, *, missing_value: int = -1, out):
-    """Y = where each queried value is in `index` (the last place of several), or missing_value."""
+    """Y = where each queried value is in `index` (the last place of several), or missing_value.
+
+    index [...], query [...] of its type -> Y of the query's shape and type; int32 or int64. TypeError for other types.
+    """
     Y = out(query.shape, query.dtype)
     Y[...] = missing_value
     if index.size:
@@ -191,7 +216,11 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 
 @operator("Y", types="float32", infer=like(0, dtype="int32"))
 def Bucketize(xp, X, *, boundaries: list[float], out):
-    """Y = how many boundaries are below each element, int32."""
+    """Y = how many boundaries are below each element, int32.
+
+    X [N, ...] float32 -> Y of its shape; NaN goes to bucket 0. ValueError where X is a scalar, or where the boundaries
+    are not ascending or there are none.
+    """
     if not X.ndim:
         raise ValueError("the input must have a dimension at least, found a scalar")
     _ascending(xp.asarray(boundaries, dtype="float32"))
@@ -202,20 +231,26 @@ def Bucketize(xp, X, *, boundaries: list[float], out):
 
 
 def _ascending(boundaries: Any) -> None:
-    if not boundaries.size or (boundaries[1:] < boundaries[:-1]).any():
-        raise ValueError("boundaries must be ascending, and at least one")
+    """Raise a ValueError where there are no boundaries, or where one is below the one before it."""
+    if not boundaries.size:
+        raise ValueError("one boundary at least is needed, found none")
+    falls = boundaries[1:] < boundaries[:-1]
+    if falls.any():
+        i = int(falls.argmax())
+        raise ValueError(f"boundaries must be ascending, found {boundaries[i]} before {boundaries[i + 1]}")
 
 
 @operator("Y", types={"indices": "int64", "size": "int64"}, host="size", gradient=NO_GRADIENT)
 def OneHot(xp, indices, size, *, out):
-    """Y[i, indices[i]] = 1, 0 elsewhere, float32, with as many columns as the second input says."""
-    if indices.ndim != 1 or size.size != 1:
-        raise ValueError(
-            f"a vector of indices and one size are needed, found {list(indices.shape)} and {list(size.shape)}"
-        )
-    width = int(size.reshape(-1)[0])
-    if indices.size and not (int(indices.min()) >= 0 and int(indices.max()) < width):
-        raise ValueError(f"an index is not from 0 to {width - 1}")
+    """Y[i, indices[i]] = 1, 0 elsewhere, float32, with as many columns as the second input says.
+
+    indices [N] int64, size [1] int64 -> Y [N, size]. ValueError where indices is no vector, or has a value that is not
+    in [0, size).
+    """
+    if indices.ndim != 1:
+        raise ValueError(f"the indices must be a vector, found the shape {list(indices.shape)}")
+    width = int(one(size, "the size"))
+    check_range(indices, width, "an index")
     Y = out((indices.size, width), "float32")
     Y[...] = xp.arange(width) == indices[:, None]
     return Y
@@ -239,7 +274,11 @@ def _sections(lengths: Any, columns: int, values: Any) -> list[int]:
     infer=lambda args, inputs: [Spec((inputs[0].shape[0], inputs[2].shape[0]), inputs[0].dtype)],
 )
 def BatchOneHot(xp, X, lengths, values, *, out):
-    """Each column j of X becomes lengths[j] columns that tell which of its values it has."""
+    """Each column j of X becomes lengths[j] columns that tell which of its values it has.
+
+    X [N, D], lengths [D] int32, values [sum of lengths] -> Y [N, sum of lengths] of X's type; int32, int64 or bool.
+    ValueError where X is no matrix, or the lengths do not cover D columns and all values.
+    """
     if X.ndim != 2:
         raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
     counts = _sections(lengths, X.shape[1], values)
@@ -257,7 +296,11 @@ def _infer_buckets(args: Any, inputs: Any) -> list[Spec]:
     "Y", types={"X": "float32", "lengths": "int32", "boundaries": "float32"}, host="lengths", infer=_infer_buckets
 )
 def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
-    """Each column j of X becomes lengths[j] + 1 columns that tell which bucket it is in."""
+    """Each column j of X becomes lengths[j] + 1 columns that tell which bucket it is in.
+
+    X [N, D] float32, lengths [D] int32, boundaries [sum of lengths] float32, ascending in each column -> Y [N, sum of
+    lengths + D] float32. ValueError where X is no matrix, or the lengths do not cover columns and boundaries.
+    """
     if X.ndim != 2:
         raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
     counts = _sections(lengths, X.shape[1], boundaries)
@@ -279,13 +322,16 @@ def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
     gradient=NO_GRADIENT,
 )
 def BatchBucketize(xp, X, indices, boundaries, lengths, *, out):
-    """Y[:, j] = how many of the j-th boundaries are below column indices[j] of X, int32."""
+    """Y[:, j] = how many of the j-th boundaries are below column indices[j] of X, int32.
+
+    X [N, D] float32, indices [M] int32, boundaries [sum of lengths] float32, lengths [M] int32 -> Y [N, M] int32.
+    ValueError where X is no matrix, a column is not in [0, D), boundaries are not ascending or do not fit the lengths.
+    """
     if X.ndim != 2 or indices.ndim != 1:
         raise ValueError(f"a matrix and a vector of columns are needed, found {list(X.shape)}, {list(indices.shape)}")
     counts = _sections(lengths, indices.size, boundaries)
+    check_range(indices, X.shape[1], "a column")
     columns = indices.tolist()
-    if columns and not (min(columns) >= 0 and max(columns) < X.shape[1]):
-        raise ValueError(f"a column is not from 0 to {X.shape[1] - 1}")
     Y = out((X.shape[0], len(columns)), "int32")
     start = 0
     for j, (column, n) in enumerate(zip(columns, counts)):

@@ -7,6 +7,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.infer import like, pointwise_cost
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import one
 
 
 def check_alike(Xs: Any, title: str) -> None:
@@ -38,7 +39,11 @@ def _to_all_inputs(g: Any) -> Any:
     gradient=_to_all_inputs,
 )
 def Sum(xp, *Xs, out):
-    """Y = X0 + X1 + ..., all of one shape."""
+    """Y = X0 + X1 + ..., all of one shape.
+
+    Inputs [...] of one shape -> Y of it; float32, float64, int32 or int64, on GPUs float16 too.
+    ValueError where the inputs differ in shape or type.
+    """
     first = Xs[0]
     check_alike(Xs, "Sum")
     Y = out(first.shape, first.dtype)
@@ -66,7 +71,10 @@ operator(
     types="float32 float64 int32 int64",
     num_inputs=(1, MANY),
     infer=like(0),
-    doc="The older name of Sum for integers.",
+    doc="""The older name of Sum for integers.
+
+    Inputs [...] of one shape -> Y of it; float32, float64, int32 or int64. ValueError where they differ in shape or type.
+    """,
 )(Sum.kernels["", None])
 
 
@@ -82,10 +90,7 @@ def _weights(operands: Any) -> tuple[Any, Any]:
     Xs, ws = operands[::2], operands[1::2]
     if len(Xs) != len(ws):
         raise ValueError(f"inputs come in pairs, tensor and weight; there are {len(operands)}")
-    for i, w in enumerate(ws):
-        if w.size != 1:
-            raise ValueError(f"weight {i} must be one value, found the shape {list(w.shape)}")
-    return Xs, ws
+    return Xs, [one(w, f"weight {i}") for i, w in enumerate(ws)]
 
 
 @operator(
@@ -98,11 +103,15 @@ def _weights(operands: Any) -> tuple[Any, Any]:
     gradient=_weighted_gradient,
 )
 def WeightedSum(xp, *operands, out):
-    """Y = X0 * w0 + X1 * w1 + ..., from the inputs X0, w0, X1, w1, ...; each w is one value."""
+    """Y = X0 * w0 + X1 * w1 + ..., from the inputs X0, w0, X1, w1, ...; each w is one value.
+
+    Inputs X [...] of one shape, weights w [1] -> Y of X's shape; float32, on GPUs float16 too.
+    ValueError where an input has no weight, a weight is not one value, or the X differ in shape or type.
+    """
     Xs, ws = _weights(operands)
     check_alike(Xs, "WeightedSum")
     Y = out(Xs[0].shape, Xs[0].dtype)
-    ws = [w.reshape(()).astype(Y.dtype, copy=False) for w in ws]
+    ws = [w.astype(Y.dtype, copy=False) for w in ws]
     total = Xs[0] * ws[0]  # Y may be one of the inputs
     for X, w in zip(Xs[1:], ws[1:]):
         total += X * w
@@ -119,7 +128,11 @@ def WeightedSum(xp, *operands, out):
     infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],
 )
 def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
-    """dXi = dY * wi, then, if asked for, dwi = sum(dY * Xi)."""
+    """dXi = dY * wi, then, if asked for, dwi = sum(dY * Xi).
+
+    dY [...], the operands X [...], w [1] -> each dX of dY's shape, each dw [1]; float32, on GPUs float16 too.
+    ValueError where the number of outputs is not that of the tensors, or with `grad_on_w` of tensors and weights.
+    """
     Xs, ws = _weights(operands)
     n = len(Xs)
     wanted = 2 * n if grad_on_w else n
@@ -127,7 +140,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
     results = []
     for w, place in zip(ws, out):
-        results.append(xp.multiply(dY, w.reshape(()), out=place(dY.shape, dY.dtype)))
+        results.append(xp.multiply(dY, w, out=place(dY.shape, dY.dtype)))
     for X, w, place in zip(Xs, ws, out[n:]):
         dw = place((1,), w.dtype)
         dw[...] = xp.vdot(dY, X)

@@ -10,6 +10,7 @@ import functools
 import math
 from typing import Any
 
+from caffe2lite.ops.kit.dtypes import in_words
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import operator
@@ -42,8 +43,9 @@ def _sign(xp: Any, X: Any, Y: Any) -> None:
     Y[...] = (X > 0).astype(Y.dtype) - (X < 0).astype(Y.dtype)
 
 
-def unary(name: str, compute: Any, doc: str, **schema: Any) -> None:
+def unary(name: str, compute: Any, doc: str, types: str, **schema: Any) -> None:
     """Register an operator of one input and no arguments, Y of X's shape and type."""
+    shared = f"X [...] -> Y of its shape and type; {in_words(types)}. TypeError for other types."
     if isinstance(compute, str):
 
         def kernel(xp, X, *, out):
@@ -62,7 +64,7 @@ def unary(name: str, compute: Any, doc: str, **schema: Any) -> None:
         def again(xp, inputs, outputs, args):
             return functools.partial(compute, xp, inputs[0], outputs[0])
 
-    operator("Y", name=name, infer=like(0), doc=doc, **schema)(kernel).bind(again)
+    operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel).bind(again)
 
 
 _IN_PLACE = {0: 0}
@@ -95,20 +97,20 @@ for _name, _compute, _inplace, _types, _gradient, _doc in (
     ("Tan", "tan", (), "float32", single("TanGradient", "I0 GO0 -> GI0"), "Y = tangent of X."),
     ("Tanh", "tanh", _IN_PLACE, "float32", single("TanhGradient", "O0 GO0 -> GI0"), "Y = hyperbolic tangent of X."),
 ):
-    unary(_name, _compute, _doc, inplace=_inplace, types=_types, gradient=_gradient)
+    unary(_name, _compute, _doc, _types, inplace=_inplace, gradient=_gradient)
 
 
-def _abs_slope(xp: Any, X: Any) -> Any:
+def _abs_derivative(xp: Any, X: Any) -> Any:
     one = X.dtype.type(1)
     return xp.where(X == 0, 1 - one, xp.where(X > 0, one, -one))
 
 
-def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: str = "float32") -> None:
-    """Register dX = dY * slope(xp, V), with the operands in the given order: "V dY" or "dY V"."""
-    first = order.split()[0]
+def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), types: str = "float32") -> None:
+    """Register dX = dY * derivative(xp, V), with the operands in the given order: "V dY" or "dY V"."""
+    first, V = order.split()[0], order.replace("dY", "").strip()
 
     def compute(xp, V, dY, out):
-        return xp.multiply(dY, slope(xp, V), out=out(V.shape, V.dtype))
+        return xp.multiply(dY, derivative(xp, V), out=out(V.shape, V.dtype))
 
     if first == "dY":
 
@@ -127,14 +129,17 @@ def unary_gradient(name: str, order: str, slope: Any, inplace: Any = (), types: 
         types={"dY": types, "V": types},
         alike="V dY",
         infer=like(0),
-        doc=f"dX from dY and the operator's {'output' if inplace else 'input'}.",
+        doc=f"""dX = dY times the derivative of {name.removesuffix("Gradient")}, from its {"output" if inplace else "input"} {V}.
+
+        {V} [...], dY alike -> dX of their shape; {in_words(types)}. ValueError where the shapes differ.
+        """,
     )(kernel)
 
 
 _FIRST, _SECOND = {0: 0}, {1: 0}
 
-for _name, _order, _slope, _inplace in (
-    ("AbsGradient", "X dY", _abs_slope, ()),
+for _name, _order, _derivative, _inplace in (
+    ("AbsGradient", "X dY", _abs_derivative, ()),
     ("AcosGradient", "X dY", lambda xp, X: -1 / xp.sqrt(1 - X * X), ()),
     ("AsinGradient", "X dY", lambda xp, X: 1 / xp.sqrt(1 - X * X), ()),
     ("AtanGradient", "X dY", lambda xp, X: 1 / (1 + X * X), ()),
@@ -150,6 +155,6 @@ for _name, _order, _slope, _inplace in (
     ("TanGradient", "X dY", lambda xp, X: xp.cos(X) ** -2.0, ()),
     ("TanhGradient", "Y dY", lambda xp, Y: 1 - Y * Y, _SECOND),
 ):
-    unary_gradient(_name, _order, _slope, _inplace)
+    unary_gradient(_name, _order, _derivative, _inplace)
 
 unary_gradient("CubeGradient", "dY X", lambda xp, X: 3 * X * X, types=_NUMBERS)

@@ -434,7 +434,7 @@ def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
     if Y.size:
         powers = xp.power(xp.abs(X), X.dtype.type(p))
         _reduce(xp, powers, Y, place, window, xp.add, 0)
-        xp.power(Y, X.dtype.type(1 / p), out=Y)
+        xp.power(Y, X.dtype.type(1 / np.float64(p)), out=Y)
     return Y
 
 

@@ -186,7 +186,7 @@ def FP32MomentumSGDUpdate(
 def adam_correction(iteration: Any, beta1: float, beta2: float) -> float:
     """The factor that corrects the bias of the first steps."""
     t = int(one(iteration, "iter")) + 1
-    return math.sqrt(1 - beta2**t) / (1 - beta1**t)
+    return np.sqrt(1 - np.float64(beta2) ** t) / (1 - np.float64(beta1) ** t)  # beyond its limits inf or NaN, as in C
 
 
 @operator(
@@ -380,7 +380,7 @@ def DecayAdagrad(
     check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
     kind = param.dtype.type
     t = int(one(iter, "iter")) + 1
-    first = kind(1 / (1 - beta1**t)) if bias_correction_first else kind(1)
+    first = kind(1 / (1 - np.float64(beta1) ** t)) if bias_correction_first else kind(1)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2)))
     m = moment1 * kind(beta1) + grad * kind(1 - beta1)
     v = moment2 + grad * grad

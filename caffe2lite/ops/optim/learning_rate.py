@@ -1,7 +1,8 @@
 """Learning rates that follow a policy.
 
 A policy is a factory: it gets a reader of the operator's arguments and the base rate, and returns a function from the
-iteration to the factor that the base rate is multiplied with.
+iteration to the factor that the base rate is multiplied with.  Numbers are NumPy's: like C's they overflow to infinity and
+are NaN where there is no result, which Python's own refuse.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import like
@@ -33,9 +36,9 @@ class Reader:
             raise ValueError(f"argument {message.name} of LearningRate must be {words}")
         return getattr(message, field)
 
-    def number(self, name: str, default: float = 0.0) -> float:
+    def number(self, name: str, default: float = 0.0) -> np.float64:
         """A float argument."""
-        return float(self._field(name, "f", "a float", default))
+        return np.float64(self._field(name, "f", "a float", default))
 
     def integer(self, name: str, default: int = 0) -> int:
         """An integer argument."""
@@ -74,7 +77,7 @@ def _hill(read: Reader, base: float) -> Factor:
     def factor(i: int) -> float:
         if i < n:
             return start + (1 - start) * i / n
-        return max((1 + gamma * (i - n)) ** -power, end)
+        return max(end, (1 + gamma * (i - n)) ** -power)  # `end` where this is NaN
 
     return factor
 
@@ -179,11 +182,11 @@ def _restarts(top: float, bottom: float, period: int, growth: float, shrink: flo
             left = 1 - i / period * (1 - growth)
             if left <= 0:  # shorter and shorter periods: the last one is over
                 return math.nan
-            turn = math.floor(math.log(left) / math.log(growth) + 1e-9)
+            turn = np.floor(np.log(left) / np.log(growth) + 1e-9)
             length = growth**turn * period
             at = i - (1 - growth**turn) / (1 - growth) * period
-        scale = shrink**turn
-        return scale * (bottom + 0.5 * (top - bottom) * (1 + math.cos(math.pi * at / length)))
+        low, high = (np.float32(shrink**turn) * v for v in (bottom, top))
+        return low + 0.5 * (high - low) * (1 + np.cos(np.pi * at / length))
 
     return factor
 
@@ -280,7 +283,7 @@ def LearningRate(ctx, iter, *, base_lr: float | None = None, out):
         raise ValueError("the iteration is an empty tensor")
     factor = getattr(ctx.state, "factor", None)
     if factor is None:
-        factor = ctx.state.factor = _policy(Reader(ctx.op), base_lr)
+        factor = ctx.state.factor = _policy(Reader(ctx.op), np.float64(base_lr))
     lr = out((), "float32")
-    lr[...] = base_lr * factor(int(iter.reshape(-1)[0]))
+    lr[...] = np.float32(base_lr) * np.float32(factor(int(iter.reshape(-1)[0])))
     return lr

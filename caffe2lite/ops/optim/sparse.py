@@ -5,7 +5,6 @@ A row that comes several times is stepped several times, in order.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -148,12 +147,13 @@ def SparseAdam(
 
 def _radam(t: int, beta1: float, beta2: float) -> tuple[float, bool]:
     """Rectified Adam: (factor of the step, whether the second moment adapts it)."""
+    beta1, beta2 = np.float64(beta1), np.float64(beta2)  # beyond its limits inf or NaN, as in C
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * t * beta2**t / (1 - beta2**t)
     if length < 5:
         return 1 / (1 - beta1**t), False
-    rectify = math.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
-    return rectify * math.sqrt(1 - beta2**t) / (1 - beta1**t), True
+    rectify = np.sqrt((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length))
+    return rectify * np.sqrt(1 - beta2**t) / (1 - beta1**t), True
 
 
 @compiled(SparseAdam)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
+
+import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
@@ -69,16 +70,16 @@ def YellowFin(
     step = new * param.dtype.type(1 + mu) - old if nesterov else new
     norm2 = float(xp.vdot(grad, grad))
     window = curv_win.copy()
-    window[(turn - 1) % curv_win_width] = math.log(max(norm2, epsilon))
+    window[(turn - 1) % curv_win_width] = np.log(max(norm2, epsilon))
     seen = window[: min(max(turn, 1), curv_win_width)]
     g1 = _mean(beta, g_avg, grad.reshape(g_avg.shape))
     g2 = _mean(beta, g2_avg, xp.square(grad).reshape(g2_avg.shape))
     memory = _remembered(beta, scalars_memory.tolist(), norm2, float(seen.min()), float(seen.max()))
     if turn > 1:
-        debias = 1 - beta**turn if zero_debias else 1.0
+        debias = 1 - np.float64(beta) ** turn if zero_debias else 1.0
         *_, low, high, distance = (v / debias for v in memory)
-        spread = max(float(g2.sum()) / debias - float(xp.vdot(g1, g1)) / debias**2, epsilon)
-        best_mu, best_lr = _tune(math.exp(low), math.exp(high), spread, distance, epsilon)
+        spread = max(np.float64(g2.sum()) / debias - np.float64(xp.vdot(g1, g1)) / debias**2, epsilon)
+        best_mu, best_lr = _tune(np.exp(low), np.exp(high), spread, distance, epsilon)
         lr, mu = _mean(beta, lr, best_lr), _mean(beta, mu, best_mu)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, operands))
     for target, value in zip(outs, (param - step.reshape(param.shape), new, lr, mu, window, g1, g2)):
@@ -94,18 +95,18 @@ def _mean(beta: float, average: Any, value: Any) -> Any:
 
 def _remembered(beta: float, averages: list[float], norm2: float, low: float, high: float) -> list[float]:
     """Return the averages of |g|, |g|^2, the log of the lowest and highest curvature, and the distance to the optimum."""
-    values = math.sqrt(norm2), norm2, low, high
+    values = np.sqrt(norm2), norm2, low, high
     norm, square, low, high = (_mean(beta, a, v) for a, v in zip(averages, values))
     return [norm, square, low, high, _mean(beta, averages[4], norm / square if square else 0.0)]
 
 
 def _tune(low: float, high: float, spread: float, distance: float, epsilon: float) -> tuple[float, float]:
     """Return (momentum, step size) that the curvature between low and high, noise and distance call for."""
-    reach = distance * low
-    p = reach * reach / 2 / spread  # products, which become infinite where a power of Python's is an error
-    w3 = (-math.sqrt(p * p + 4 / 27 * p * p * p) - p) / 2
-    w = math.copysign(abs(w3) ** (1 / 3), w3)
+    # NumPy's numbers become infinite where a power of Python's is an error
+    p = (np.float64(distance) * low) ** 2 / 2 / spread
+    w3 = (-np.sqrt(p * p + 4 / 27 * p**3) - p) / 2
+    w = np.copysign(abs(w3) ** (1 / 3), w3)
     root = w - p / 3 / (w - epsilon if w < 0 else w + epsilon) + 1
-    ratio = math.sqrt(high / low)
+    ratio = np.sqrt(high / low)
     mu = max(root * root, ((ratio - 1) / (ratio + 1)) ** 2)
-    return mu, (1 - math.sqrt(mu)) ** 2 / low
+    return mu, (1 - np.sqrt(mu)) ** 2 / low

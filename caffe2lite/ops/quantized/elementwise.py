@@ -1,4 +1,4 @@
-"""Operators on Int8 tensors, element by element or by shape; layers are in int8_layers.py."""
+"""Operators on Int8 tensors, element by element or by shape; layers are in layers.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.shapes import axis_of, resized
 from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
 from caffe2lite.ops.shape.layout import slice_bounds, slice_window, transpose_order
 from caffe2lite.ops.shape.reshape import wanted_shape
@@ -25,7 +25,10 @@ def _filled(values, shape, Y_scale, Y_zero_point):
 
 @operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")], traits="fill")
 def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """A tensor of the bytes `values`."""
+    """A tensor of the bytes `values`.
+
+    Y, an Int8 tensor of the shape [...] in the argument `shape`, uint8. ValueError where there are not as many values.
+    """
     return _filled(np.frombuffer(values, np.uint8).copy(), shape, Y_scale, Y_zero_point)
 
 
@@ -33,13 +36,19 @@ def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_sca
 def Int8GivenIntTensorFill(
     xp, *, values: list[int] = (), shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0
 ):
-    """A tensor of the int32 numbers `values`, as biases are."""
+    """A tensor of the int32 numbers `values`, as biases are.
+
+    Y, an Int8 tensor of the shape [...] in the argument `shape`, int32. ValueError where there are not as many values.
+    """
     return _filled(np.array(values, np.int64).astype(np.int32), shape, Y_scale, Y_zero_point)
 
 
 @operator("Y", types="float32", infer=like(0, dtype="uint8"))
 def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """The byte nearest to X / Y_scale + Y_zero_point, 0 or 255 where that is beyond; 0 for what no int32 can hold."""
+    """The byte nearest to X / Y_scale + Y_zero_point, 0 or 255 where that is beyond; 0 for what no int32 can hold.
+
+    X [...] float32 -> Y, an Int8 tensor of its shape, uint8. TypeError for other types.
+    """
     steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
     whole = np.where(abs(steps) < 2**31, steps, -(2**31)).astype(np.int64)
     return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
@@ -47,7 +56,10 @@ def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
 
 @operator("Y", infer=like(0, dtype="float32"))
 def Int8Dequantize(xp, X):
-    """The numbers that the bytes stand for, float32."""
+    """The numbers that the bytes stand for, float32.
+
+    X, an Int8 tensor [...] of uint8 -> Y of its shape. TypeError where X is none.
+    """
     need(X)
     return X.real()
 
@@ -70,7 +82,11 @@ def _sum_op(name, num_inputs, relu):
             total += (X.data.astype(np.int64) - X.zero_point) * int(np.rint(r * np.float32(2.0**bits)))
         return Int8Tensor(saturate(shift_right(total, bits), Y_zero_point, relu), Y_scale, Y_zero_point)
 
-    doc = "C = A + B of one shape, each with its own scale" + (", and none below 0." if relu else ".")
+    doc = f"""C = A + B, each with its own scale{", and none below 0" if relu else ""}.
+
+    A and B, Int8 tensors [...] of one shape, uint8 -> C alike. ValueError where there are not two, the shapes differ, or a
+    scale over Y_scale is not from 2^-14 to 2^8; TypeError where one is no Int8 tensor.
+    """
     operator("C", name=name, num_inputs=num_inputs, inplace={0: 0, 1: 0}, infer=like(0), doc=doc)(kernel)
 
 
@@ -82,7 +98,11 @@ _sum_op("Int8SumRelu", (1, MANY), relu=True)
 
 @operator("Y", inplace={0: 0}, infer=like(0))
 def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """Y = max(X, 0); scale and zero point must be those of X."""
+    """Y = max(X, 0); scale and zero point must be those of X.
+
+    X, an Int8 tensor [...] of uint8 -> Y alike. ValueError where Y_scale and Y_zero_point are not those of X; TypeError
+    where X is no Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     return Int8Tensor(np.maximum(X.data, np.uint8(X.zero_point)), Y_scale, Y_zero_point)
@@ -90,7 +110,11 @@ def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
 
 @operator("Y", inplace={0: 0}, infer=like(0), limits="alpha > 0, alpha < 1")
 def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """Y = X where X >= 0, alpha * X elsewhere."""
+    """Y = X where X >= 0, alpha * X elsewhere.
+
+    X, an Int8 tensor [...] of uint8 -> Y alike. ValueError where alpha is not between 0 and 1, or the scales differ by
+    more than 2^8; TypeError where X is no Int8 tensor.
+    """
     need(X)
     steps = ratio(X, Y_scale) * (np.arange(256) - X.zero_point).astype(np.float32)
     steps = np.where(steps < 0, steps * np.float32(alpha), steps)
@@ -105,7 +129,11 @@ def _unit_scale(Y_scale, Y_zero_point):
 
 @operator("Y", infer=like(0))
 def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """Y = 1 / (1 + exp(-X)), in steps of 1/256."""
+    """Y = 1 / (1 + exp(-X)), in steps of 1/256.
+
+    X, an Int8 tensor [...] of uint8 -> Y alike. ValueError where Y_scale is not 1/256, or Y_zero_point not 0; TypeError
+    where X is no Int8 tensor.
+    """
     need(X)
     _unit_scale(Y_scale, Y_zero_point)
     steps = np.float32(X.scale) * (np.arange(256) - X.zero_point).astype(np.float32)
@@ -115,7 +143,11 @@ def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
 
 @operator("Y", infer=like(0))
 def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """Softmax over all dimensions but the first, in steps of 1/256; as in Caffe2 `axis` has no effect."""
+    """Softmax over all dimensions but the first, in steps of 1/256; as in Caffe2 `axis` has no effect.
+
+    X, an Int8 tensor [N, ...] of uint8 -> Y alike. ValueError where Y_scale is not 1/256, or Y_zero_point not 0;
+    TypeError where X is no Int8 tensor.
+    """
     need(X)
     _unit_scale(Y_scale, Y_zero_point)
     if not X.data.size:
@@ -134,7 +166,12 @@ def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
 
 @operator("concat_result split_info?", num_inputs=(1, MANY), infer=bytes_as("Concat", order=None))
 def Int8Concat(xp, *Xs, axis: int = 0, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """The inputs behind each other along an axis; their bytes stay, and the scale must be the first one's."""
+    """The inputs behind each other along an axis; their bytes stay, and the scale must be the first one's.
+
+    Int8 tensors [..., n, ...] of uint8 -> concat_result [..., sum of n, ...]. ValueError where the axis is none of
+    theirs, the shapes do not fit, or Y_scale and Y_zero_point are not the first one's; TypeError where one is no Int8
+    tensor.
+    """
     need(*Xs)
     same_scale(Xs[0], Y_scale, Y_zero_point)
     if axis < 0 or axis >= Xs[0].data.ndim:
@@ -144,7 +181,11 @@ def Int8Concat(xp, *Xs, axis: int = 0, Y_scale: float = 1.0, Y_zero_point: int =
 
 @operator("Y", infer=bytes_as("Flatten"))
 def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """X as a matrix: dimensions before `axis` are its rows, the others its columns."""
+    """X as a matrix: dimensions before `axis` are its rows, the others its columns.
+
+    X, an Int8 tensor [...] of uint8 -> Y [rows, columns]. ValueError where `axis` is not from 0 to the number of
+    dimensions, or Y_scale and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if not 0 <= axis <= X.data.ndim:
@@ -155,7 +196,12 @@ def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
 
 @operator("Y old_shape", inplace={0: 0}, types={"new_shape": "int32 int64"}, infer=bytes_as("Reshape"))
 def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had."""
+    """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had.
+
+    X, an Int8 tensor [...] of uint8, new_shape [k] int32 or int64 -> Y, old_shape [dimensions of X]. ValueError where
+    the new shape has another number of elements, or Y_scale and Y_zero_point are not those of X; TypeError where X is
+    no Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     wanted = wanted_shape(shape if new_shape is None else new_shape.tolist(), X.data)
@@ -168,7 +214,11 @@ def Int8Slice(
     xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: list[int] = (), dim: int | None = None,
     start_idx: int = 0, end_idx: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
 ):  # fmt: skip
-    """X[starts:ends] in each dimension, or of dimension `dim` only what is from start_idx to end_idx."""
+    """X[starts:ends] in each dimension, or of dimension `dim` only what is from start_idx to end_idx.
+
+    X, an Int8 tensor [...] of uint8, starts and ends [k] int32 or int64 -> Y [ends - starts, ...]. ValueError where the
+    bounds do not fit, or Y_scale and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if dim is not None:
@@ -181,7 +231,11 @@ def Int8Slice(
 
 @operator("Y", infer=bytes_as("Transpose"))
 def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
-    """X with its dimensions in the order `axes` (default: the last first)."""
+    """X with its dimensions in the order `axes` (default: the last first).
+
+    X, an Int8 tensor [d0, ...] of uint8 -> Y [d of axes[0], ...]. ValueError where `axes` is no permutation, or Y_scale
+    and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     return Int8Tensor(np.ascontiguousarray(X.data.transpose(transpose_order(axes, X.data.ndim))), Y_scale, Y_zero_point)
@@ -191,7 +245,11 @@ def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_p
 def Int8ChannelShuffle(
     xp, X, *, group: int = 1, order: str = "NCHW", Y_scale: float = 1.0, Y_zero_point: int = 0
 ):  # fmt: skip
-    """Channels (the last dimension) that lay group after group taken in turn from each of them."""
+    """Channels (the last dimension) that lay group after group taken in turn from each of them.
+
+    X, an Int8 tensor [..., C] of uint8 -> Y alike. ValueError where the order is not NHWC, C is no multiple of `group`,
+    which is at least 2, or Y_scale and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if order != "NHWC" or group < 2 or X.shape[-1] % group:
@@ -205,21 +263,26 @@ def Int8ChannelShuffle(
 
 def _infer_resized(args: Any, inputs: Any) -> list[Spec]:
     n, height, width, channels = inputs[0].shape
-    return [Spec((n, int(height * args["height_scale"]), int(width * args["width_scale"]), channels), "uint8")]
+    return [Spec((n, resized(height, args["height_scale"]), resized(width, args["width_scale"]), channels), "uint8")]
 
 
 @operator("Y", infer=_infer_resized, limits="width_scale > 0, height_scale > 0")
 def Int8ResizeNearest(
     xp, X, *, width_scale: float = 1.0, height_scale: float = 1.0, Y_scale: float = 1.0, Y_zero_point: int = 0
 ):
-    """The image (N, H, W, C) in another size, each pixel the nearest one."""
+    """The image in another size, each pixel the nearest one.
+
+    X, an Int8 tensor [N, H, W, C] of uint8 -> Y [N, H * height_scale, W * width_scale, C]. ValueError where X has not
+    four dimensions, a scale is not above 0, or Y_scale and Y_zero_point are not those of X; TypeError where X is no
+    Int8 tensor.
+    """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if X.data.ndim != 4:
-        raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
+        raise ValueError(f"X must be [N, H, W, C], got the shape {list(X.shape)}")
     chosen = []
     for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
-        count = int(np.float32(size) * np.float32(scale))
+        count = resized(size, scale)
         nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
         chosen.append(np.minimum(nearest, size - 1))
     return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

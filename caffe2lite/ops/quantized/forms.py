@@ -32,7 +32,7 @@ TWO_FAKE = Format(2, 1, "float32")
 
 
 def check_rows(X: Any, form: Format) -> None:
-    """ValueError where rows of X cannot be packed."""
+    """Raise a ValueError where rows of X cannot be packed."""
     if X.ndim < 1 or X.shape[-1] < 1:
         raise ValueError(f"the input must have rows of at least one value, got shape {list(X.shape)}")
     if X.shape[-1] % form.per_byte:
@@ -40,7 +40,7 @@ def check_rows(X: Any, form: Format) -> None:
 
 
 def parameters(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
-    """(scale, bias, 1 / scale) as columns, for rows (n, width) float32."""
+    """Return (scale, bias, 1 / scale) as columns, for rows [n, width] of float32."""
     low, high = rows.min(axis=1, keepdims=True), rows.max(axis=1, keepdims=True)
     if form is EIGHT:
         span = high - low
@@ -49,7 +49,7 @@ def parameters(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
 
 
 def _narrow(xp: Any, low: Any, high: Any, form: Format) -> tuple[Any, Any, Any]:
-    """Scale and bias as half floats hold them."""
+    """Return (scale, bias, 1 / scale) as half floats hold them."""
     bias = low.astype("float16").astype("float32")
     span = high - bias
     scale = xp.where(span == 0, xp.float32(1), span / xp.float32(form.levels)).astype("float16").astype("float32")
@@ -60,7 +60,7 @@ def _narrow(xp: Any, low: Any, high: Any, form: Format) -> tuple[Any, Any, Any]:
 
 
 def greedy(xp: Any, rows: Any, form: Format, bins: int = 200, ratio: float = 0.16) -> tuple[Any, Any]:
-    """(minimum, maximum) of each row, narrowed step by step as long as the squared error falls.
+    """Return (minimum, maximum) of each row, narrowed step by step as long as the squared error falls.
 
     The greedy search of Guan et al., Post-Training 4-bit Quantization on Embedding Tables, 2019.
     """
@@ -91,7 +91,7 @@ def _loss(xp: Any, rows: Any, low: Any, high: Any, form: Format) -> Any:
 
 
 def quantise(xp: Any, X: Any, form: Format, out: Any, search: bool = False) -> Any:
-    """Rows of uint8: the packed values, then scale and bias."""
+    """Return rows of uint8: the packed values, then scale and bias."""
     check_rows(X, form)
     width = X.shape[-1]
     packed = width // form.per_byte
@@ -115,7 +115,7 @@ def quantise(xp: Any, X: Any, form: Format, out: Any, search: bool = False) -> A
 
 
 def pack(xp: Any, values: Any, form: Format) -> Any:
-    """Several values a byte, the first in its lowest bits."""
+    """Return several values a byte, the first in its lowest bits."""
     if form.per_byte == 1:
         return values
     groups = values.reshape(values.shape[0], -1, form.per_byte)
@@ -126,7 +126,7 @@ def pack(xp: Any, values: Any, form: Format) -> Any:
 
 
 def unpack(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
-    """(values as float32, scale, bias) of quantised rows (n, bytes)."""
+    """Return (values as float32, scale, bias) of quantised rows [n, bytes]."""
     packed = rows.shape[1] - form.tail
     if packed < 0:
         raise ValueError(f"rows have {rows.shape[1]} bytes, fewer than the {form.tail} of scale and bias")
@@ -139,6 +139,6 @@ def unpack(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
 
 
 def dequantise(xp: Any, rows: Any, form: Format) -> Any:
-    """The values of quantised rows, float32."""
+    """Return the values of quantised rows, float32."""
     values, scale, bias = unpack(xp, rows, form)
     return values * scale + bias

@@ -1,4 +1,4 @@
-"""Layers on Int8 tensors: pools, convolutions, fully connected; images are (N, H, W, C)."""
+"""Layers on Int8 tensors: pools, convolutions, fully connected; images are [N, H, W, C]."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from caffe2lite.ops.quantized.tensors import (
 
 
 def _placed(X, window):
-    """The window's place on the image."""
+    """Return the window's place on the image."""
     if not window.channels_last or X.data.ndim != 4:
-        raise ValueError(f"Int8 images are (N, H, W, C), order NHWC; got the shape {list(X.shape)}")
+        raise ValueError(f"Int8 images are [N, H, W, C], order NHWC; got the shape {list(X.shape)}")
     return windows.place(window, X.shape[1:3])
 
 
 def _views(data, place, padding):
-    """The pixels under each window: (N, OH, OW, C, KH, KW), what is beyond the image being `padding`."""
+    """Return the pixels under each window, [N, OH, OW, C, KH, KW], what is beyond the image being `padding`."""
     (top, left), (bottom, right) = place.heads, place.tails
     n, h, w, channels = data.shape
     padded = np.empty((n, top + h + bottom, left + w + right, channels), data.dtype)
@@ -59,12 +59,18 @@ def _largest(X, window, Y_scale, Y_zero_point, relu):
     return np.maximum(best, np.uint8(Y_zero_point)) if relu else best
 
 
+_POOLED = """X, an Int8 tensor [N, H, W, C] of uint8 -> Y [N, OH, OW, C]. ValueError where the order is not NHWC, the window does not
+fit, or the scales do not; TypeError where X is no Int8 tensor."""
+
+
 def _pool_op(name, pool, relu, doc):
+    """Register a pool."""
+
     def kernel(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
         need(X)
         return Int8Tensor(pool(X, window, Y_scale, Y_zero_point, relu), Y_scale, Y_zero_point)
 
-    operator("Y", name=name, infer=bytes_as("MaxPool"), doc=doc)(kernel)
+    operator("Y", name=name, infer=bytes_as("MaxPool"), doc=f"{doc}\n\n{_POOLED}")(kernel)
 
 
 _pool_op("Int8AveragePool", _average, False, "The mean under each window; what is beyond the image counts as 0.")
@@ -74,19 +80,19 @@ _pool_op("Int8MaxPoolRelu", _largest, True, "The largest value under each window
 
 
 def _centred(X):
-    """The bytes less the zero point as float64, in which the sums of their products are exact."""
+    """Return the bytes less the zero point as float64, in which the sums of their products are exact."""
     return X.data.astype(np.float64) - X.zero_point
 
 
 def _weights(W, bias):
-    """(weights, bias, whether they were packed)."""
+    """Return (weights, bias, whether they were packed)."""
     if isinstance(W, PackedWeights):
         return W.weights, bias if bias is not None else W.bias, True
     return W, bias, False
 
 
 def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
-    """The output of sums of products, whose scale is that of X times that of W."""
+    """Return the output of sums of products, whose scale is that of X times that of W."""
     if bias.shape != (sums.shape[-1],):
         raise ValueError(f"the bias must have {sums.shape[-1]} values, its shape is {list(bias.shape)}")
     if packed and relu:
@@ -112,7 +118,11 @@ def _fc_op(name, relu):
         sums = _centred(X).reshape(rows, inner) @ _centred(W).reshape(outputs, width).T
         return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu, packed)
 
-    doc = "Y = X W' + b, where X is seen as a matrix from `axis` on" + (", and none below 0." if relu else ".")
+    doc = f"""Y = X W' + b, where X is seen as a matrix from `axis` on{", and none below 0" if relu else ""}.
+
+    X, an Int8 tensor [N, K] of uint8, W [M, K] of uint8 or packed, b [M] of int32 -> Y [N, M]. ValueError where the shapes or
+    the scales do not fit; TypeError where one is no Int8 tensor.
+    """
     operator("Y", name=name, num_inputs=(3, 4), num_outputs=(1, 1 if relu else 4), infer=bytes_as("FC"), doc=doc)(
         kernel
     )
@@ -145,9 +155,12 @@ def _conv_op(name, relu):
         total = np.concatenate(sums, axis=1).reshape(n, h, width, made)
         return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu, packed)
 
-    doc = "The convolution of X (N, H, W, C) with a filter (M, KH, KW, C / group), plus bias" + (
-        ", and none below 0." if relu else "."
-    )
+    doc = f"""The convolution of X with a filter, plus bias{", and none below 0" if relu else ""}.
+
+    X, an Int8 tensor [N, H, W, C] of uint8, filter [M, KH, KW, C / group] of uint8 or packed, bias [M] of int32 ->
+    Y [N, OH, OW, M]. ValueError where the bias is missing, the order is not NHWC, or shapes, window or scales do not fit;
+    TypeError where one is no Int8 tensor.
+    """
     operator("Y", name=name, infer=bytes_as("Conv"), doc=doc)(kernel)
 
 
@@ -159,13 +172,20 @@ _conv_op("Int8ConvRelu", relu=True)
 def Int8ConvTranspose(
     xp, X, filter, bias=None, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: TransposedWindow
 ):
-    """Y spreads each pixel of X (N, H, W, M) by the filter (M, KH, KW, C)."""
+    """Y spreads each pixel of X by the filter, plus bias.
+
+    X, an Int8 tensor [N, H, W, M] of uint8, filter [M, KH, KW, C] of uint8, bias [C] of int32 -> Y [N, OH, OW, C].
+    ValueError where the bias is missing, shapes do not fit, the order is not NHWC, there are groups, or the scales do
+    not fit; TypeError for what is no Int8 tensor.
+    """
     if bias is None:
         raise ValueError("Int8 convolutions need a bias: give a third input, zeros if need be")
     need(X, filter, bias=bias)
     window, place, batch, made = prepare(X.shape, filter.shape, window)
     if not window.channels_last or window.group != 1:
-        raise ValueError("Int8 images are (N, H, W, C), order NHWC, and there is one group")
+        raise ValueError(
+            f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups"
+        )
     (top, left), (bottom, right) = place.heads, place.tails
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
     x = _centred(X)
@@ -179,7 +199,7 @@ def Int8ConvTranspose(
 
 
 def _samples(start, length, bins, size, sampling_ratio):
-    """Along one side of a roi: (samples a bin, the two pixels of each sample, their weights)."""
+    """Return for one side of a roi (samples a bin, the two pixels of each sample, their weights)."""
     step = np.float32(length / bins)
     grid = sampling_ratio if sampling_ratio > 0 else math.ceil(step)
     k = np.arange(bins * grid)
@@ -196,9 +216,14 @@ def Int8RoIAlign(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
 ):  # fmt: skip
-    """The mean of bilinear samples in each part of each roi, for images (N, H, W, C); weights are in steps of 1/255."""
+    """The mean of bilinear samples in each part of each roi; weights are in steps of 1/255.
+
+    X, an Int8 tensor [N, H, W, C] of uint8, RoIs [R, 4] or [R, 5] float32 of (image,) x1, y1, x2, y2 -> Y [R, pooled_h,
+    pooled_w, C]. ValueError where the order is not NHWC, shapes do not fit, or a roi is of no image; TypeError where X
+    is no Int8 tensor.
+    """
     need(X)
-    check_rois(X.data, RoIs, (4, 5), order)
+    check_rois(X.data, RoIs, (4, 5), order, spatial_scale)
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
     sizes, channels = X.shape[1:3], X.shape[3]

@@ -33,18 +33,20 @@ class PackedConvWeights(PackedWeights):
 
 
 def quantize(values: np.ndarray, scale: np.float32, zero_point: int) -> Int8Tensor:
-    """The bytes nearest to the values."""
+    """Return the bytes nearest to the values."""
     steps = np.rint(values * (np.float32(1) / np.float32(scale))) + zero_point
     return Int8Tensor(np.clip(steps, 0, 255).astype(np.uint8), scale, zero_point)
 
 
 def above_zero(scale: float, zero_point: int) -> tuple[np.float32, int]:
-    """(scale, zero point) that give all bytes to the part of a range that is not below 0, as after a Relu."""
+    """Return (scale, zero point) that give all bytes to the part of a range that is not below 0, as after a Relu."""
     return np.float32((255 - zero_point) * np.float32(scale) / 255), 0
 
 
 def by_range(values: np.ndarray) -> Int8Tensor:
-    """Quantized so that the smallest value becomes 0 and the largest 255; 0 is met exactly."""
+    """Return the values quantized so that the smallest value becomes 0 and the largest 255; 0 is met exactly."""
+    if np.isnan(values).any():
+        raise ValueError(f"values with NaN have no range to be quantized by: {list(values.shape)}, {np.isnan(values).sum()} of them")
     low = min(float(values.min(initial=0)), 0.0)
     high = max(float(values.max(initial=0)), 0.0)
     scale = (high - low) / 255 or 0.1
@@ -53,19 +55,25 @@ def by_range(values: np.ndarray) -> Int8Tensor:
 
 @operator("Y", types="float32", infer=like(0, dtype="uint8"))
 def Quantize(xp, X, *, Y_scale: float = 0.0, Y_zero_point: int = 0):
-    """X as an Int8 tensor with the given scale, or (without one) by the range of its values."""
+    """X as an Int8 tensor with the given scale, or (without one) by the range of its values.
+
+    X [...] float32 -> Y, an Int8 tensor of its shape, uint8. TypeError for other types.
+    """
     return quantize(X, np.float32(Y_scale), Y_zero_point) if Y_scale else by_range(X)
 
 
 @operator("Y", infer=like(0, dtype="float32"))
 def Dequantize(xp, X):
-    """The numbers that the bytes stand for, float32."""
+    """The numbers that the bytes stand for, float32.
+
+    X, an Int8 tensor [...] of uint8 -> Y of its shape. TypeError where X is none.
+    """
     need(X)
     return X.real()
 
 
 def _bias(b, scale, in_scale):
-    """A float bias as int32 in steps of the products; one that is int32 already as it is."""
+    """Return a float bias as int32 in steps of the products; one that is int32 already as it is."""
     if b is None or isinstance(b, Int8Tensor):
         return b
     step = np.float32(in_scale) * np.float32(scale)
@@ -83,12 +91,21 @@ def _packed(kind, W, b, in_scale):
 
 @operator("W_q B_q?")
 def Int8FCPackWeight(xp, W, b=None, *, in_scale: float = 0.0):
-    """Quantize weights for Int8FC, and the bias for an input of scale `in_scale`."""
+    """Quantize weights for Int8FC, and the bias for an input of scale `in_scale`.
+
+    W [M, K] float32, or an Int8 tensor of uint8, b [M] float32, or an Int8 tensor of int32 -> W_q, packed, B_q [M], an
+    Int8 tensor of int32. ValueError where there is a bias and in_scale is not above 0; TypeError where W is no matrix
+    of float32.
+    """
     packed = _packed(PackedFCWeights, W, b, in_scale)
     return packed, packed.bias
 
 
 @operator("W_q")
 def Int8ConvPackWeight(xp, W, b=None, *, in_scale: float = 0.0):
-    """Quantize a filter (M, KH, KW, C) for Int8Conv, and the bias for an input of scale `in_scale`."""
+    """Quantize a filter for Int8Conv, and the bias for an input of scale `in_scale`.
+
+    W [M, KH, KW, C] float32, or an Int8 tensor of uint8, b [M] float32, or an Int8 tensor of int32 -> W_q, packed.
+    ValueError where there is a bias and in_scale is not above 0; TypeError where W is not of float32.
+    """
     return _packed(PackedConvWeights, W, b, in_scale)

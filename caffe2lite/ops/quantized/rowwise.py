@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import NO_GRADIENT, operator
+from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
+from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.quantized import forms
 from caffe2lite.ops.quantized.forms import EIGHT, EIGHT_HALF, FOUR, FOUR_FAKE, TWO, TWO_FAKE
 
@@ -26,6 +27,17 @@ def _infer_values(form, dtype):
         return [Spec((*shape[:-1], (shape[-1] - form.tail) * form.per_byte), dtype)]
 
     return infer
+
+
+def _bytes(form):
+    """Return the words for the size of a quantised row of D values."""
+    return f"{'D' if form.per_byte == 1 else f'D / {form.per_byte}'} + {form.tail}"
+
+
+_SEARCH = """The engine GREEDY narrows the range as long as the squared error falls.
+
+        H. Guan et al., "Post-training 4-bit quantization on embedding tables", 2019.
+        """
 
 
 def _quantiser(form, search=False):
@@ -62,7 +74,11 @@ for _name, _type, _form, _doc in (
         types=_type,
         infer=_infer_packed(_form),
         gradient=NO_GRADIENT,
-        doc=f"Quantise rows: {_doc}",
+        doc=f"""Quantise rows: {_doc}
+
+        input [..., D] {_type} -> output [..., {_bytes(_form)}] uint8; each row of the last dimension has its own scale and
+        bias, its minimum. ValueError where rows are empty{f", or D is no multiple of {_form.per_byte}" * (_form.per_byte > 1)}.
+        {_SEARCH if _form.bits < 8 else ""}""",
     )(_quantiser(_form))
     if _form.bits < 8:
         _record.engine("GREEDY")(_quantiser(_form, search=True))
@@ -71,7 +87,7 @@ for _name, _type, _form, _doc in (
 def _dequantiser(form, dtype):
     def kernel(xp, input, *, out):
         if input.ndim < 1:
-            raise ValueError("the input must have rows")
+            raise ValueError("the input must have rows, found a scalar")
         width = (input.shape[-1] - form.tail) * form.per_byte
         if width < 0:
             raise ValueError(f"rows have {input.shape[-1]} bytes, fewer than the {form.tail} of scale and bias")
@@ -87,7 +103,7 @@ for _name, _type, _form in (
     ("Fused8BitRowwiseQuantizedToFloat", "float32", EIGHT),
     ("Fused8BitRowwiseQuantizedToHalfFloat", "float16", EIGHT),
     ("Fused8BitRowwiseQuantizedHalfScaleBiasToFloat", "float32", EIGHT_HALF),
-    ("Fused8BitRowwiseQuantizedHalfScaleBiasToHalfFloat", "float32", EIGHT_HALF),  # as genuine has it
+    ("Fused8BitRowwiseQuantizedHalfScaleBiasToHalfFloat", "float32", EIGHT_HALF),  # as Caffe2 has it
     ("Fused4BitRowwiseQuantizedToFloat", "float32", FOUR),
     ("Fused4BitRowwiseQuantizedToHalf", "float16", FOUR),
     ("Fused2BitRowwiseQuantizedToFloat", "float32", TWO),
@@ -99,7 +115,11 @@ for _name, _type, _form in (
         types="uint8",
         infer=_infer_values(_form, _type),
         gradient=NO_GRADIENT,
-        doc="The values of quantised rows: value * scale + bias.",
+        doc=f"""The values of quantised rows: value * scale + bias.
+
+        input [..., {_bytes(_form)}] uint8 -> output [..., D] {_type}. ValueError where rows have fewer bytes than scale and
+        bias take.
+        """,
     )(_dequantiser(_form, _type))
 
 
@@ -109,11 +129,14 @@ for _name, _type, _form in (
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], inputs[0].shape[1] - 8))],
 )
 def GatherFused8BitRowwise(xp, DATA, INDICES, *, out):
-    """The (dequantised) rows of the indices."""
-    if DATA.ndim != 2 or INDICES.ndim != 1:
-        raise ValueError(f"expected data [N, bytes] and indices [M], got {list(DATA.shape)} and {list(INDICES.shape)}")
+    """The (dequantised) rows of the indices.
+
+    DATA [N, D + 8] uint8, INDICES [M] int32 or int64 -> output [M, D] float32. ValueError where the shapes are others,
+    or an index is not in [0, N).
+    """
+    width = _row_width(DATA, EIGHT)
     check_indices(INDICES, DATA.shape[0])
-    Y = out((INDICES.shape[0], DATA.shape[1] - EIGHT.tail), "float32")
+    Y = out((INDICES.shape[0], width), "float32")
     if Y.size:
         Y[...] = forms.dequantise(xp, DATA[INDICES], EIGHT)
     return Y
@@ -123,7 +146,7 @@ def GatherFused8BitRowwise(xp, DATA, INDICES, *, out):
 
 
 def _lookup(xp, decode, width, indices, lengths, out, weights=None, mean=False):
-    """Sum `decode(indices)` of each segment, block by block."""
+    """Return the sums of `decode(indices)` of each segment."""
     starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
     Y = out((lengths.shape[0], width), "float32")
     if Y.size:
@@ -134,12 +157,19 @@ def _lookup(xp, decode, width, indices, lengths, out, weights=None, mean=False):
     return Y
 
 
+def _row_width(DATA, form):
+    """Return how many values a quantised row has."""
+    if DATA.ndim != 2 or DATA.shape[1] < form.tail:
+        raise ValueError(
+            f"the data must be quantised rows [N, bytes], with {form.tail} bytes of scale and bias, got shape {list(DATA.shape)}"
+        )
+    return (DATA.shape[1] - form.tail) * form.per_byte
+
+
 def _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
-    if DATA.ndim != 2:
-        raise ValueError(f"the data must be quantised rows [N, bytes], got shape {list(DATA.shape)}")
+    width = _row_width(DATA, form)
     check_indices(INDICES, DATA.shape[0])
     _check_weights(WEIGHTS, INDICES)
-    width = (DATA.shape[1] - form.tail) * form.per_byte
     decode = lambda rows: forms.dequantise(xp, DATA[rows], form)
     return _lookup(xp, decode, width, INDICES, LENGTHS, out, WEIGHTS, mean)
 
@@ -168,7 +198,7 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     rows = MAPPING[INDICES]
     there = rows != -1
     check_indices(rows[there], DATA.shape[0])
-    width = (DATA.shape[1] - form.tail) * form.per_byte
+    width = _row_width(DATA, form)
 
     def decode(indices):
         values = xp.zeros((rows.shape[0], width), "float32")
@@ -221,15 +251,21 @@ for _name, _form, _kernel, _mean in (
     _types = {"DATA": "uint8", "INDICES": _INT, "LENGTHS": "int32"}
     if _weighted:
         _types["WEIGHTS"] = "float32"
+    _mapping, _size = "", "N"
     if _kernel in (_pruned_sum, _pruned_weighted):
         _types["MAPPING"] = "int32"
+        _mapping, _size = ", MAPPING [K] int32 from indices to rows, -1 for those pruned", "K"
     operator(
         "output",
         name=_name,
         types=_types,
         infer=_infer_lookup(_form, 3 if _weighted else 2),
         gradient=NO_GRADIENT,
-        doc="Sum (or mean) of the dequantised rows of the indices of each segment, each times its weight where given.",
+        doc=f"""{"Mean" if _mean else "Sum"} of the dequantised rows of each segment's indices{", each times its weight" * _weighted}.
+
+        DATA [N, {_bytes(_form)}] uint8, {"WEIGHTS [M] float32, " * _weighted}INDICES [M] int32 or int64, LENGTHS [S] int32{_mapping} ->
+        output [S, D] float32. ValueError where the lengths do not sum to M, or an index is not in [0, {_size}).
+        """,
     )(_kernel(_form, _mean))
 
 
@@ -239,7 +275,12 @@ for _name, _form, _kernel, _mean in (
     gradient=NO_GRADIENT,
 )
 def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *, out):
-    """Indices into a pruned table, without those that were pruned; lengths and weights to match."""
+    """Indices into a pruned table, without those that were pruned; lengths and weights to match.
+
+    INDICES [M] int32 or int64, LENGTHS [S] int32, MAPPING [N] int32, WEIGHTS [M] float32 -> output_indices [K] of
+    INDICES' type, output_lengths [S] int32, output_weights [K]. ValueError where the lengths do not sum to M, or an
+    index is not in [0, N).
+    """
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
     check_indices(INDICES, MAPPING.shape[0])
     rows = MAPPING[INDICES]
@@ -260,10 +301,14 @@ def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *,
 
 @operator("quantized_input scale_bias", types="float32", gradient=NO_GRADIENT)
 def FloatToRowwiseQuantized8Bits(xp, input, *, out):
-    """Each row of (N, …) as uint8, and (N, 2) float32: its scale and its minimum."""
+    """Each row as bytes, and in a second tensor its scale and its minimum.
+
+    input [N, ...] float32 -> quantized_input of its shape, uint8, scale_bias [N, 2] float32. ValueError where there are
+    no rows, or fewer than two dimensions.
+    """
     if input.ndim < 2 or not input.shape[0]:
         raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
-    rows = input.reshape(input.shape[0], -1)
+    rows = rows_of(input)
     low = rows.min(axis=1, keepdims=True)
     scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
     scale = xp.where(scale < 1e-8, xp.float32(1), scale)
@@ -275,10 +320,14 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
 
 @operator("output", types={"quantized_input": "uint8", "scale_bias": "float32"}, gradient=NO_GRADIENT)
 def Rowwise8BitQuantizedToFloat(xp, quantized_input, scale_bias, *, out):
-    """The values of FloatToRowwiseQuantized8Bits' rows."""
+    """The values of FloatToRowwiseQuantized8Bits' rows.
+
+    quantized_input [N, ...] uint8, scale_bias [N, 2] float32 -> output of the input's shape, float32. ValueError where
+    there is not a scale and a bias for each row.
+    """
     _check_pairs(quantized_input, scale_bias)
     Y = out(quantized_input.shape, "float32")
-    rows = quantized_input.reshape(quantized_input.shape[0], -1)
+    rows = rows_of(quantized_input)
     Y.reshape(rows.shape)[...] = rows * scale_bias[:, :1] + scale_bias[:, 1:]
     return Y
 
@@ -292,7 +341,7 @@ def _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, mean):
     _check_pairs(DATA, scale_bias)
     check_indices(INDICES, DATA.shape[0])
     _check_weights(SCALARS, INDICES)
-    flat = DATA.reshape(DATA.shape[0], -1) if DATA.size else DATA.reshape(DATA.shape[0], 0)
+    flat = rows_of(DATA)
     decode = lambda rows: flat[rows] * scale_bias[rows][:, :1] + scale_bias[rows][:, 1:]
     shaped = lambda shape, dtype: out((shape[0], *DATA.shape[1:]), dtype)
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
@@ -309,25 +358,43 @@ _PAIRS = {"DATA": "uint8", "INDICES": _INT, "LENGTHS": "int32", "scale_bias": "f
 
 @operator("output", types=_PAIRS, gradient=NO_GRADIENT)
 def SparseLengthsSum8BitsRowwise(xp, DATA, INDICES, LENGTHS, scale_bias, *, out):
-    """Sum of the dequantised rows of the indices of each segment."""
+    """Sum of the dequantised rows of the indices of each segment.
+
+    DATA [N, ...] uint8, INDICES [M] int32 or int64, LENGTHS [S] int32, scale_bias [N, 2] float32 -> output [S, ...]
+    float32. ValueError where the lengths do not sum to M, an index is not in [0, N), or a row has no scale and bias.
+    """
     return _pairs_lookup(xp, DATA, None, INDICES, LENGTHS, scale_bias, out, False)
 
 
 @operator("output", types=_PAIRS, gradient=NO_GRADIENT)
 def SparseLengthsMean8BitsRowwise(xp, DATA, INDICES, LENGTHS, scale_bias, *, out):
-    """Mean of the dequantised rows of the indices of each segment."""
+    """Mean of the dequantised rows of the indices of each segment.
+
+    DATA [N, ...] uint8, INDICES [M] int32 or int64, LENGTHS [S] int32, scale_bias [N, 2] float32 -> output [S, ...]
+    float32. ValueError where the lengths do not sum to M, an index is not in [0, N), or a row has no scale and bias.
+    """
     return _pairs_lookup(xp, DATA, None, INDICES, LENGTHS, scale_bias, out, True)
 
 
 @operator("output", types={**_PAIRS, "SCALARS": "float32"}, gradient=NO_GRADIENT)
 def SparseLengthsWeightedSum8BitsRowwise(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, *, out):
-    """Sum of weight * dequantised row over the indices of each segment."""
+    """Sum of weight * dequantised row over the indices of each segment.
+
+    DATA [N, ...] uint8, SCALARS [M] float32, INDICES [M] int32 or int64, LENGTHS [S] int32, scale_bias [N, 2] float32
+    -> output [S, ...] float32. ValueError where the lengths or weights are not M, an index is not in [0, N), or a row
+    has no scale and bias.
+    """
     return _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, False)
 
 
 @operator("output", types={**_PAIRS, "SCALARS": "float32"}, gradient=NO_GRADIENT)
 def SparseLengthsWeightedMean8BitsRowwise(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, *, out):
-    """Mean of weight * dequantised row over the indices of each segment."""
+    """Mean of weight * dequantised row over the indices of each segment.
+
+    DATA [N, ...] uint8, SCALARS [M] float32, INDICES [M] int32 or int64, LENGTHS [S] int32, scale_bias [N, 2] float32
+    -> output [S, ...] float32. ValueError where the lengths or weights are not M, an index is not in [0, N), or a row
+    has no scale and bias.
+    """
     return _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, True)
 
 
@@ -346,7 +413,11 @@ _RAND_HEAD = 10  # bits a value, unused places, minimum, maximum
     gradient=NO_GRADIENT,
 )
 def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: bool = True, out):
-    """Rows of [bits, unused places, minimum, maximum, data]; values round up or down at random, right on average."""
+    """Rows of [bits, unused places, minimum, maximum, data]; values round up or down at random, right on average.
+
+    input [N, D] float32 -> output [N, 10 + D * bitwidth / 8, rounded up] uint8. ValueError where bitwidth is not 1, 2,
+    4 or 8, or the input is no matrix.
+    """
     xp = ctx.xp
     if bitwidth not in (1, 2, 4, 8):
         raise ValueError(f"bitwidth must be 1, 2, 4 or 8, got {bitwidth}")
@@ -375,7 +446,11 @@ def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: b
 
 @operator("output", types="uint8", gradient=NO_GRADIENT)
 def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
-    """The values of FloatToFusedRandRowwiseQuantized's rows."""
+    """The values of FloatToFusedRandRowwiseQuantized's rows.
+
+    input [N, 10 + bytes] uint8 -> output [N, D] float32. ValueError where the input has too few bytes, or says a
+    bitwidth or a number of unused places that cannot be.
+    """
     if input.ndim != 2 or (input.size and input.shape[1] < _RAND_HEAD):
         raise ValueError(f"the input must be rows of at least {_RAND_HEAD} bytes, got shape {list(input.shape)}")
     if not input.size:
@@ -399,7 +474,11 @@ def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
 
 @operator("output", types="uint8")
 def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int], out):
-    """min + byte * (max - min) / 255, in the given shape."""
+    """min + byte * (max - min) / 255, in the given shape.
+
+    input [...] uint8 -> output of the shape [...] in the argument `shape`, float32. ValueError where that has another
+    number of elements.
+    """
     Y = out(tuple(shape), "float32")
     if Y.size != input.size:
         raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input {input.size}")
@@ -417,13 +496,17 @@ _CODES = "uint8 uint16 int32"
 
 @operator(
     "decoded*",
-    num_inputs=(2, 2**31 - 1),
-    num_outputs=(1, 2**31 - 1),
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
     types={"codebook": "float32", "codes": _CODES},
     gradient=_decode_gradient,
 )
 def QuantDecode(xp, codebook, *codes, out):
-    """For each tensor of codes the values of the code book."""
+    """For each tensor of codes the values of the code book.
+
+    codebook [K] float32, codes [...] uint8, uint16 or int32 -> a tensor of each one's shape, float32. ValueError where
+    the code book is no vector, the outputs are not as many as the codes, or a code is not in [0, K).
+    """
     if len(out) != len(codes) or codebook.ndim != 1:
         raise ValueError(
             f"{len(codes)} tensors of codes are given for {len(out)} outputs and a code book of {list(codebook.shape)}"
@@ -437,11 +520,15 @@ def QuantDecode(xp, codebook, *codes, out):
     return tuple(made)
 
 
-@operator("dcodebook", num_inputs=(3, 2**31 - 1), types={"codebook": "float32"}, infer=like(0))
+@operator("dcodebook", num_inputs=(3, MANY), types={"codebook": "float32"}, infer=like(0))
 def QuantDecodeGradient(xp, codebook, *rest, out):
-    """The gradient by each value of the code book: the sum over its uses."""
+    """The gradient by each value of the code book: the sum over its uses.
+
+    codebook [K] float32, codes [...], as many gradients of their shapes -> dcodebook [K]. ValueError where the
+    gradients are not as many as the codes, differ in size, or a code is not in [0, K).
+    """
     if len(rest) % 2:
-        raise ValueError("there must be as many gradients as tensors of codes")
+        raise ValueError(f"there must be as many gradients as tensors of codes, found {len(rest)} tensors together")
     total = out(codebook.shape, codebook.dtype)
     total[...] = 0
     half = len(rest) // 2

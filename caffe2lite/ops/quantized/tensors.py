@@ -66,7 +66,7 @@ class Int8Tensor(Object):
 
 
 def need(*values: Any, bias: Int8Tensor | None = None) -> None:
-    """TypeError unless all are Int8 tensors: of bytes, and the bias of int32."""
+    """Raise a TypeError unless all are Int8 tensors: of bytes, and the bias of int32."""
     kinds = ["uint8"] * len(values) + ["int32"] * (bias is not None)
     for i, (value, kind) in enumerate(zip((*values, bias), kinds)):
         if not isinstance(value, Int8Tensor):
@@ -77,7 +77,7 @@ def need(*values: Any, bias: Int8Tensor | None = None) -> None:
 
 
 def same_scale(X: Int8Tensor, scale: float, zero_point: int) -> None:
-    """ValueError unless the output is to have the scale and the zero point of the input."""
+    """Raise a ValueError unless the output is to have the scale and the zero point of the input."""
     if np.float32(scale) != np.float32(X.scale) or zero_point != X.zero_point:
         raise ValueError(
             f"Y_scale and Y_zero_point must be those of the input, {X.scale:.6g} and {X.zero_point}; "
@@ -86,7 +86,7 @@ def same_scale(X: Int8Tensor, scale: float, zero_point: int) -> None:
 
 
 def ratio(X: Int8Tensor, scale: float, least: int = -8) -> np.float32:
-    """Scale of X over scale of Y; ValueError beyond 2**least to 2**8."""
+    """Return the scale of X over scale of Y; ValueError beyond 2**least to 2**8."""
     r = np.float32(X.scale) / np.float32(scale)
     if not 2.0**least <= r < 256:
         raise ValueError(f"scale of the input over Y_scale is {r:.6g}; it must be from 2**{least} to below 2**8")
@@ -94,12 +94,12 @@ def ratio(X: Int8Tensor, scale: float, least: int = -8) -> np.float32:
 
 
 def saturate(values: Any, zero_point: int, relu: bool = False) -> np.ndarray:
-    """Bytes of whole numbers that are to have the zero point; with `relu` none is below it."""
+    """Return bytes of whole numbers that are to have the zero point; with `relu` none is below it."""
     return np.clip(values + zero_point, zero_point if relu else 0, 255).astype(np.uint8)
 
 
 def shift_right(values: np.ndarray, bits: int) -> np.ndarray:
-    """values / 2**bits, rounded to the nearest, halves away from zero."""
+    """Return values / 2**bits, rounded to the nearest, halves away from zero."""
     if bits == 0:
         return values
     mask = (1 << bits) - 1
@@ -108,7 +108,7 @@ def shift_right(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def requantize(sums: np.ndarray, scale: np.float32) -> np.ndarray:
-    """sums * scale as whole numbers: a product of 31 bits, rounded, and a shift, rounded once more."""
+    """Return sums * scale as whole numbers: a product of 31 bits, rounded, and a shift, rounded once more."""
     if not 2.0**-32 <= scale < 1:
         raise ValueError(
             f"the scales of input and filter over Y_scale are {scale:.6g}; that must be below 1: use a larger Y_scale"
@@ -119,7 +119,7 @@ def requantize(sums: np.ndarray, scale: np.float32) -> np.ndarray:
 
 
 def bytes_as(plain: str, **fixed: Any) -> Infer:
-    """The shapes that the plain operator has, of bytes; `fixed` are arguments that the Int8 form does not have."""
+    """Return the inference of the plain operator, for bytes; `fixed` are arguments that the Int8 form does not have."""
 
     def infer(args: Mapping[str, Any], inputs: Sequence[Spec]) -> list[Spec]:
         record = registry.find(plain)

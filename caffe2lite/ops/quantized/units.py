@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit.infer import like
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.nn.normalization import GroupNorm
 from caffe2lite.ops.nn.recurrent_units import LSTMUnit
@@ -22,14 +22,20 @@ def _quantized(values: np.ndarray, scale: float, zero_point: int) -> Int8Tensor:
 
 @operator("Y", infer=like(0, dtype="float32"))
 def Int8DequantizeRowWise(xp, X):
-    """The numbers that the bytes stand for, float32."""
+    """The numbers that the bytes stand for, float32.
+
+    X, an Int8 tensor [...] of uint8 -> Y of its shape. TypeError where X is none.
+    """
     need(X)
     return X.real()
 
 
 @operator("Y", infer=like(0))
 def Int8Tanh(xp, X):
-    """Y = tanh(X) in steps of 1/127; Y_scale and Y_zero_point have no effect, as in Caffe2."""
+    """Y = tanh(X) in steps of 1/127; Y_scale and Y_zero_point have no effect, as in Caffe2.
+
+    X, an Int8 tensor [...] of uint8 -> Y alike. TypeError where X is none.
+    """
     need(X)
     return quantize(np.tanh(X.real()), np.float32(1 / 127), 128)
 
@@ -39,7 +45,13 @@ def Int8GroupNorm(
     xp, X, gamma, beta, *, group: int = 32, epsilon: float = 1e-5, order: str = "NCHW", Y_scale: float = 0.0,
     Y_zero_point: int = 0,
 ):  # fmt: skip
-    """GroupNorm of what the bytes stand for."""
+    """GroupNorm of what the bytes stand for.
+
+    X, an Int8 tensor [N, C, ...] of uint8 (NHWC: channels last), gamma [C] float32, beta [C] -> Y of X's shape.
+    ValueError where the channels are no multiple of `group`; TypeError where X is no Int8 tensor.
+
+    Y. Wu, K. He, "Group normalization", 2018.
+    """
     need(X)
     Y, *_ = GroupNorm(xp, X.real(), gamma, beta, group=group, epsilon=epsilon, order=order)
     return _quantized(Y, Y_scale, Y_zero_point)
@@ -50,7 +62,13 @@ def Int8LSTMUnit(
     xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
     drop_states: bool = False, Y_scale: float = 0.0, Y_zero_point: int = 0,
 ):  # fmt: skip
-    """LSTMUnit of what the bytes stand for; Y_scale is the scale of H."""
+    """LSTMUnit of what the bytes stand for; Y_scale is the scale of H.
+
+    H_prev [1, N, D], C_prev alike, X [1, N, 4 D], Int8 tensors of uint8, lengths [N] and timestep [1] int32 -> H [1, N,
+    D], C alike. ValueError where the shapes do not fit; TypeError where one is no Int8 tensor.
+
+    S. Hochreiter, J. Schmidhuber, "Long short-term memory", 1997.
+    """
     need(H_prev, C_prev, X)
     H, C = LSTMUnit(
         xp, H_prev.real(), C_prev.real(), X.real(), *lengths_and_timestep,
@@ -65,6 +83,7 @@ def Int8LSTMUnit(
 class QuantScheme(Object):
     """How scale and zero point are chosen."""
 
+    title = "a scheme of quantization (Int8QuantSchemeBlobFill makes one)"
     type_name = "std::unique_ptr<caffe2::Int8QuantSchemeBlob, std::default_delete<caffe2::Int8QuantSchemeBlob> >"
 
     def __init__(self, kind: str, preserve_sparsity: bool) -> None:
@@ -82,7 +101,11 @@ class QuantParams(Object):
 
 @operator("quant_scheme", traits="fill")
 def Int8QuantSchemeBlobFill(xp, *, quantization_kind: str = "MIN_MAX_QUANTIZATION", preserve_sparsity: bool = False):
-    """How Int8GenQuantParams is to choose: by the range of the data, or by that of 99 percent of them."""
+    """How Int8GenQuantParams is to choose: by the range of the data, or by that of 99 percent of them.
+
+    quant_scheme; no tensors, for values of float32. ValueError where quantization_kind is neither MIN_MAX_QUANTIZATION
+    nor P99_QUANTIZATION.
+    """
     if quantization_kind not in ("MIN_MAX_QUANTIZATION", "P99_QUANTIZATION"):
         raise ValueError(
             f"quantization_kind must be MIN_MAX_QUANTIZATION or P99_QUANTIZATION here, got {quantization_kind!r}"
@@ -92,9 +115,11 @@ def Int8QuantSchemeBlobFill(xp, *, quantization_kind: str = "MIN_MAX_QUANTIZATIO
 
 @operator("quant_param", types={"X": "float32"})
 def Int8GenQuantParams(xp, X, quant_scheme):
-    """Scale and zero point for values like X; with preserve_sparsity the range is as far below 0 as above."""
-    if not isinstance(quant_scheme, QuantScheme):
-        raise TypeError("the second input must be what Int8QuantSchemeBlobFill makes")
+    """Scale and zero point for values like X; with preserve_sparsity the range is as far below 0 as above.
+
+    X [...] float32, quant_scheme -> quant_param. TypeError where the second input is no scheme.
+    """
+    needed(QuantScheme, quant_scheme)
     values = X.reshape(-1)
     if quant_scheme.kind == "P99_QUANTIZATION" and values.size:
         values = np.percentile(values, [0.5, 99.5]).astype(np.float32)

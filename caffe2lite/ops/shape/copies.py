@@ -32,18 +32,27 @@ def _dense_or_sparse(g: Any) -> Any:
     return g.single("SparseToDense", [g.GO_I(0), g.GO_V(0), g.I(0)], [g.GI(0)])
 
 
+_SHARED = "X [...] of any type -> Y of its shape and type. An OperatorError for a blob that is no tensor."
+
 for _name, _traits, _inplace, _gradient, _doc in (
     ("Copy", "copy", (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
     ("StopGradient", "stops_gradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
     ("EnsureDense", "", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
 ):
     operator(
-        "Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=_doc, traits=_traits
+        "Y",
+        name=_name,
+        inplace=_inplace,
+        peer="any",
+        infer=like(0),
+        gradient=_gradient,
+        doc=f"{_doc}\n\n{_SHARED}",
+        traits=_traits,
     )(_copy).bind(_copy_again)
 
 
 def _transfer(ctx: Any, X: Any, *, out: Any) -> Any:
-    """Copy to wherever the output is."""
+    """Copy X to wherever the output is."""
     Y = out(X.shape, X.dtype)
     ctx.output_devices[0].copy(Y, X)
     return Y
@@ -75,14 +84,18 @@ for _name, _traits, _host, _anywhere, _gradient, _doc in (
         anywhere=_anywhere,
         infer=like(0),
         gradient=_gradient,
-        doc=_doc,
+        doc=f"{_doc}\n\n{_SHARED}",
         traits=_traits,
     )(_transfer)
 
 
 @operator("Y", stateful=True, anywhere="X target", infer=like(0), traits="copy")
 def CopyOnDeviceLike(ctx, X, target):
-    """Y = X, on the device where `target` is."""
+    """Y = X, on the device where `target` is.
+
+    X [...] of any type, target [...], which may be on any device -> Y of X's shape and type. An OperatorError for a
+    blob that is no tensor.
+    """
     ctx.outputs[0].assign(X, devices.of(target))
 
 
@@ -101,13 +114,20 @@ def _alias(ctx: Any, X: Any) -> None:
 
 @operator("Y", stateful=True, anywhere="X", aliases={0: 0}, infer=like(0), gradient=_pass_on)
 def Alias(ctx, X):
-    """Y is a second name of X's storage."""
+    """Y is a second name of X's storage.
+
+    X [...] of any type -> Y of its shape and type; what is written to one is read from the other. The gradient passes
+    through. An OperatorError for a blob that is no tensor.
+    """
     _alias(ctx, X)
 
 
 @operator("Y", stateful=True, anywhere="X", inplace={0: 0}, aliases={0: 0}, infer=like(0))
 def AliasWithName(ctx, X, *, name: str = "", is_backward: bool = False):
-    """Y is a second name of X's storage; the arguments are notes for tools."""
+    """Y is a second name of X's storage; the arguments are notes for tools.
+
+    X [...] of any type -> Y of its shape and type. An OperatorError for a blob that is no tensor.
+    """
     _alias(ctx, X)
 
 
@@ -122,8 +142,13 @@ def AliasWithName(ctx, X, *, name: str = "", is_backward: bool = False):
     gradient=FORBID_GRADIENT,
 )
 def Free(ctx, *blobs):
-    """Empty the blobs, so that their memory can be used again."""
+    """Empty the blobs, so that their memory can be used again.
+
+    Any number of blobs, of any type and any shape, or that hold nothing yet -> the same blobs. ValueError where the
+    outputs are not the inputs.
+    """
     if ctx.inputs != ctx.outputs:
-        raise ValueError("the outputs of Free must be its inputs, one by one")
+        names = [[b.name for b in blobs] for blobs in (ctx.inputs, ctx.outputs)]
+        raise ValueError(f"the outputs of Free must be its inputs, one by one; found {names[0]} -> {names[1]}")
     for blob in ctx.outputs:
         blob.reset()

@@ -9,7 +9,8 @@ from caffe2lite.ops.kit.broadcast import result_shape, sum_to
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.shapes import axis_of, one
 
 # ---- transposition -----------------------------------------------------------------------------------------------
 
@@ -29,6 +30,7 @@ def _transpose_gradient(g: Any) -> Any:
 
 
 def transpose_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return the permutation, by default the reversal; ValueError where `axes` is none."""
     order = tuple(axes) or tuple(range(ndim))[::-1]
     if sorted(order) != list(range(ndim)):
         raise ValueError(f"axes={list(axes)} is no permutation of the {ndim} dimensions")
@@ -47,7 +49,11 @@ def transpose_order(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     gradient=_transpose_gradient,
 )
 def Transpose(xp, X, *, axes: list[int] = (), out):
-    """Y = X with its dimensions in the order `axes` (default: the last first)."""
+    """Y = X with its dimensions in the order `axes` (default: the last first).
+
+    X [d0, d1, ...] -> Y [d of axes[0], d of axes[1], ...]; float32, float64, int32 or int64. ValueError where `axes` is
+    no permutation of X's dimensions.
+    """
     turned = X.transpose(transpose_order(axes, X.ndim))
     Y = out(turned.shape, X.dtype)
     xp.copyto(Y, turned)
@@ -55,6 +61,8 @@ def Transpose(xp, X, *, axes: list[int] = (), out):
 
 
 def _channels(name: str, back: str, to_last: bool) -> None:
+    """Register the operator that moves the channels last, or back behind the batch."""
+
     def moved(shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[0], *shape[2:], shape[1]) if to_last else (shape[0], shape[-1], *shape[1:-1])
 
@@ -72,7 +80,11 @@ def _channels(name: str, back: str, to_last: bool) -> None:
         types="float32",
         infer=lambda args, inputs: [Spec(moved(inputs[0].shape), inputs[0].dtype)],
         gradient=single(back, "GO0 -> GI0"),
-        doc=f"Y = X with the channels {'last' if to_last else 'behind the batch'}.",
+        doc=f"""Y = X with the channels {"last" if to_last else "behind the batch"}.
+
+        X {"[N, C, ...] -> Y [N, ..., C]" if to_last else "[N, ..., C] -> Y [N, C, ...]"}; float32. ValueError where X has
+        fewer than three dimensions.
+        """,
     )(kernel)
 
 
@@ -143,7 +155,7 @@ def _concat(xp, *Xs, axis: int | None = None, order: str | None = None, add_axis
 
 
 def _cost_of_copy(args: Any, inputs: Any) -> tuple[int, int, int]:
-    """Nothing is computed; the pieces are as large as the whole, and the sizes are an int32 each."""
+    """Cost of moving values: nothing is computed, the pieces are as large as the whole, and the sizes are an int32 each."""
     return 0, size_of(inputs[0]), size_of(*inputs)
 
 
@@ -161,7 +173,12 @@ for _name in ("Concat", "DepthConcat"):
         infer=_infer_concat,
         cost=_cost_of_concat,
         gradient=_concat_gradient,
-        doc="Y = the inputs one behind the other along an axis (or a new one); sizes = how much is from each.",
+        doc="""Y = the inputs one behind the other along an axis (or a new one); sizes = how much is from each.
+
+        Inputs [..., n, ...], alike but for `axis` (or the channels of `order`) -> Y [..., sum of n, ...] of their type, which
+        may be any; with `add_axis` Y [..., number of inputs, ...]; sizes [number of inputs] int32.
+        ValueError where the inputs differ in type or another dimension, or `axis` and `order` are both given.
+        """,
     )(_concat)
 
 
@@ -237,7 +254,12 @@ for _name in ("Split", "DepthSplit"):
         infer=_infer_split,
         cost=_cost_of_copy,
         gradient=_split_gradient,
-        doc="The pieces of X along an axis: of the sizes given by argument or second input, or of equal size.",
+        doc="""The pieces of X along an axis: of the sizes given by argument or second input, or of equal size.
+
+        X [..., n, ...] of any type, lengths [number of outputs] int32 -> parts [..., size, ...]; with `add_axis` the axis,
+        of size 1 in each part, falls away.
+        ValueError where the sizes do not sum to n, are not as many as the outputs, or are given twice.
+        """,
     )(_split_op)
 
 
@@ -245,7 +267,12 @@ for _name in ("Split", "DepthSplit"):
 def SplitByLengths(
     xp, X, lengths, *, axis: int | None = None, order: str | None = None, use_scaling_lengths: bool = False, out
 ):
-    """The pieces of X along an axis, where each output takes the sum of its equal share of `lengths`."""
+    """The pieces of X along an axis, where each output takes the sum of its equal share of `lengths`.
+
+    X [..., n, ...] of any type, lengths [k * outputs] int32 -> parts [..., size, ...]. With `use_scaling_lengths` the
+    lengths are multiplied so that their sum is n. ValueError where the lengths cannot be shared out evenly, or do not
+    sum to n.
+    """
     at = axis_of(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
     if lengths.size % count:
@@ -286,10 +313,14 @@ def _slice_gradient(g: Any) -> Any:
 
 
 def slice_bounds(starts: Any, ends: Any, given_starts: Any, given_ends: Any) -> tuple[Any, Any]:
+    """Return the bounds from the inputs where there are any, else those of the arguments."""
     if starts is None:
         return given_starts, given_ends
     if ends is None or starts.ndim != 1 or ends.ndim != 1:
-        raise ValueError("starts and ends must both be vectors")
+        raise ValueError(
+            f"starts and ends must both be vectors, found {list(starts.shape)} and "
+            f"{'no ends' if ends is None else list(ends.shape)}"
+        )
     return starts.tolist(), ends.tolist()
 
 
@@ -309,7 +340,12 @@ def _infer_slice(args: Any, inputs: Any) -> list[Spec]:
     gradient=_slice_gradient,
 )
 def Slice(xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: list[int] = (), out):
-    """Y = X[starts:ends] in each dimension; an end of -1 is the end."""
+    """Y = X[starts:ends] in each dimension; an end of -1 is the end.
+
+    X [d0, d1, ...] of any type, starts and ends [k] int32 or int64, in place of the arguments -> Y [ends - starts,
+    ...]; a start beyond the end gives nothing. ValueError where the bounds are more than the dimensions, or an end is
+    before its start.
+    """
     part = X[slice_window(X.shape, *slice_bounds(starts_in, ends_in, starts, ends))]
     Y = out(part.shape, X.dtype)
     xp.copyto(Y, part)
@@ -318,7 +354,11 @@ def Slice(xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: 
 
 @operator("dX", anywhere="X", num_inputs=(0, MANY), num_outputs=(0, MANY), infer=like(0))
 def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), out):
-    """dX = dY in the slice, 0 elsewhere; the inputs are X, dY, or X, starts, ends, dY."""
+    """dX = dY in the slice, 0 elsewhere; the inputs are X, dY, or X, starts, ends, dY.
+
+    X [...] of any type, dY of the slice's shape -> dX of X's shape and dY's type. ValueError where there are neither 2
+    nor 4 inputs, or dY has not the slice's shape.
+    """
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
     window = slice_window(X.shape, *slice_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
@@ -338,10 +378,8 @@ def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | 
     for what, operand, argument in (("tiles", tiles_in, tiles), ("axis", axis_in, axis)):
         if operand is None and argument is None:
             raise ValueError(f"{what} is missing: give it as argument, or as input")
-        if operand is not None and operand.size != 1:
-            raise ValueError(f"{what} must be one value, found the shape {list(operand.shape)}")
-    tiles = tiles if tiles_in is None else int(tiles_in.reshape(-1)[0])
-    axis = axis if axis_in is None else int(axis_in.reshape(-1)[0])
+    tiles = tiles if tiles_in is None else int(one(tiles_in, "tiles"))
+    axis = axis if axis_in is None else int(one(axis_in, "axis"))
     if tiles < 0:
         raise ValueError(f"tiles must not be negative, found {tiles}")
     return tiles, axis_of(axis, X.ndim)
@@ -367,7 +405,12 @@ def _tile_gradient(g: Any) -> Any:
     gradient=_tile_gradient,
 )
 def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
-    """Y = X, `tiles` times one behind the other along `axis`."""
+    """Y = X, `tiles` times one behind the other along `axis`.
+
+    X [..., n, ...], tiles [1] and axis [1], in place of the arguments -> Y [..., tiles * n, ...]; float32, float64,
+    float16, int32, int64, uint8 or string. ValueError where tiles or axis is missing, tiles is negative, or the axis is
+    none of X's.
+    """
     tiles, at = _tiling(X, tiles_in, axis_in, tiles, axis)
     Y = out((*X.shape[:at], X.shape[at] * tiles, *X.shape[at + 1 :]), X.dtype)
     Y.reshape((*X.shape[:at], tiles, *X.shape[at:]))[...] = xp.expand_dims(X, at)
@@ -376,7 +419,11 @@ def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: 
 
 @operator("dX", types="float32 float64 int32 int64", anywhere="tiles_in axis_in")
 def TileGradient(xp, dY, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
-    """dX = the sum of dY over the repetitions."""
+    """dX = the sum of dY over the repetitions.
+
+    dY [..., tiles * n, ...] -> dX [..., n, ...]; float32, float64, int32 or int64. ValueError where the axis is no
+    multiple of `tiles`.
+    """
     tiles, at = _tiling(dY, tiles_in, axis_in, tiles, axis)
     if not tiles or dY.shape[at] % tiles:
         raise ValueError(f"axis {at} of {list(dY.shape)} is no multiple of tiles={tiles}")
@@ -387,7 +434,11 @@ def TileGradient(xp, dY, tiles_in=None, axis_in=None, *, tiles: int | None = Non
 
 @operator("Y", types={"repeats": "int64"}, anywhere="repeats", num_outputs=(0, MANY))
 def NumpyTile(xp, X, repeats, *, out):
-    """Y = X repeated repeats[d] times along each dimension d."""
+    """Y = X repeated repeats[d] times along each dimension d.
+
+    X [d0, d1, ...] of any type, repeats [number of dimensions] int64 -> Y [repeats[0] * d0, ...]. ValueError where
+    there is not one repeat for each dimension, or one is negative.
+    """
     if repeats.shape != (X.ndim,):
         raise ValueError(f"a repeat for each of the {X.ndim} dimensions is needed, found {list(repeats.shape)}")
     counts = repeats.tolist()
@@ -405,7 +456,11 @@ def NumpyTile(xp, X, repeats, *, out):
     gradient=single("ExpandGradient", "GO0 I0 -> GI0"),
 )
 def Expand(xp, X, shape, *, out):
-    """Y = X broadcast with the shape in the second input."""
+    """Y = X broadcast with the shape in the second input.
+
+    X [...], shape [k] int32 or int64, where a dimension below 1 counts as 1 -> Y of the shape of both; float32,
+    float64, int32 or int64. ValueError where the two shapes cannot be broadcast.
+    """
     if shape.ndim != 1:
         raise ValueError(f"the shape must be a vector, found {list(shape.shape)}")
     wanted = tuple(max(d, 1) for d in shape.tolist())
@@ -416,7 +471,13 @@ def Expand(xp, X, shape, *, out):
 
 @operator("dX", types={"dY": "float32 float64 int32 int64", "X": "=dY"}, infer=like(1))
 def ExpandGradient(xp, dY, X, *, out):
-    """dX = dY, summed where X was repeated."""
+    """dX = dY, summed where X was repeated.
+
+    dY [...] of the result's shape, X [...] -> dX of X's shape; float32, float64, int32 or int64, both of one type.
+    ValueError where dY has not the shape that X takes by broadcasting.
+    """
+    if result_shape(X.shape, dY.shape) != dY.shape:
+        raise ValueError(f"dY must have a shape that {list(X.shape)} expands to, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
     sum_to(xp, dY, X.shape, dX)
     return dX
@@ -424,7 +485,11 @@ def ExpandGradient(xp, dY, X, *, out):
 
 @operator("Y", types={"X": "float32", "indices": "int32"}, gradient=single("BatchPermutationGradient", "I1 GO0 -> GI0"))
 def BatchPermutation(xp, X, indices, *, out):
-    """Y[i] = X[indices[i]]."""
+    """Y[i] = X[indices[i]].
+
+    X [N, ...] float32, indices [N] int32 -> Y of X's shape. ValueError where there is not one index for each row, or
+    one is not in [0, N).
+    """
     _check_rows(indices, X)
     Y = out(X.shape, X.dtype)
     Y[...] = X[indices]
@@ -433,7 +498,11 @@ def BatchPermutation(xp, X, indices, *, out):
 
 @operator("dX", types={"indices": "int32", "dY": "float32"})
 def BatchPermutationGradient(xp, indices, dY, *, out):
-    """dX[indices[i]] = dY[i]."""
+    """dX[indices[i]] = dY[i].
+
+    indices [N] int32, dY [N, ...] float32 -> dX of its shape. ValueError where there is not one index for each row, or
+    one is not in [0, N).
+    """
     _check_rows(indices, dY)
     dX = out(dY.shape, dY.dtype)
     dX[...] = 0
@@ -443,5 +512,8 @@ def BatchPermutationGradient(xp, indices, dY, *, out):
 
 def _check_rows(indices: Any, X: Any) -> None:
     n = X.shape[0] if X.ndim else 0
-    if indices.shape != (n,) or (n and not ((indices >= 0) & (indices < n)).all()):
-        raise ValueError(f"an index below {n} for each of the {n} rows of {list(X.shape)} is needed")
+    if indices.shape != (n,):
+        raise ValueError(
+            f"one index for each of the {n} rows of {list(X.shape)} is needed, found {list(indices.shape)}"
+        )
+    check_range(indices, n, "an index")

@@ -29,9 +29,16 @@ def _infer(shape_of: Any) -> Any:
 
 def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
     """The shape with 0 (as before) and -1 (what is left) filled in."""
-    if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
-        return tuple(max(d, 0) for d in shape)
     dims = list(shape)
+    if dims.count(-1) > 1:
+        raise ValueError(f"only one dimension of the new shape {list(shape)} may be -1")
+    if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
+        made = tuple(0 if d == -1 else d for d in dims)
+        if math.prod(made):
+            raise ValueError(
+                f"the new shape {list(shape)} has {math.prod(made)} elements, and X {list(X.shape)} has none"
+            )
+        return made
     for i, d in enumerate(dims):
         if d == 0:
             if i >= X.ndim:
@@ -40,16 +47,16 @@ def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
                 )
             dims[i] = X.shape[i]
         elif d < -1:
-            raise ValueError(f"a dimension of the new shape {list(shape)} is below -1")
-    if dims.count(-1) > 1:
-        raise ValueError(f"only one dimension of the new shape {list(shape)} may be -1")
+            raise ValueError(f"a dimension of the new shape {list(shape)} is {d}; below 0 there is only -1")
     if -1 in dims:
         known = math.prod(d for d in dims if d != -1)
         if not known or X.size % known:
             raise ValueError(f"the new shape {list(shape)} does not divide the {X.size} elements of {list(X.shape)}")
         dims[dims.index(-1)] = X.size // known
     if math.prod(dims) != X.size:
-        raise ValueError(f"the new shape {list(shape)} has not the {X.size} elements of {list(X.shape)}")
+        raise ValueError(
+            f"the new shape {list(shape)} must have the {X.size} elements of {list(X.shape)}, and has {math.prod(dims)}"
+        )
     return tuple(dims)
 
 
@@ -81,7 +88,11 @@ def _infer_reshape(args: Any, inputs: Any) -> list[Spec]:
     gradient=_reshape_gradient,
 )
 def Reshape(xp, X, new_shape=None, *, shape: list[int] = (), out):
-    """Y = X in the shape of the second input or the argument: 0 keeps a dimension, -1 is what is left."""
+    """Y = X in the shape of the second input or the argument: 0 keeps a dimension, -1 is what is left.
+
+    X [...] of any type, new_shape [k] int32 or int64 -> Y of the new shape, old_shape [dimensions of X] int64.
+    ValueError where the shape is given twice, has two -1 or a value below, or another number of elements than X.
+    """
     if new_shape is not None:
         if new_shape.ndim != 1:
             raise ValueError(f"the new shape must be a vector, found {list(new_shape.shape)}")
@@ -98,7 +109,11 @@ def Reshape(xp, X, new_shape=None, *, shape: list[int] = (), out):
 @operator("Y", anywhere="like", infer=lambda args, inputs: [Spec(inputs[1].shape, inputs[0].dtype)],
           gradient=FORBID_GRADIENT)  # fmt: skip
 def ResizeLike(xp, X, like, *, out):
-    """Y = X in the shape of the second input."""
+    """Y = X in the shape of the second input.
+
+    X [...] of any type, like [...] with as many elements, whose values are not read -> Y of its shape and X's type.
+    ValueError where the numbers of elements differ.
+    """
     if X.size != like.size:
         raise ValueError(
             f"{list(X.shape)} has {X.size} elements and {list(like.shape)} has {like.size}; they must agree"
@@ -114,7 +129,11 @@ def ResizeLike(xp, X, like, *, out):
     gradient=single("ResizeLike", "GO0 I0 -> GI0"),
 )
 def Flatten(xp, X, *, axis: int = 1, out):
-    """Y = X as a matrix: dimensions before `axis` are its rows, the others its columns."""
+    """Y = X as a matrix: dimensions before `axis` are its rows, the others its columns.
+
+    X [d0, ..., dn] of any type -> Y [d0 * ... * d(axis - 1), the product of the others]. ValueError where `axis` is not
+    from 0 to the number of dimensions.
+    """
     if not 0 <= axis <= X.ndim:
         raise ValueError(f"axis {axis} must be from 0 to {X.ndim}, for X of shape {list(X.shape)}")
     return _reshaped(xp, X, (math.prod(X.shape[:axis]), math.prod(X.shape[axis:])), out)
@@ -122,9 +141,12 @@ def Flatten(xp, X, *, axis: int = 1, out):
 
 @operator("Y", infer=_infer(lambda shape, args: (math.prod(shape),)), gradient=single("ResizeLike", "GO0 I0 -> GI0"))
 def FlattenToVec(xp, X, *, out):
-    """Y = all elements of X in one vector."""
+    """Y = all elements of X in one vector.
+
+    X [...] of any type -> Y [number of elements]. ValueError where X is a scalar.
+    """
     if X.ndim < 1:
-        raise ValueError("a scalar cannot be flattened: X needs a dimension")
+        raise ValueError("a scalar cannot be flattened: X needs a dimension, found the shape []")
     return _reshaped(xp, X, (X.size,), out)
 
 
@@ -152,7 +174,11 @@ def _expanded(shape: tuple[int, ...], dims: Sequence[int]) -> list[int]:
     gradient=single("Squeeze", "GO0 -> GI0"),
 )
 def ExpandDims(xp, X, *, dims: list[int], out):
-    """Y = X with dimensions of size 1 put in at the positions `dims` of the result."""
+    """Y = X with dimensions of size 1 put in at the positions `dims` of the result.
+
+    X [...] of any type -> Y [...] with one more dimension for each of `dims`. ValueError where `dims` is missing, has a
+    negative value, or one that leaves a gap.
+    """
     return _reshaped(xp, X, tuple(_expanded(X.shape, dims)), out)
 
 
@@ -173,7 +199,11 @@ def _squeezed(shape: tuple[int, ...], dims: Sequence[int]) -> list[int]:
     gradient=single("ExpandDims", "GO0 -> GI0"),
 )
 def Squeeze(xp, X, *, dims: list[int], out):
-    """Y = X without its dimensions `dims`, all of size 1."""
+    """Y = X without its dimensions `dims`, all of size 1.
+
+    X [...] of any type -> Y [...] with as many dimensions fewer. ValueError where one of `dims` is negative, beyond X's
+    dimensions, or not of size 1.
+    """
     return _reshaped(xp, X, tuple(_squeezed(X.shape, dims)), out)
 
 
@@ -184,7 +214,11 @@ def _merge_gradient(g: Any) -> Any:
 
 @operator("Y", inplace={0: 0}, gradient=_merge_gradient, limits="dim_size > 0")
 def PrependDim(xp, X, *, dim_size: int = 0, out):
-    """Y = X with its first dimension n seen as two: dim_size and n / dim_size."""
+    """Y = X with its first dimension n seen as two: dim_size and n / dim_size.
+
+    X [n, ...] of any type -> Y [dim_size, n / dim_size, ...]. ValueError where dim_size is not above 0, or does not
+    divide n.
+    """
     if X.ndim < 1 or X.shape[0] % dim_size:
         raise ValueError(f"the first dimension of {list(X.shape)} is no multiple of dim_size={dim_size}")
     return _reshaped(xp, X, (dim_size, X.shape[0] // dim_size, *X.shape[1:]), out)
@@ -192,7 +226,10 @@ def PrependDim(xp, X, *, dim_size: int = 0, out):
 
 @operator("Y", inplace={0: 0})
 def MergeDim(xp, X, *, out):
-    """Y = X with its first two dimensions seen as one."""
+    """Y = X with its first two dimensions seen as one.
+
+    X [n, m, ...] of any type -> Y [n * m, ...]. ValueError where X has fewer than two dimensions.
+    """
     if X.ndim < 2:
         raise ValueError(f"two dimensions or more are needed, found {list(X.shape)}")
     return _reshaped(xp, X, (X.shape[0] * X.shape[1], *X.shape[2:]), out)
@@ -201,7 +238,11 @@ def MergeDim(xp, X, *, out):
 @operator("Y", anywhere="X", infer=lambda args, inputs: [Spec((len(args.get("axes") or inputs[0].shape),), "int64")],
           gradient=FORBID_GRADIENT)  # fmt: skip
 def Shape(xp, X, *, axes: list[int] = (), out):
-    """Y = the dimensions of X, or those that `axes` names, int64."""
+    """Y = the dimensions of X, or those that `axes` names, int64.
+
+    X [...] of any type, anywhere, whose values are not read -> Y [dimensions of X, or as many as there are axes].
+    ValueError where an axis is none of X's; a negative one counts from the end.
+    """
     for a in axes:
         if not -X.ndim <= a < X.ndim:
             raise ValueError(f"axis {a} is not one of {list(X.shape)}")
@@ -212,7 +253,10 @@ def Shape(xp, X, *, axes: list[int] = (), out):
 
 @operator("Y", anywhere="X", infer=scalar("int64"), gradient=NO_GRADIENT)
 def Size(xp, X, *, out):
-    """Y = the number of elements of X, int64."""
+    """Y = the number of elements of X, int64.
+
+    X [...] of any type, anywhere -> Y, a scalar int64. An OperatorError for a blob that is no tensor.
+    """
     Y = out((), "int64")
     Y[...] = X.size
     return Y
@@ -220,7 +264,10 @@ def Size(xp, X, *, out):
 
 @operator("Y", anywhere="X", infer=scalar("bool"), gradient=FORBID_GRADIENT)
 def IsEmpty(xp, X, *, out):
-    """Y = whether X has no elements."""
+    """Y = whether X has no elements.
+
+    X [...] of any type, anywhere -> Y, a scalar bool. An OperatorError for a blob that is no tensor.
+    """
     Y = out((), "bool")
     Y[...] = X.size == 0
     return Y
@@ -228,7 +275,10 @@ def IsEmpty(xp, X, *, out):
 
 @operator("Y", anywhere="Xs", num_inputs=(1, MANY), infer=scalar("bool"), gradient=FORBID_GRADIENT)
 def HasElements(xp, *Xs, out):
-    """Y = whether any input has elements."""
+    """Y = whether any input has elements.
+
+    Inputs [...] of any type, anywhere -> Y, a scalar bool. An OperatorError for a blob that is no tensor.
+    """
     Y = out((), "bool")
     Y[...] = any(X.size for X in Xs)
     return Y

@@ -6,7 +6,7 @@ import math
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import axis_of
 
 _INT = "int32 int64"
@@ -22,7 +22,7 @@ def _total(lengths) -> int:
 
 
 def _fill(xp, Y, pad_minf):
-    """Padding: zeros (or -infinity), empty strings."""
+    """Write padding: zeros (or -infinity), empty strings."""
     if Y.dtype == object:
         Y[...] = b""
     elif pad_minf and Y.dtype.kind == "f":
@@ -32,7 +32,7 @@ def _fill(xp, Y, pad_minf):
 
 
 def _within(xp, lengths, longest):
-    """(segments, longest) bool: which places hold a row."""
+    """Return [segments, longest] bool: which places hold a row."""
     return xp.arange(longest).reshape(1, -1) < lengths.reshape(-1, 1)
 
 
@@ -44,9 +44,14 @@ def _within(xp, lengths, longest):
 def PackSegments(
     xp, lengths, tensor, *, max_length: int = -1, pad_minf: bool = False, return_presence_mask: bool = False, out
 ):
-    """Rows of each segment side by side: (segments, longest, …), padded at the end; rows past `max_length` are cut."""
+    """Rows of each segment side by side, padded at the end; rows past `max_length` are cut.
+
+    lengths [S] int32 or int64, tensor [N, ...] float32, int32, int64 or string -> packed [S, longest, ...] of its type,
+    presence_mask [S, longest] bool, which tells rows from padding. Padding is 0 (-infinity with `pad_minf`), or empty
+    strings. ValueError where the lengths do not sum to N, or one is negative.
+    """
     if tensor.ndim < 1:
-        raise ValueError("the tensor must have at least one dimension")
+        raise ValueError("the tensor must have rows, found a scalar")
     total = _total(lengths)
     if total != tensor.shape[0]:
         raise ValueError(f"the lengths sum to {total}, and the tensor has {tensor.shape[0]} rows")
@@ -65,7 +70,7 @@ def PackSegments(
 
 
 def _kept(xp, lengths, longest):
-    """Which rows are within `longest` of their segment's beginning."""
+    """Return which rows are within `longest` of their segment's beginning."""
     whole = int(lengths.max()) if lengths.size else 0
     if whole <= longest:
         return slice(None)
@@ -79,7 +84,12 @@ def _kept(xp, lengths, longest):
     gradient=single("PackSegments", "I0 GO0 -> GI1"),
 )
 def UnpackSegments(xp, lengths, packed, *, max_length: int = -1, out):
-    """The rows of (segments, longest, …) one after the other; a segment longer than `longest` gives what there is."""
+    """The rows of segments one after the other; a segment longer than `max_length` gives what there is.
+
+    lengths [S] int32 or int64, packed [S, longest, ...] float32, int32, int64 or string -> tensor [sum of lengths,
+    ...]. ValueError where there are not S lengths, one is negative or above `longest`, or `max_length` is neither -1
+    nor `longest`.
+    """
     if packed.ndim < 2:
         raise ValueError(f"the packed tensor must have two dimensions at least, got shape {list(packed.shape)}")
     _total(lengths)
@@ -116,6 +126,10 @@ def SequenceMask(
     sequence    j >= lengths[i]
     window      abs(j - lengths[i]) > radius
     upper, lower, upperdiag, lowerdiag    j > i, j < i, j >= i, j <= i
+
+    X [..., rows, columns, ...] float32, lengths [rows] int32 -> Y of X's shape. Dimensions up to `batch` share the
+    masks, those from `repeat_from_axis` on are masked as one. ValueError where the mode is unknown, an axis is none of
+    X's or out of order, or where a mode needs lengths and there are too few.
     """
     axis = axis_of(axis, X.ndim)
     shape = X.shape
@@ -135,7 +149,8 @@ def SequenceMask(
     i, j = xp.arange(rows).reshape(-1, 1), xp.arange(columns).reshape(1, -1)
     if mode in ("sequence", "window"):
         if lengths is None or lengths.ndim != 1 or lengths.shape[0] < rows:
-            raise ValueError(f"mode {mode!r} needs a length for each of {rows} rows as second input")
+            found = "none" if lengths is None else list(lengths.shape)
+            raise ValueError(f"mode {mode!r} needs a length for each of {rows} rows as second input, found {found}")
         at = lengths[:rows].reshape(-1, 1)
         masked = j >= at if mode == "sequence" else abs(j - at) > radius
     elif mode in _TRIANGLES:
@@ -164,11 +179,15 @@ _TRIANGLES = {
     gradient=single("ReversePackedSegs", "GO0 I1 -> GI0"),
 )
 def ReversePackedSegs(xp, data, lengths, *, out):
-    """(longest, segments, …) with each segment reversed; what is past its length stays where it is."""
+    """Each segment reversed; what is past its length stays where it is.
+
+    data [longest, S, D] float32, float64, int32, int64 or bool, lengths [S] int32 or int64 -> Y of the data's shape.
+    ValueError where the data has not three dimensions, or the lengths do not fit them.
+    """
     if data.ndim != 3:
         raise ValueError(f"the data must have three dimensions, got shape {list(data.shape)}")
     if lengths.ndim != 1 or lengths.shape[0] != data.shape[1]:
-        raise ValueError(f"there must be one length for each of {data.shape[1]} segments")
+        raise ValueError(f"one length for each of {data.shape[1]} segments is needed, found {list(lengths.shape)}")
     if lengths.size and int(lengths.max()) > data.shape[0]:
         raise ValueError(f"a length is {int(lengths.max())}, and there are {data.shape[0]} steps")
     t = xp.arange(data.shape[0]).reshape(-1, 1)
@@ -186,7 +205,11 @@ def ReversePackedSegs(xp, data, lengths, *, out):
     gradient=single("UnpackRNNSequence", "GO0 I1 -> GI0"),
 )
 def PackRNNSequence(xp, values, lengths, *, out):
-    """(longest, segments, …): step t of each segment side by side, zeros past its end."""
+    """Step t of each segment side by side, zeros (or empty strings) past its end.
+
+    values [N, ...] float32, float64, int32, int64, bool or string, lengths [S] int32 -> Y [longest, S, ...].
+    ValueError where the values have fewer than two dimensions, the lengths do not sum to N, or one is negative.
+    """
     total = _total(lengths)
     if values.ndim < 2:
         raise ValueError(f"the values must have rows, of two dimensions at least, got shape {list(values.shape)}")
@@ -206,7 +229,11 @@ def PackRNNSequence(xp, values, lengths, *, out):
     gradient=single("PackRNNSequence", "GO0 I1 -> GI0"),
 )
 def UnpackRNNSequence(xp, values, lengths, *, out):
-    """The reverse of PackRNNSequence."""
+    """The reverse of PackRNNSequence.
+
+    values [longest, S, ...] float32, float64, int32, int64 or string, lengths [S] int32 -> Y [sum of lengths, ...].
+    ValueError where there are not S lengths, or one is negative or above `longest`.
+    """
     total = _total(lengths)
     if values.ndim < 2 or values.shape[1] != lengths.shape[0]:
         raise ValueError(f"{lengths.shape[0]} lengths are given for values of shape {list(values.shape)}")
@@ -220,7 +247,11 @@ def UnpackRNNSequence(xp, values, lengths, *, out):
 
 @operator("Y", types={"X": "float32", "lengths": "int32"}, inplace={0: 0}, infer=like(0))
 def VariableLengthSequencePadding(xp, X, lengths, *, out):
-    """X (steps, segments, …) with zeros past the end of each segment."""
+    """X with zeros past the end of each segment.
+
+    X [longest, S, D] float32, lengths [S] int32 -> Y of X's shape. ValueError where X has not three dimensions, or
+    there is not one length for each segment.
+    """
     if X.ndim != 3 or lengths.shape != (X.shape[1],):
         raise ValueError(
             f"expected [steps, segments, D] and a length a segment, got {list(X.shape)}, {list(lengths.shape)}"
@@ -243,9 +274,9 @@ def _widths(padding_width, end_padding_width):
 
 
 def _ranges(xp, data, lengths, exact=True):
-    """Lengths as int64; without any, the data is one range."""
+    """Return the lengths as int64; without any, the data is one range."""
     if data.ndim < 1:
-        raise ValueError("the data must have at least one dimension")
+        raise ValueError("the data must have rows, found a scalar")
     if lengths is None:
         return xp.asarray([data.shape[0]], "int64")
     total = _total(lengths)
@@ -287,7 +318,12 @@ def AddPadding(
     xp, data, lengths=None, start_padding=None, end_padding=None, *, padding_width: int = 1,
     end_padding_width: int = -1, out,
 ):  # fmt: skip
-    """Put `padding_width` rows of padding (zeros by default) before and after each range of rows."""
+    """Put `padding_width` rows of padding (zeros by default) before and after each range of rows.
+
+    data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range,
+    start_padding and end_padding [...] like a row -> data_out [N + S * both widths, ...], lengths_out [S] int32.
+    ValueError where the lengths do not sum to N, a padding is not like a row, or `padding_width` is negative.
+    """
     before, after = _widths(padding_width, end_padding_width)
     counts = _ranges(xp, data, lengths)
     for padding in (start_padding, end_padding):
@@ -310,7 +346,7 @@ def AddPadding(
 
 
 def _parts(xp, counts, before, after):
-    """Three masks over the padded rows: the data, the padding before it, the padding after it."""
+    """Return three masks over the padded rows: the data, the padding before it, the padding after it."""
     longer = counts + (before + after)
     ends = xp.cumsum(longer)
     total = int(ends[-1]) if counts.size else 0
@@ -334,7 +370,12 @@ def _unpadding_gradient(g):
     limits="padding_width >= 0",
 )
 def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding_width: int = -1, out):
-    """Take `padding_width` rows away before and after each range of rows."""
+    """Take `padding_width` rows away before and after each range of rows.
+
+    data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range ->
+    data_out [N - S * both widths, ...], lengths_out [S] int32. ValueError where a range is shorter than its padding, or
+    the lengths sum to more than N.
+    """
     before, after = _widths(padding_width, end_padding_width)
     counts = _ranges(xp, data, lengths, exact=False)
     shorter = counts - (before + after)
@@ -355,9 +396,13 @@ def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding
     limits="padding_width >= 0",
 )
 def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_width: int = -1, out):
-    """The sums of the padding before and after the ranges; with one output, of both together."""
+    """The sums of the padding before and after the ranges; with one output, of both together.
+
+    data [N, ...] float32, float64, int32 or int64, lengths [S] int32 -> padding_sum and end_padding_sum, each [...]
+    like a row. ValueError where the padding reaches beyond the data, or the lengths sum to more than N.
+    """
     before, after = _widths(padding_width, end_padding_width)
-    if not before and not after:  # genuine's answer where there is no padding at all
+    if not before and not after:  # Caffe2's answer where there is no padding at all
         nothing = tuple(o((), "int64") for o in out)
         for n in nothing:
             n[...] = 0
@@ -380,9 +425,13 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
     return tuple(sums)
 
 
-@operator("out_lengths features*", num_inputs=(1, 2**31 - 1), types={"lengths": "int32"}, gradient=None)
+@operator("out_lengths features*", num_inputs=(1, MANY), types={"lengths": "int32"}, gradient=None)
 def PadEmptySamples(xp, lengths, *features, out):
-    """Give each sample of length 0 one row of zeros (or an empty string) in each feature."""
+    """Give each sample of length 0 one row of zeros (or an empty string) in each feature.
+
+    lengths [S] int32, features [N, ...] of any type -> out_lengths [S] int32, with 1 for 0, and a longer feature for
+    each. ValueError where the lengths do not sum to a feature's rows, or one is negative.
+    """
     total = _total(lengths)
     made = [out[0](lengths.shape, "int32")]
     made[0][...] = xp.maximum(lengths, 1)

@@ -29,18 +29,18 @@ class Merge:
         self.owner = owner
 
     def items(self, arrays):
-        """Something that each item has one of, merged."""
+        """Return what each item has one of, merged."""
         return self.xp.concatenate(arrays)[self.order]
 
     def values(self, arrays):
-        """The rows of the items, merged."""
+        """Return the rows of the items, merged."""
         rows = self.xp.concatenate(arrays)
         if rows.shape[0] != self.rows.shape[0]:
             raise ValueError(f"the lengths count {self.rows.shape[0]} values, and there are {rows.shape[0]}")
         return rows[self.rows]
 
     def back(self, merged):
-        """Merged rows in the order of the inputs, one input after the other."""
+        """Return merged rows in the order of the inputs, one input after the other."""
         if merged.shape[0] != self.rows.shape[0]:
             raise ValueError(f"the inputs have {self.rows.shape[0]} values, and there are {merged.shape[0]} gradients")
         result = self.xp.empty_like(merged)
@@ -53,12 +53,12 @@ def _plain(xp, counts):
 
 
 def _lengths(xp, merge, examples):
-    """How many features each example has."""
+    """Return how many features each example has."""
     return xp.bincount(merge.owner, minlength=examples).astype("int32")
 
 
 def _groups(inputs, kinds, ids=None):
-    """The operands of each input; `kinds` are their types, "*" the type that the first input has there."""
+    """Return the operands of each input; `kinds` are their types, "*" the type that the first input has there."""
     size = len(kinds)
     if not inputs or len(inputs) % size:
         raise ValueError(f"operands come in groups of {size}, got {len(inputs)}")
@@ -80,7 +80,14 @@ def _same_examples(arrays):
     return sizes.pop()
 
 
+def _check_outputs(features, out):
+    if not features or len(out) != len(features):
+        raise ValueError(f"a gradient for each of {len(features)} features is needed, found {len(out)} outputs")
+
+
 def _check_counts(lengths, values, what):
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length of {what} is negative: {int(lengths.min())}")
     if int(lengths.sum()) != values.shape[0]:
         raise ValueError(f"the lengths of {what} sum to {int(lengths.sum())}, and there are {values.shape[0]} values")
 
@@ -93,7 +100,7 @@ def _repeat(xp, lengths):
 
 
 def _present(xp, presences):
-    """For each input the examples that have the feature."""
+    """Return for each input the examples that have the feature."""
     for presence in presences:
         if presence.dtype != np.bool_:
             raise ValueError(f"presence must be bool, got {presence.dtype}")
@@ -105,7 +112,7 @@ def _ids(xp, feature_ids, examples):
 
 
 def _single_gradient(kind, width, value):
-    """Presence (and lengths) of each feature, then the gradient of the merged values."""
+    """Return a maker whose operator takes presence (and lengths) of each feature, then the gradient of what was merged."""
 
     def make(g):
         given, wanted = [], []
@@ -121,7 +128,11 @@ def _single_gradient(kind, width, value):
 
 @operator("out_lengths out_keys out_values", types={"in1_presence": "bool"})
 def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], out):
-    """A matrix (examples, features) as a multi feature of scalars, without what is not present."""
+    """A matrix (examples, features) as a multi feature of scalars, without what is not present.
+
+    in1 [N, features] of any type, in1_presence alike, bool -> out_lengths [N] int32, out_keys [K] int64, out_values [K]
+    of in1's type. ValueError where the shapes differ, or there is not one of `feature_ids` for each column.
+    """
     if in1.ndim != 2 or in1.shape != in1_presence.shape or in1.shape[1] != len(feature_ids):
         raise ValueError(
             f"expected values and presence [examples, {len(feature_ids)}], got {list(in1.shape)} and {list(in1_presence.shape)}"
@@ -136,7 +147,12 @@ def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], o
     gradient=_single_gradient("MergeSingleScalarFeatureTensorsGradient", 2, 0),
 )
 def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
-    """(value, presence) of each feature, merged."""
+    """(value, presence) of each feature, merged.
+
+    For each of `feature_ids`: value [N] of any type, presence [N] bool -> out_lengths [N] int32, out_keys [K] int64,
+    out_values [K]. ValueError where the groups are incomplete, differ in N, or are not as many as the ids; TypeError
+    where types differ.
+    """
     groups = _groups(inputs, ("*", "bool"), feature_ids)
     count = _same_examples(inputs)
     examples = _present(xp, [p for _, p in groups])
@@ -150,8 +166,13 @@ def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 
 @operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
 def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
-    """The gradient of each feature; zero where it is not present."""
+    """The gradient of each feature; zero where it is not present.
+
+    For each feature its presence [N] bool, then the gradient [K] of the merged values, of any type -> a gradient [N]
+    for each. ValueError where the gradient has not K elements, or there is not an output for each feature.
+    """
     *presences, dY = inputs
+    _check_outputs(presences, out)
     examples = _present(xp, presences)
     merge = Merge(xp, examples, [xp.ones(e.shape[0], "int64") for e in examples])
     flat, begin, made = merge.back(dY), 0, []
@@ -165,7 +186,7 @@ def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
 
 
 def _single_lists(xp, groups, feature_ids):
-    """(lengths, keys, lengths of the values, merge) of lists or maps; a group begins with lengths, ends with presence."""
+    """Return (lengths, keys, lengths of the values, merge) of lists or maps; a group begins with lengths, ends with presence."""
     count = _same_examples([g[0] for g in groups])
     examples = _present(xp, [g[-1] for g in groups])
     lengths = [g[0][e] for g, e in zip(groups, examples)]
@@ -174,7 +195,7 @@ def _single_lists(xp, groups, feature_ids):
 
 
 def _rows(xp, group, values):
-    """The rows of the examples that have the feature."""
+    """Return the rows of the examples that have the feature."""
     lengths, presence = group[0], group[-1]
     _check_counts(lengths, values, "a feature")
     return values[xp.repeat(presence, _plain(xp, lengths))]
@@ -186,7 +207,12 @@ def _rows(xp, group, values):
     gradient=_single_gradient("MergeSingleListFeatureTensorsGradient", 3, 1),
 )
 def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
-    """(lengths, values, presence) of each feature of lists, merged."""
+    """(lengths, values, presence) of each feature of lists, merged.
+
+    For each of `feature_ids`: lengths [N] int32, values [sum of lengths] of any type, presence [N] bool -> out_lengths
+    [N] int32, out_keys [K] int64, out_values_lengths [K] int32, out_values_values [sum of these]. ValueError where the
+    groups are incomplete, differ in N, or lengths do not sum to the values; TypeError where types differ.
+    """
     groups = _groups(inputs, ("int32", "*", "bool"), feature_ids)
     lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
     return lengths, keys, counts, merge.values([_rows(xp, g, g[1]) for g in groups])
@@ -198,7 +224,13 @@ def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     gradient=_single_gradient("MergeSingleMapFeatureTensorsGradient", 4, 2),
 )
 def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
-    """(lengths, keys, values, presence) of each feature of maps, merged."""
+    """(lengths, keys, values, presence) of each feature of maps, merged.
+
+    For each of `feature_ids`: lengths [N] int32, keys and values [sum of lengths] of any type, presence [N] bool ->
+    out_lengths [N] int32, out_keys [K] int64, out_values_lengths [K] int32, out_values_keys and out_values_values [sum
+    of these]. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the values; TypeError
+    where types differ.
+    """
     groups = _groups(inputs, ("int32", "*", "*", "bool"), feature_ids)
     lengths, keys, counts, merge = _single_lists(xp, groups, feature_ids)
     inner = merge.values([_rows(xp, g, g[1]) for g in groups])
@@ -208,8 +240,7 @@ def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 def _single_back(xp, *inputs, out):
     *pairs, dY = inputs
     groups = _groups(tuple(pairs), ("int32", "bool"))
-    if len(out) != len(groups):
-        raise ValueError(f"{len(groups)} features have {len(out)} gradients")
+    _check_outputs(groups, out)
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
     flat, begin, made = merge.back(dY), 0, []
@@ -229,7 +260,12 @@ for _name in ("MergeSingleListFeatureTensorsGradient", "MergeSingleMapFeatureTen
         name=_name,
         num_inputs=(1, MANY),
         num_outputs=(1, MANY),
-        doc="The gradients of the values of each feature, from those of the merged ones.",
+        doc="""The gradients of the values of each feature, from those of the merged ones.
+
+        For each feature its lengths [N] int32 and presence [N] bool, then the gradient [K] of the merged values, of any type
+        -> a gradient [sum of lengths] for each. ValueError where the gradient has not K elements, or there is not an output
+        for each feature.
+        """,
     )(_single_back)
 
 
@@ -248,7 +284,7 @@ def _multi_gradient(kind, width, value):
 
 
 def _multi(xp, groups, counts):
-    """(lengths, keys, merge): a group begins with lengths and keys."""
+    """Return (lengths, keys, merge): a group begins with lengths and keys."""
     count = _same_examples([g[0] for g in groups])
     for g in groups:
         _check_counts(g[0], g[1], "a tensor")
@@ -262,7 +298,12 @@ def _multi(xp, groups, counts):
     gradient=_multi_gradient("MergeMultiScalarFeatureTensorsGradient", 3, 2),
 )
 def MergeMultiScalarFeatureTensors(xp, *inputs, out):
-    """(lengths, keys, values) of each tensor of scalar features, merged."""
+    """(lengths, keys, values) of each tensor of scalar features, merged.
+
+    For each tensor: lengths [N] int32, keys [sum of lengths] int64, values alike, of any type -> the same three,
+    merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the keys; TypeError where
+    types differ.
+    """
     groups = _groups(inputs, ("int32", "int64", "*"))
     lengths, keys, merge = _multi(xp, groups, [xp.ones(g[1].shape[0], "int64") for g in groups])
     return lengths, keys, merge.values([g[2] for g in groups])
@@ -274,7 +315,12 @@ def MergeMultiScalarFeatureTensors(xp, *inputs, out):
     gradient=_multi_gradient("MergeMultiListFeatureTensorsGradient", 4, 3),
 )
 def MergeMultiListFeatureTensors(xp, *inputs, out):
-    """(lengths, keys, lengths of the values, values) of each tensor of list features, merged."""
+    """(lengths, keys, lengths of the values, values) of each tensor of list features, merged.
+
+    For each tensor: lengths [N] int32, keys [K] int64, their lengths [K] int32, values [sum of these] of any type ->
+    the same four, merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to what they
+    count.
+    """
     groups = _groups(inputs, ("int32", "int64", "int32", "*"))
     lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
     return lengths, keys, merge.items([g[2] for g in groups]), merge.values([g[3] for g in groups])
@@ -286,7 +332,12 @@ def MergeMultiListFeatureTensors(xp, *inputs, out):
     gradient=_multi_gradient("MergeMultiMapFeatureTensorsGradient", 5, 4),
 )
 def MergeMultiMapFeatureTensors(xp, *inputs, out):
-    """(lengths, keys, lengths of the values, their keys, values) of each tensor of map features, merged."""
+    """(lengths, keys, lengths of the values, their keys, values) of each tensor of map features, merged.
+
+    For each tensor: lengths [N] int32, keys [K] int64, their lengths [K] int32, keys and values [sum of these] of any
+    type -> the same five, merged. ValueError where the groups are incomplete, differ in N, or lengths do not sum to
+    what they count.
+    """
     groups = _groups(inputs, ("int32", "int64", "int32", "*", "*"))
     lengths, keys, merge = _multi(xp, groups, [g[2] for g in groups])
     counts, inner = merge.items([g[2] for g in groups]), merge.values([g[3] for g in groups])
@@ -305,8 +356,13 @@ def _split(merge, dY, sizes, out):
 
 @operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
 def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
-    """The gradients of the values of each tensor, from those of the merged ones."""
+    """The gradients of the values of each tensor, from those of the merged ones.
+
+    For each tensor its lengths [N] int32, then the gradient [K] of the merged values, of any type -> a gradient [sum of
+    lengths] for each. ValueError where the gradient has not K elements, or there is not an output for each tensor.
+    """
     *lengths, dY = inputs
+    _check_outputs(lengths, out)
     sizes = [int(n.sum()) for n in lengths]
     merge = Merge(xp, [_repeat(xp, n) for n in lengths], [xp.ones(s, "int64") for s in sizes])
     return _split(merge, dY, sizes, out)
@@ -315,6 +371,7 @@ def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
 def _multi_back(xp, *inputs, out):
     *pairs, dY = inputs
     groups = _groups(tuple(pairs), ("int32", "int32"))
+    _check_outputs(groups, out)
     merge = Merge(xp, [_repeat(xp, n) for n, _ in groups], [c for _, c in groups])
     return _split(merge, dY, [int(c.sum()) for _, c in groups], out)
 
@@ -325,13 +382,23 @@ for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTenso
         name=_name,
         num_inputs=(1, MANY),
         num_outputs=(1, MANY),
-        doc="The gradients of the values of each tensor, from those of the merged ones.",
+        doc="""The gradients of the values of each tensor, from those of the merged ones.
+
+        For each tensor its lengths [N] int32 and those of its values [K] int32, then the gradient of the merged values, of
+        any type -> a gradient [sum of the latter] for each. ValueError where the gradient has not as many elements, or there
+        is not an output for each tensor.
+        """,
     )(_multi_back)
 
 
 @operator("merged_lengths merged_values", num_inputs=(2, MANY), gradient=NO_GRADIENT)
 def MergeIdLists(xp, *inputs, out):
-    """The ids of each example, of all lists together, each once (sorted)."""
+    """The ids of each example, of all lists together, each once (sorted).
+
+    For each list: lengths [N] int32, values [sum of lengths] of integers of one type -> merged_lengths [N] int32,
+    merged_values [sum of these]. ValueError where the groups are incomplete, differ in N, or lengths do not sum to the
+    values.
+    """
     groups = _groups(inputs, ("int32", "*"))
     count = _same_examples([g[0] for g in groups])
     for lengths, values in groups:

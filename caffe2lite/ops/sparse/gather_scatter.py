@@ -11,7 +11,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices, last_of_each, sweeps, within
-from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.shapes import axis_of, one
 
 _INDICES = "int32 int64"
 _ANY = "float32 float64 float16 int32 int64 int8 int16 uint8 uint16 bool"
@@ -51,8 +51,8 @@ def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: boo
         raise ValueError(f"with match_outer the indices {list(indices.shape)} must begin with {list(X.shape[:at])}")
     outer = math.prod(X.shape[:at])
     Y = out((*indices.shape, *X.shape[at + 1 :]), X.dtype)
-    rows = X.reshape(outer, X.shape[at], -1)
-    each = indices.reshape(outer, -1)
+    rows = X.reshape(outer, X.shape[at], math.prod(X.shape[at + 1 :]))
+    each = indices.reshape(outer, math.prod(indices.shape[at:]))
     Y.reshape(outer, each.shape[1], rows.shape[2])[...] = rows[xp.arange(outer)[:, None], each]
     return Y
 
@@ -81,9 +81,14 @@ def _infer_gather(first: int | None) -> Infer:
 
 @operator("Y", types={"indices": _INDICES}, infer=_infer_gather(None), gradient=_gather_gradient)
 def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
-    """Y = entries of X along the axis, by index; along the first axis negative indices count from the end."""
+    """Y = entries of X along the axis, by index; along the first axis negative indices count from the end.
+
+    X [..., n, ...] of any type, indices [k, ...] int32 or int64 -> Y [..., k, ..., ...]. With `match_outer` the indices
+    begin with X's dimensions before the axis, and each of these has its own. ValueError where X is a scalar, the axis
+    is none of X's, or an index is outside of it.
+    """
     if not X.ndim:
-        raise ValueError("a scalar has no entries")
+        raise ValueError("X must have entries, found a scalar")
     at = axis_of(axis, X.ndim)
     if match_outer and not at:
         raise ValueError("match_outer is for an axis behind the first, found axis 0")
@@ -99,7 +104,11 @@ def Gather(xp, X, indices, *, axis: int = 0, match_outer: bool = False, out):
     gradient=single("BatchGatherGradient", "I0 I1 GO0 -> GI0"),
 )
 def BatchGather(xp, X, indices, *, match_outer: bool = False, out):
-    """Y[b] = rows of X[b] by index; with match_outer each b has its own indices."""
+    """Y[b] = rows of X[b] by index; with match_outer each b has its own indices.
+
+    X [N, n, ...] of any type, indices [k, ...] int32 or int64 -> Y [N, k, ..., ...]; with match_outer indices [N, k].
+    ValueError where X has fewer than two dimensions, or an index is not in [0, n).
+    """
     if X.ndim < 2:
         raise ValueError(f"a batch of rows is needed, found the shape {list(X.shape)}")
     return _gather(xp, X, indices, 1, match_outer, False, out)
@@ -107,7 +116,11 @@ def BatchGather(xp, X, indices, *, match_outer: bool = False, out):
 
 @operator("dX", types={"X": "float32", "indices": _INDICES, "dY": "float32"}, infer=like(0))
 def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool = False, out):
-    """dX = dY added to the entries that it was gathered from, 0 elsewhere."""
+    """dX = dY added to the entries that it was gathered from, 0 elsewhere.
+
+    X [..., n, ...] float32, indices [k, ...] int32 or int64, dY of the shape gathered -> dX of X's shape.
+    ValueError where dY has not that shape, or an index is not in [0, n).
+    """
     at = axis_of(axis, X.ndim)
     indices = within(xp, indices, X.shape[at], False)
     outer, width = math.prod(X.shape[:at]), math.prod(X.shape[at + 1 :])
@@ -135,9 +148,13 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     gradient=FORBID_GRADIENT,
 )
 def ScatterAssign(xp, X, indices, slices):
-    """X[indices[i]] = slices[i]; of several writes to one row the last stays."""
+    """X[indices[i]] = slices[i]; of several writes to one row the last stays.
+
+    X [N, ...], indices [K] int32 or int64, slices [K, ...]; any numbers or bool -> X. ValueError where X is a scalar,
+    an index is not in [0, N), or slices has not a row for each index.
+    """
     if not X.ndim:
-        raise ValueError("a scalar has no rows")
+        raise ValueError("X must have rows, found a scalar")
     ids = check_indices(indices, X.shape[0], "the data")
     width = math.prod(X.shape[1:])
     if slices.size != ids.size * width:
@@ -158,7 +175,11 @@ def ScatterAssign(xp, X, indices, slices):
     gradient=FORBID_GRADIENT,
 )
 def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
-    """Y = X with updates written along the axis: Y[i, indices[i, j]] = updates[i, j] for axis 1."""
+    """Y = X with updates written along the axis: Y[i, indices[i, j]] = updates[i, j] for axis 1.
+
+    X [...] float32, indices of as many dimensions, int32 or int64, updates of their shape -> Y of X's shape. ValueError
+    where the shapes do not fit, or an index is not within the axis.
+    """
     at = axis_of(axis, X.ndim)
     if indices.shape != updates.shape or indices.ndim != X.ndim:
         raise ValueError(
@@ -183,16 +204,22 @@ def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
 @operator("X_out", mutates={0: 0}, types={"X": "float32 float64", "weight": "float32", "indices": _INDICES},
           num_inputs=set(range(5, 256, 2)), gradient=FORBID_GRADIENT)  # fmt: skip
 def ScatterWeightedSum(xp, X, weight, indices, *pairs):
-    """X[i] = X[i] * w0 + X1[...] * w1 + ... for the rows i in the indices, each pair being rows and their weight."""
+    """X[i] = X[i] * w0 + X1[...] * w1 + ... for the rows i in the indices, each pair being rows and their weight.
+
+    X [N, ...] float32 or float64, weight [1] float32, indices [K] int32 or int64, then pairs of rows [K, ...] and
+    weight [1] -> X. ValueError where the shapes do not fit, or an index is not in [0, N); TypeError where the types
+    differ.
+    """
     if not X.ndim:
-        raise ValueError("a scalar has no rows")
+        raise ValueError("X must have rows, found a scalar")
     ids = check_indices(indices, X.shape[0], "the data")
     width = math.prod(X.shape[1:])
     sources, weights = pairs[::2], pairs[1::2]
-    for k, (source, w) in enumerate(zip(sources, (weight, *weights))):
+    scale = one(weight, "the weight of X").astype(X.dtype)
+    for k, (source, w) in enumerate(zip(sources, weights), 1):
         if source.size != ids.size * width:
             raise ValueError(
-                f"rows {k + 1} {list(source.shape)} must have a row of {width} for each of {ids.size} indices"
+                f"the rows of pair {k}, {list(source.shape)}, must have a row of {width} for each of {ids.size} indices"
             )
         if w.size != 1 or w.dtype != weight.dtype or source.dtype != X.dtype:
             raise TypeError(
@@ -201,7 +228,7 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
             )
     rows, turns = X.reshape(X.shape[0], width), list(sweeps(xp, ids))
     for at in turns:
-        rows[ids[at]] *= weight.reshape(()).astype(X.dtype)
+        rows[ids[at]] *= scale
     for source, w in zip(sources, weights):
         for at in turns:
             rows[ids[at]] += (source.reshape(ids.size, width)[at] * w.reshape(())).astype(X.dtype)
@@ -222,7 +249,11 @@ def _to_dense_gradient(g: Any) -> Any:
     gradient=_to_dense_gradient,
 )
 def SparseToDense(xp, indices, values, rows_of=None, *, out):
-    """Y[indices[i]] += values[i], 0 elsewhere; as many rows as the third input has, or as the largest index needs."""
+    """Y[indices[i]] += values[i], 0 elsewhere; as many rows as the third input has, or as the largest index needs.
+
+    indices [K] int32 or int64, values [K, ...] float32, int32 or int64, rows_of [N, ...] whose values are not read -> Y
+    [N, ...]. ValueError where there is not a row of values for each index, or an index is not in [0, N).
+    """
     if indices.ndim != 1 or values.ndim < 1 or values.shape[0] != indices.size:
         raise ValueError(
             f"one row of values for each index is needed: indices {list(indices.shape)}, values {list(values.shape)}"
@@ -247,7 +278,11 @@ def _copy_rows_gradient(g: Any) -> Any:
 
 @operator("X_out", mutates={0: 0}, types={"indices": _INDICES}, gradient=_copy_rows_gradient)
 def CopyRowsToTensor(xp, X, indices, row):
-    """X[i] = row for each of the indices."""
+    """X[i] = row for each of the indices.
+
+    X [N, D] of any type, indices [K] int32 or int64, row [D] of X's type -> X. ValueError where X is no matrix, the row
+    does not fit, or an index is not in [0, N).
+    """
     if X.ndim != 2 or row.shape != X.shape[1:]:
         raise ValueError(
             f"width of input tensor should match lengths of row: the matrix is {list(X.shape)}, the row "
@@ -261,7 +296,10 @@ def CopyRowsToTensor(xp, X, indices, row):
 
 @operator("dX", inplace={0: 0}, types="float32 float64 float16 int32 int64")
 def CopyRowsToTensorGradient(xp, dY, *, out):
-    """dX = dY."""
+    """dX = dY.
+
+    dY [...] float32, float64, float16, int32 or int64 -> dX of its shape. TypeError for other types.
+    """
     in_place = out.replaces(dY)
     dX = out(dY.shape, dY.dtype)
     if not in_place:
@@ -279,9 +317,13 @@ def _check_mask(rows: int, mask: Any) -> None:
 
 @operator("Y indices?", types={"mask": "bool"}, gradient=single("BooleanMaskGradient", "I1 GO0 -> GI0"))
 def BooleanMask(xp, X, mask, *, out):
-    """Y = the rows of X where the mask is true, and which these are, int64."""
+    """Y = the rows of X where the mask is true, and which these are, int64.
+
+    X [N, ...] of any type, mask [N] bool -> Y [true values, ...], indices [true values]. ValueError where the mask has
+    not one value for each row.
+    """
     if not X.ndim:
-        raise ValueError("a scalar has no rows")
+        raise ValueError("X must have rows, found a scalar")
     _check_mask(X.shape[0], mask)
     places = xp.nonzero(mask)[0]
     Y = out[0]((places.size, *X.shape[1:]), X.dtype)
@@ -295,7 +337,11 @@ def BooleanMask(xp, X, mask, *, out):
 
 @operator("dX", types={"mask": "bool", "dY": "float32 float64 int32 int64 bool"})
 def BooleanMaskGradient(xp, mask, dY, *, out):
-    """dX = dY, of a vector, in the places where the mask is true, 0 elsewhere."""
+    """dX = dY, of a vector, in the places where the mask is true, 0 elsewhere.
+
+    mask [N] bool, dY [true values] float32, float64, int32, int64 or bool -> dX [N]. ValueError where the mask is no
+    vector, or has more true values than dY elements.
+    """
     if mask.ndim != 1:
         raise ValueError(f"the mask must be a vector, found {list(mask.shape)}")
     places = xp.nonzero(mask)[0]
@@ -309,7 +355,11 @@ def BooleanMaskGradient(xp, mask, dY, *, out):
 
 @operator("Y", num_inputs=set(range(2, 256, 2)), gradient=NO_GRADIENT)
 def BooleanUnmask(xp, *pairs, out):
-    """Y from pairs of mask and values: each place takes the next value of the first mask that is true there."""
+    """Y from pairs of mask and values: each place takes the next value of the first mask that is true there.
+
+    Pairs of mask [N] bool and values [true values] of any type, all of one -> Y [N]. ValueError where masks or values
+    differ in shape or type, there are too few values, or a place is in no mask.
+    """
     masks, values = pairs[::2], pairs[1::2]
     n = masks[0].size
     for k, (mask, value) in enumerate(zip(masks, values)):
@@ -330,13 +380,17 @@ def BooleanUnmask(xp, *pairs, out):
         Y[turn] = value[place[turn]]
         filled |= mask
     if not filled.all():
-        raise ValueError("no mask is true at some place: each needs a value")
+        raise ValueError(f"each place needs a value: no mask is true at {int((~filled).argmax())}")
     return Y
 
 
 @operator("Y", types={"condition": "bool", "on": _ANY, "off": "=on"}, gradient=NO_GRADIENT, infer=like(1))
 def Conditional(xp, condition, on, off, *, out):
-    """Y[i] = on[i] where the condition is true, else off[i], row by row."""
+    """Y[i] = on[i] where the condition is true, else off[i], row by row.
+
+    condition [N] bool, on [N, ...], off alike; any numbers or bool -> Y of their shape. ValueError where the shapes do
+    not fit.
+    """
     if on.shape != off.shape or condition.ndim != 1 or on.shape[:1] != condition.shape:
         raise ValueError(
             f"two choices of one shape and a condition for each row are needed: {list(on.shape)}, {list(off.shape)}, "
@@ -376,7 +430,12 @@ def _infer_dense(args: Any, inputs: Any) -> list[Spec]:
 def BatchSparseToDense(
     xp, lengths, indices, values, like=None, *, dense_last_dim: int = -1, default_value: float = 0.0, out
 ):
-    """Y[i] = row i of a sparse batch, the default where it has no value."""
+    """Y[i] = row i of a sparse batch, the default where it has no value.
+
+    lengths [N] int32 or int64, indices [K] int32 or int64, values [K] float32, like [N, D], whose values are not read,
+    in place of `dense_last_dim` -> Y [N, D]. ValueError where the lengths do not sum to K, an index is not in [0, D),
+    or D is not known.
+    """
     rows = _places(xp, lengths, indices)
     if values.shape != indices.shape:
         raise ValueError(f"one value for each of {indices.size} indices is needed, found {list(values.shape)}")
@@ -388,7 +447,9 @@ def BatchSparseToDense(
             raise ValueError(f"dense_last_dim is {width}, and the fourth input {list(like.shape)}: they must agree")
         width = like.shape[1]
     if width <= 0:
-        raise ValueError("the width is missing: give dense_last_dim, or a fourth input of the result's shape")
+        raise ValueError(
+            f"the width is missing: give dense_last_dim > 0 (found {dense_last_dim}), or a fourth input of the result's shape"
+        )
     check_indices(indices, width, "a row")
     Y = out((lengths.size, width), values.dtype)
     Y[...] = default_value
@@ -404,7 +465,11 @@ def _sparse_gradient(g: Any) -> Any:
 
 @operator("values", types={**_BATCH, "dense": "float32"}, gradient=_sparse_gradient)
 def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
-    """The values of the dense rows at the indices of each row."""
+    """The values of the dense rows at the indices of each row.
+
+    lengths [N] int32 or int64, indices [K] int32 or int64, dense [N, D] float32 -> values [K]. ValueError where the
+    lengths do not sum to K, dense has not N rows, or an index is not in [0, D).
+    """
     rows = _places(xp, lengths, indices)
     if dense.ndim != 2 or dense.shape[0] != lengths.size:
         raise ValueError(f"a matrix of {lengths.size} rows is needed, found {list(dense.shape)}")
@@ -416,12 +481,19 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
 
 @operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(i, i) for i in range(1000)])
 def UnsafeCoalesce(ctx, *Xs):
-    """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes."""
+    """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes.
+
+    Inputs [...] of any type, all of one -> the same blobs, and shared [number of all elements] of that type. ValueError
+    where the outputs are not the inputs and one more, or the types differ.
+    """
     if len(ctx.outputs) != len(Xs) + 1 or ctx.outputs[:-1] != ctx.inputs:
-        raise ValueError("the outputs must be the inputs again, and one more for the shared memory")
+        names = [[b.name for b in blobs] for blobs in (ctx.inputs, ctx.outputs)]
+        raise ValueError(
+            f"the outputs must be the inputs again, and one more for the shared memory; found {names[0]} -> {names[1]}"
+        )
     first = Xs[0]
     if any(X.dtype != first.dtype for X in Xs):
-        raise ValueError("all inputs must have one type")
+        raise ValueError(f"all inputs must have one type, found {', '.join(str(X.dtype) for X in Xs)}")
     whole = ctx.outputs[-1]
     memory = whole.resize((sum(X.size for X in Xs),), first.dtype, ctx.device)
     start = 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.infer import like
-from caffe2lite.ops.kit.objects import Object
+from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
 from caffe2lite.proto import caffe2_pb2
 
@@ -18,6 +18,7 @@ _T = caffe2_pb2.TensorProto
 class Index(Object):
     """Keys of one type, numbered from 1 in the order in which they came; 0 is for those that are not known."""
 
+    title = "an index (IntIndexCreate, LongIndexCreate or StringIndexCreate makes one)"
     type_name = "std::unique_ptr<caffe2::IndexBase>"
     blob_type = "std::unique_ptr<caffe2::IndexBase>"
 
@@ -50,7 +51,8 @@ class Index(Object):
         with self._lock:
             listed = keys.reshape(-1).tolist()
             if len(set(listed)) != len(listed):
-                raise ValueError("a key comes twice")
+                key = next(k for i, k in enumerate(listed) if k in listed[:i])
+                raise ValueError(f"the key {key!r} comes twice")
             if len(listed) + 1 > self.max_elements:
                 raise ValueError(f"{len(listed)} keys do not fit into max_elements = {self.max_elements}")
             self.numbers = {key: i + 1 for i, key in enumerate(listed)}
@@ -106,47 +108,63 @@ for _name, _dtype in (("IntIndexCreate", "int32"), ("LongIndexCreate", "int64"),
         name=_name,
         stateful=True,
         gradient=NO_GRADIENT,
-        doc="A dictionary from keys to the numbers 1 to max_elements - 1; 0 stands for unknown keys.",
+        doc=f"""A dictionary from keys to the numbers 1 to max_elements - 1; 0 stands for unknown keys.
+
+        handle, an index whose keys are {"string" if _dtype == "object" else _dtype}; no tensors. A ValueError comes later, where
+        IndexGet or IndexLoad has more keys than fit.
+        """,
     )(_creator(_dtype))
-
-
-def _index(handle) -> Index:
-    if not isinstance(handle, Index):
-        raise ValueError("the first input must be an index (IntIndexCreate, LongIndexCreate, StringIndexCreate)")
-    return handle
 
 
 @operator("indices", stateful=True, gradient=NO_GRADIENT)
 def IndexGet(ctx, handle, keys):
-    """The number of each key (int64); unknown ones are added, or 0 where the index is frozen."""
-    _index(handle).check(keys)
+    """The number of each key (int64); unknown ones are added, or 0 where the index is frozen.
+
+    handle, an index; keys [...] of its type, int32, int64 or string -> indices [...] int64. ValueError where the handle
+    is no index, the keys are of another type, or the index is full.
+    """
+    needed(Index, handle).check(keys)
     return handle.get(keys)
 
 
 @operator("handle", stateful=True, mutates={0: 0}, gradient=NO_GRADIENT)
 def IndexLoad(ctx, handle, items, *, skip_first_entry: int = 0):
-    """Make the items the keys of the index, numbered from 1."""
-    _index(handle).check(items)
+    """Make the items the keys of the index, numbered from 1.
+
+    handle, an index; items [N] of its type, int32, int64 or string, of which `skip_first_entry` leaves out the first ->
+    the handle. ValueError where the handle is no index, the items are of another type, too many, or not distinct.
+    """
+    needed(Index, handle).check(items)
     handle.load(items.reshape(-1)[1 if skip_first_entry else 0 :])
 
 
 @operator("items", stateful=True, gradient=NO_GRADIENT)
 def IndexStore(ctx, handle):
-    """The keys of the index in the order of their numbers."""
-    return _index(handle).keys()
+    """The keys of the index in the order of their numbers.
+
+    handle, an index -> items [N] of its type, int32, int64 or string. ValueError where the handle is no index.
+    """
+    return needed(Index, handle).keys()
 
 
 @operator("handle", stateful=True, mutates={0: 0}, gradient=NO_GRADIENT)
 def IndexFreeze(ctx, handle):
-    """No more keys are added."""
-    _index(handle).frozen = True
+    """No more keys are added.
+
+    handle, an index -> the handle; no tensors. Keys that are not known get 0 from now on, of any type: int32, int64 or
+    string. ValueError where the handle is no index.
+    """
+    needed(Index, handle).frozen = True
 
 
 @operator("items", stateful=True, gradient=NO_GRADIENT)
 def IndexSize(ctx, handle, *, out):
-    """The number of entries, that of unknown keys included (int64)."""
+    """The number of entries, that of unknown keys included (int64).
+
+    handle, an index -> items, a scalar int64. ValueError where the handle is no index.
+    """
     size = out((), np.int64)
-    size[...] = len(_index(handle).numbers) + 1
+    size[...] = len(needed(Index, handle).numbers) + 1
     return size
 
 
@@ -154,7 +172,11 @@ def IndexSize(ctx, handle, *, out):
     "HashedIndices", inplace={0: 0}, types="int32 int64", gradient=FORBID_GRADIENT, infer=like(0), limits="modulo > 0"
 )
 def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
-    """A hash of each index, from 0 to modulo - 1."""
+    """A hash of each index, from 0 to modulo - 1.
+
+    Indices [...] int32 or int64 -> HashedIndices of their shape and type: of the bytes b of an index in turn
+    h = h * 65537 + b, from h = seed * 0xDEADBEEF on. ValueError where `modulo` is not above 0.
+    """
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
@@ -175,6 +197,8 @@ _PROTO_NAMES = {"int32": "int32_t", "int64": "int64_t"}
 
 class Map(Object):
     """A map between integers."""
+
+    title = "a map (CreateMap or KeyValueToMap makes one)"
 
     def __init__(self, key: str, value: str) -> None:
         self.key, self.value = key, value
@@ -232,13 +256,20 @@ def _integer(number: int) -> str:
 
 @operator("map", stateful=True, num_inputs=(0, 0))
 def CreateMap(ctx, *, key_dtype: int = _T.INT32, value_dtype: int = _T.INT32):
-    """An empty map."""
+    """An empty map.
+
+    map from int32 or int64 to int32 or int64, as the two arguments say, numbers of TensorProto.DataType; no tensors.
+    ValueError where an argument names another type.
+    """
     return Map(_integer(key_dtype), _integer(value_dtype))
 
 
 @operator("map", stateful=True, types={"keys": "int32 int64", "values": "int32 int64"})
 def KeyValueToMap(ctx, keys, values):
-    """The map of pairs of keys and values; a map that is there already keeps what it has and gets the new keys."""
+    """The map of pairs of keys and values; a map that is there already keeps what it has and gets the new keys.
+
+    keys [...] int32 or int64, values alike, int32 or int64 -> map. ValueError where there is not a value for each key.
+    """
     if keys.shape != values.shape:
         raise ValueError(f"there must be a value for each key, got {list(keys.shape)} and {list(values.shape)}")
     made, present = Map(keys.dtype.name, values.dtype.name), ctx.outputs[0].value
@@ -251,8 +282,11 @@ def KeyValueToMap(ctx, keys, values):
 
 @operator("keys values", stateful=True)
 def MapToKeyValue(ctx, map):
-    """The keys and the values of a map."""
-    if not isinstance(map, Map):
-        raise ValueError("the input must be a map (CreateMap, KeyValueToMap)")
+    """The keys and the values of a map.
+
+    map -> keys [N] and values [N], int32 or int64 each, in the order in which they came. ValueError where the input is
+    no map.
+    """
+    needed(Map, map)
     keys, values = np.array(list(map.items), map.key), np.array(list(map.items.values()), map.value)
     return keys, values

@@ -66,7 +66,13 @@ def SparseToDenseMask(
     max_skipped_indices: int = 50,
     out,
 ):
-    """Y[..., k] = the value whose index is mask[k], the default where there is none; and which of these there were."""
+    """Y[..., k] = the value whose index is mask[k], the default where there is none; and which of these there were.
+
+    indices [N] int32 or int64, values [N, ...] of any type, default [...] like a value, lengths [R] int32 -> Y [R, K,
+    ...], presence [R, K] bool, for the K indices in `mask`; without lengths Y [K, ...]. Of several values with one
+    index the last stays. ValueError where the shapes or lengths do not fit, or the mask is empty or has a negative
+    index.
+    """
     if values.ndim < 1 or values.shape[0] != indices.size:
         raise ValueError(f"one value for each of {indices.size} indices is needed, found {list(values.shape)}")
     block = values.shape[1:]
@@ -95,7 +101,11 @@ def SparseToDenseMask(
 def SparseToDenseMaskGradient(
     xp, indices, dY, lengths=None, *, mask: list[int], return_presence_mask: bool = False, out
 ):
-    """dvalues = dY in the places of the values, 0 for those that were not seen in the result."""
+    """dvalues = dY in the places of the values, 0 for those that were not seen in the result.
+
+    indices [N] int32 or int64, dY [R, K, ...] of any type, lengths [R] int32 -> dvalues [N, ...]. ValueError where the
+    shapes or lengths do not fit, or the mask is empty or has a negative index.
+    """
     if not mask:
         raise ValueError("the argument mask must have the indices of the columns, found none")
     rows, columns, count = _places(xp, indices, mask, lengths)
@@ -131,7 +141,11 @@ def _gather_by_key_gradient(g: Any) -> Any:
 
 @operator("Y", types={"keys": "int32 int64"}, num_inputs=(2, MANY), gradient=_gather_by_key_gradient)
 def GatherByKey(xp, keys, *parts, out):
-    """Y = the rows that Partition has put into the parts, by key modulo their number, in the order of the keys."""
+    """Y = the rows that Partition has put into the parts, by key modulo their number, in the order of the keys.
+
+    keys [N] int32 or int64, parts [n, ...] of any type, all of one -> Y [N, ...]. ValueError where the parts differ in
+    type or rows, or one has not as many rows as there are keys that belong there.
+    """
     first = parts[0]
     if keys.ndim != 1:
         raise ValueError(f"the keys must be a vector, found {list(keys.shape)}")

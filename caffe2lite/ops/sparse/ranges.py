@@ -7,7 +7,8 @@ from typing import Any
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
-from caffe2lite.ops.kit.registry import FORBID_GRADIENT, NO_GRADIENT, operator
+from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.shapes import one
 
 _INT = "int32 int64"
 
@@ -24,7 +25,7 @@ def _vector(lengths, what="lengths"):
 
 
 def _owners(xp, lengths):
-    """For each row the segment that it is in."""
+    """Return for each row the segment that it is in."""
     ends = xp.cumsum(lengths.astype("int64"))
     total = int(ends[-1]) if lengths.size else 0
     return xp.searchsorted(ends, xp.arange(total), side="right")
@@ -32,7 +33,11 @@ def _owners(xp, lengths):
 
 @operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
 def LengthsToSegmentIds(xp, lengths, *, out):
-    """[1, 3, 0, 2] becomes [0, 1, 1, 1, 3, 3]."""
+    """[1, 3, 0, 2] becomes [0, 1, 1, 1, 3, 3].
+
+    lengths [S] int32 -> segment_ids [sum of lengths] int32. ValueError where the lengths are no vector, or one is
+    negative.
+    """
     _vector(lengths)
     filled = xp.nonzero(lengths)[0]
     counts = lengths[filled].astype("int64")
@@ -48,7 +53,10 @@ def LengthsToSegmentIds(xp, lengths, *, out):
 
 @operator("ranges", types={"lengths": "int32"}, infer=lambda args, inputs: [Spec((inputs[0].shape[0], 2), "int32")])
 def LengthsToRanges(xp, lengths, *, out):
-    """(first row, number of rows) of each segment: [1, 3, 0] becomes [[0, 1], [1, 3], [4, 0]]."""
+    """(first row, number of rows) of each segment: [1, 3, 0] becomes [[0, 1], [1, 3], [4, 0]].
+
+    lengths [S] int32 -> ranges [S, 2] int32. ValueError where the lengths are no vector.
+    """
     _one_dimension(lengths)
     ranges = out((lengths.shape[0], 2), lengths.dtype)
     ranges[:, 0] = xp.cumsum(lengths) - lengths
@@ -62,7 +70,10 @@ def LengthsToRanges(xp, lengths, *, out):
     infer=lambda args, inputs: [Spec((inputs[0].shape[0] + args["include_last_offset"],), inputs[0].dtype)],
 )
 def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
-    """The first row of each segment, and with `include_last_offset` the number of all rows."""
+    """The first row of each segment, and with `include_last_offset` the number of all rows.
+
+    lengths [S] int32 -> offsets [S], or [S + 1], int32. ValueError where the lengths are no vector.
+    """
     _one_dimension(lengths)
     ends = xp.cumsum(lengths)
     offsets = out((lengths.shape[0] + include_last_offset,), lengths.dtype)
@@ -74,10 +85,13 @@ def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
 
 @operator("Y", types="int32", gradient=FORBID_GRADIENT)
 def LengthsToShape(xp, X, *, out):
-    """[n, n, …] becomes the shape (number of segments, n)."""
+    """[n, n, …] becomes the shape (number of segments, n).
+
+    X [S] int32 -> Y [2] int32. ValueError where X is no vector, is empty, or has different or negative values.
+    """
     _vector(X)
     if not X.size or bool((X[0] != X).any()):
-        raise ValueError("all lengths must be the same, for rows to make a matrix")
+        raise ValueError(f"all lengths must be the same, for rows to make a matrix; found {X[:8].tolist()}")
     Y = out((2,), "int32")
     Y[0], Y[1] = X.shape[0], X[0]
     return Y
@@ -85,7 +99,11 @@ def LengthsToShape(xp, X, *, out):
 
 @operator("weights", types={"lengths": _INT}, gradient=None)
 def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
-    """1 / length^power for each row."""
+    """1 / length^power for each row.
+
+    lengths [S] int32 or int64 -> weights [sum of lengths] float32. ValueError where the lengths are no vector, or one
+    is negative.
+    """
     _vector(lengths)
     owners = _owners(xp, lengths)
     weights = out(owners.shape, "float32")
@@ -93,13 +111,19 @@ def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     return weights
 
 
+def _unsorted(ids):
+    """Return the first id that is negative or below the one before it, with that one."""
+    at = int((ids < 0).argmax()) if int(ids.min()) < 0 else int((ids[1:] < ids[:-1]).argmax()) + 1
+    return f"{int(ids[at])} at {at}" + (f", after {int(ids[at - 1])}" if at else "")
+
+
 def _segment_count(segment_ids, data):
-    """Number of segments that sorted ids tell, or the rows of the second input."""
+    """Return the number of segments that sorted ids tell, or the rows of the second input."""
     if segment_ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(segment_ids.shape)}")
     last = int(segment_ids[-1]) if segment_ids.size else -1
     if segment_ids.size and (int(segment_ids.min()) < 0 or bool((segment_ids[1:] < segment_ids[:-1]).any())):
-        raise ValueError("segment ids must be sorted and not negative")
+        raise ValueError(f"segment ids must be sorted and not negative; found {_unsorted(segment_ids)}")
     if data is None:
         return last + 1
     if data.ndim < 1 or data.shape[0] <= last:
@@ -109,7 +133,11 @@ def _segment_count(segment_ids, data):
 
 @operator("lengths", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
 def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
-    """[0, 0, 2] becomes [2, 0, 1]; as many as the second input has rows, where it is given."""
+    """[0, 0, 2] becomes [2, 0, 1]; as many as the second input has rows, where it is given.
+
+    segment_ids [N] int32 or int64, sorted, data [S, ...] whose values are not read -> lengths [S] int32. ValueError
+    where the ids are no vector, unsorted, negative, or not below S.
+    """
     count = _segment_count(segment_ids, data)
     lengths = out((count,), "int32")
     lengths[...] = xp.bincount(segment_ids, minlength=count) if segment_ids.size else 0
@@ -118,7 +146,11 @@ def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
 
 @operator("ranges", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
 def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
-    """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]]."""
+    """[0, 0, 2] becomes [[0, 2], [2, 0], [2, 1]].
+
+    segment_ids [N] int32 or int64, sorted, data [S, ...] whose values are not read -> ranges [S, 2] int32. ValueError
+    where the ids are no vector, unsorted, negative, or not below S.
+    """
     count = _segment_count(segment_ids, data)
     lengths = xp.bincount(segment_ids, minlength=count) if segment_ids.size else xp.zeros(count, "int64")
     ranges = out((count, 2), "int32")
@@ -129,11 +161,13 @@ def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
 
 @operator("one_hots", types={"lengths": "int32", "indices": "int64", "index_size": "int64"}, gradient=NO_GRADIENT)
 def SegmentOneHot(xp, lengths, indices, index_size, *, out):
-    """(segments, index_size): 1 at the indices of each segment."""
+    """1 at the indices of each segment, 0 elsewhere.
+
+    lengths [S] int32, indices [N] int64, index_size [1] int64 -> one_hots [S, index_size] float32. ValueError where the
+    lengths do not sum to N, or an index is not in [0, index_size).
+    """
     _vector(lengths)
-    if index_size.size != 1:
-        raise ValueError("the size of the index must be one number")
-    size = int(index_size.reshape(-1)[0])
+    size = int(one(index_size, "the size of the index"))
     owners = _owners(xp, lengths)
     if owners.shape[0] != indices.size:
         raise ValueError(f"the lengths sum to {owners.shape[0]}, and there are {indices.size} indices")
@@ -146,7 +180,11 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
 
 @operator("OUTPUT", types={"LENGTHS": "int32", "INDICES": _INT}, gradient=FORBID_GRADIENT)
 def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
-    """The items of the segments at the given indices, one after the other."""
+    """The items of the segments at the given indices, one after the other.
+
+    ITEMS [N, ...] of any type, LENGTHS [S] int32, INDICES [K] int32 or int64 -> OUTPUT [rows of these segments, ...].
+    ValueError where the lengths do not sum to N, or an index is not in [0, S).
+    """
     starts, counts = segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
     segments.check_indices(INDICES, counts.shape[0])
     chosen = counts[INDICES]
@@ -169,7 +207,11 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     limits="target_length >= 1",
 )
 def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length: int = -1, out):
-    """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end."""
+    """Each segment of the data made `target_length` rows long, with rows of `padding_value` at its end.
+
+    DATA [N, ...] float32, float64, int32 or int64, LENGTHS [S] int32 -> OUTPUT [S * target_length, ...]. ValueError
+    where the lengths do not sum to N, a segment is longer than target_length, or that is below 1.
+    """
     _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     if counts.size and int(counts.max()) > target_length:
         raise ValueError(f"a segment has {int(counts.max())} rows, more than target_length = {target_length}")
@@ -190,13 +232,13 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
     ],
 )
 def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
-    """Each length split into `n_split` (the second input before the argument) nearly equal ones, larger first."""
+    """Each length split into `n_split` (the second input before the argument) nearly equal ones, larger first.
+
+    LENGTHS [S] int32, n_split_input [1] of any integers -> Y [S * n_split] int32. ValueError where a length is
+    negative, or n_split is not above 0.
+    """
     _vector(LENGTHS)
-    parts = n_split
-    if n_split_input is not None:
-        if n_split_input.size != 1:
-            raise ValueError("n_split must be one number")
-        parts = int(n_split_input.reshape(-1)[0])
+    parts = n_split if n_split_input is None else int(one(n_split_input, "n_split"))
     if parts <= 0:
         raise ValueError(f"n_split must be positive, got {parts}")
     Y = out((LENGTHS.shape[0] * parts,), "int32")
@@ -207,7 +249,11 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
 
 @operator("OUTPUT", types={"LENGTHS": "int32"}, host="LENGTHS", gradient=single("LengthsSum", "GO0 I1 -> GI0"))
 def LengthsTile(xp, DATA, LENGTHS, *, out):
-    """Row i of the data, LENGTHS[i] times."""
+    """Row i of the data, LENGTHS[i] times.
+
+    DATA [S, ...] of any type, LENGTHS [S] int32 -> OUTPUT [sum of lengths, ...]. ValueError where there is not one
+    length for each row, or one is negative.
+    """
     _vector(LENGTHS)
     if DATA.ndim < 1 or DATA.shape[0] != LENGTHS.shape[0]:
         raise ValueError(f"there must be one length for each row, got {list(DATA.shape)} and {list(LENGTHS.shape)}")
@@ -218,7 +264,7 @@ def LengthsTile(xp, DATA, LENGTHS, *, out):
 
 
 def _top_places(xp, DATA, LENGTHS, k):
-    """(rows, values present): for each segment its k best rows, the first of equal ones first."""
+    """Return (order, rows, which of them there are, first rows): for each segment its k best rows, the first of equal ones first."""
     _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     starts = xp.cumsum(counts) - counts
     owners = _owners(xp, LENGTHS)
@@ -237,7 +283,11 @@ def _top_places(xp, DATA, LENGTHS, k):
     limits="k >= 1",
 )
 def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
-    """The k largest values of each segment and where they are in it; 0 and -1 where there are fewer."""
+    """The k largest values of each segment and where they are in it; 0 and -1 where there are fewer.
+
+    DATA [N] float32, LENGTHS [S] int32 -> TopKValue [S, k] float32, TopKIndices [S, k] int32; of equal values the
+    earlier one comes first. ValueError where the data is no vector, the lengths do not sum to N, or k is below 1.
+    """
     if DATA.ndim != 1:
         raise ValueError(f"the data must have one dimension, got shape {list(DATA.shape)}")
     values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
@@ -253,7 +303,11 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
 
 @operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"}, limits="k >= 1")
 def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
-    """The gradient goes to the rows that were among the best."""
+    """The gradient goes to the rows that were among the best.
+
+    LENGTHS [S] int32, indices [S, k] int32, dY [S, k] float32 -> dX [sum of lengths]. ValueError where the shapes
+    differ, or k is below 1.
+    """
     _vector(LENGTHS)
     if indices.shape != (LENGTHS.size, k) or dY.shape != indices.shape:
         raise ValueError(
@@ -274,7 +328,11 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     infer=lambda args, inputs: [inputs[0], Spec(inputs[1].shape[:1], inputs[1].dtype)],
 )
 def GatherRanges(xp, DATA, RANGES, *, out):
-    """The elements of the ranges (first, number), one after the other, and how many each example has."""
+    """The elements of the ranges (first, number), one after the other, and how many each example has.
+
+    DATA [N] of any type, RANGES [examples, ranges, 2] int32 or int64 -> OUTPUT [sum of the numbers], LENGTHS [examples]
+    int32. ValueError where the shapes are others, or a range reaches beyond the data.
+    """
     if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
         raise ValueError(
             f"expected data [N] and ranges [examples, ranges, 2], got {list(DATA.shape)} and {list(RANGES.shape)}"
@@ -293,13 +351,16 @@ def GatherRanges(xp, DATA, RANGES, *, out):
 
 def _check_ranges(starts, counts, size):
     if starts.size and (int(starts.min()) < 0 or int(counts.min()) < 0 or int((starts + counts).max()) > size):
-        raise ValueError(f"a range reaches beyond the {size} elements of the data")
+        bad = int(((starts < 0) | (counts < 0) | (starts + counts > size)).argmax())
+        raise ValueError(
+            f"range {bad}, {int(counts[bad])} elements from {int(starts[bad])} on, reaches beyond the {size} elements of the data"
+        )
 
 
 @operator(
     "OUTPUTS*",
     num_inputs=(2, 3),
-    num_outputs=(1, 2**31 - 1),
+    num_outputs=(1, MANY),
     types={"RANGES": _INT, "KEY": "int64"},
     gradient=NO_GRADIENT,
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], n), inputs[0].dtype) for n in args["lengths"]],
@@ -308,9 +369,13 @@ def GatherRangesToDense(
     xp, DATA, RANGES, KEY=None, *, lengths: list[int], min_observation: int = 10000,
     max_mismatched_ratio: float = 0.01, max_empty_ratio: float = 1.0, out,
 ):  # fmt: skip
-    """For each feature j the elements of the ranges, (examples, lengths[j]); zeros where a range is empty.
+    """For each feature j the elements of the ranges; zeros where a range is empty. With KEY, the elements of a range are sorted by
 
-    With KEY, the elements of a range are sorted by their keys.
+    their keys.
+
+    DATA [N] of any type, RANGES [examples, features, 2] int32 or int64, KEY [N] int64 -> OUTPUTS [examples, lengths[j]]
+    each. ValueError where the shapes do not fit, a range reaches beyond the data, or more ranges than the ratios allow
+    are empty or have not the length.
     """
     if DATA.ndim != 1 or RANGES.ndim != 3 or RANGES.shape[2] != 2:
         raise ValueError(
@@ -330,9 +395,14 @@ def GatherRangesToDense(
         empty = int((counts == 0).sum())
         seen = max(RANGES.shape[0], min_observation)
         if wrong > max_mismatched_ratio * seen:
-            raise ValueError(f"{wrong} ranges of feature {j} have another length than {length}")
+            raise ValueError(
+                f"{wrong} ranges of feature {j} have another length than {length}; max_mismatched_ratio={max_mismatched_ratio} "
+                f"of {seen} may"
+            )
         if empty > max_empty_ratio * seen:
-            raise ValueError(f"{empty} of {RANGES.shape[0]} ranges of feature {j} are empty")
+            raise ValueError(
+                f"{empty} of {RANGES.shape[0]} ranges of feature {j} are empty; max_empty_ratio={max_empty_ratio} of {seen} may be"
+            )
         whole = counts == length
         Y = out[j]((RANGES.shape[0], length), DATA.dtype)
         Y[...] = b"" if DATA.dtype == object else 0
@@ -347,7 +417,11 @@ def GatherRangesToDense(
 
 @operator("masked_lengths", types={"lengths": _INT, "mask": "bool"}, gradient=NO_GRADIENT)
 def BooleanMaskLengths(xp, lengths, mask, *, out):
-    """How many places of each segment the mask keeps."""
+    """How many places of each segment the mask keeps.
+
+    lengths [S] int32 or int64, mask [N] bool -> masked_lengths [S] of the lengths' type. ValueError where the lengths
+    do not sum to N, or the mask is no vector.
+    """
     starts, counts = segments.lengths_to_starts(xp, lengths, mask.size, exact=True)
     if mask.ndim != 1:
         raise ValueError(f"the mask must have one dimension, got shape {list(mask.shape)}")
@@ -363,9 +437,16 @@ def _infer_grams(args: Any, inputs: Any) -> list[Spec]:
 
 @operator("Y", types={"X": "float32 float64 int32 int64"}, gradient=NO_GRADIENT, infer=_infer_grams)
 def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[int], vals: list[int], out):
-    """One number for the categories in the columns `col_ids` together; column k has categorical_limits[k] of `vals`."""
+    """One number for the categories in the columns `col_ids` together; column k has categorical_limits[k] of `vals`.
+
+    X [N, D] float32, float64, int32 or int64 -> Y [N] int64: the sum of the places of the categories, each times the
+    product of the limits before. ValueError where the three lists do not fit each other, or a column is not in [0, D).
+    """
     if len(col_ids) != len(categorical_limits) or sum(categorical_limits) != len(vals):
-        raise ValueError("there must be one limit for each column, and as many vals as the limits sum to")
+        raise ValueError(
+            f"there must be one limit for each column, and as many vals as the limits sum to; found {len(col_ids)} columns, "
+            f"{len(categorical_limits)} limits with the sum {sum(categorical_limits)}, and {len(vals)} vals"
+        )
     if X.ndim != 2 or any(not 0 <= c < X.shape[1] for c in col_ids):
         raise ValueError(f"the columns {list(col_ids)} are not within the shape {list(X.shape)}")
     Y = out((X.shape[0],), "int64")
@@ -384,7 +465,7 @@ def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[
 
 
 def _parts_of(xp, keys, count):
-    """For each partition the rows whose key gives that remainder."""
+    """Return for each partition the rows whose key gives that remainder."""
     remainder = keys % count
     return [xp.nonzero(remainder == p)[0] for p in range(count)]
 
@@ -411,9 +492,14 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
     return made
 
 
-@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
-    """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it."""
+    """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it.
+
+    Inputs [d, ...] that begin with the first one's shape, the first int32 or int64, others of any type -> for each
+    partition as many outputs [rows, ...]. ValueError where the outputs cannot be divided among the inputs, or shapes do
+    not fit.
+    """
     _check_partition(inputs, out, 0)
     if inputs[0].dtype.kind != "i":
         raise ValueError(f"the first input must hold integers, got {inputs[0].dtype}")
@@ -422,13 +508,22 @@ def Partition(xp, *inputs, pack_first_input: int = 0, out):
     return tuple(made[i] for i in range(len(out)))
 
 
-@operator("partitions*", num_inputs=(1, 2**31 - 1), num_outputs=(1, 2**31 - 1), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
 def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
-    """As Partition by the second input; the first one holds lengths, and each partition gets its own."""
-    _check_partition(inputs[1:] and inputs, out, 1) if len(inputs) > 1 else _refuse()
+    """As Partition by the second input; the first one holds lengths, and each partition gets its own.
+
+    lengths [S] int32, keys [N] int32 or int64, more inputs [N, ...] of any type -> for each partition as many outputs.
+    ValueError where the lengths do not sum to N, the outputs cannot be divided among the inputs, or shapes do not fit.
+    """
+    if len(inputs) < 2:
+        raise ValueError(f"LengthsPartition needs lengths and the values to partition by, found {len(inputs)} input")
+    _check_partition(inputs, out, 1)
     lengths, keys = inputs[0], inputs[1]
     if keys.dtype.kind != "i" or keys.ndim != 1 or lengths.dtype != "int32":
-        raise ValueError("the first input must hold int32 lengths, the second integers, both of one dimension")
+        raise ValueError(
+            f"the first input must be int32 lengths, the second a vector of integers; found {lengths.dtype}"
+            f"{list(lengths.shape)} and {keys.dtype}{list(keys.shape)}"
+        )
     starts, counts = segments.lengths_to_starts(xp, lengths, keys.shape[0], exact=True)
     count = len(out) // len(inputs)
     parts = _parts_of(xp, keys, count)
@@ -439,7 +534,3 @@ def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
         Y[...] = kept[starts + counts] - kept[starts]
         made[p * len(inputs)] = Y
     return tuple(made[i] for i in range(len(out)))
-
-
-def _refuse():
-    raise ValueError("LengthsPartition needs lengths and the values to partition by")

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 from derivatives import check as check_gradient
 from derivatives import values
-from running import check, check_again, floats, refused, run
+from running import check, check_again, definition, floats, refused, run
+
+from caffe2lite.engine import runner
+from caffe2lite.engine.workspace import Workspace
+from caffe2lite.proto import caffe2_pb2
 
 LENGTHS = np.array([3, 0, 4, 1], "int32")
 SPLITS = np.cumsum(LENGTHS)[:-1]
@@ -111,3 +115,22 @@ def test_further_runs():
 ])  # fmt: skip
 def test_refusals(kind, inputs, args, words):
     refused(kind, inputs, words, args, outputs=2 if kind == "LambdaRankNdcg" else 1)
+
+
+def test_a_meter_remembers_until_its_net_is_made_again():
+    workspace, scores, labels = Workspace(), iter([(0.9, 0.8), (0.95, 0.1)]), iter([(1, 0), (0, 1)])
+
+    def feed():
+        workspace.feed("p", np.array([next(scores)], "f").T)
+        workspace.feed("l", np.array([next(labels)], "int32").T)
+
+    net = caffe2_pb2.NetDef(name="net", op=[definition("APMeter", ["p", "l"], ["ap"], {"buffer_size": 4})])
+    feed()
+    made = runner.create_net(workspace, net)
+    made.run()
+    assert workspace.fetch("ap").tolist() == [1]
+    feed()
+    made.run()
+    np.testing.assert_allclose(workspace.fetch("ap"), [(1 / 2 + 2 / 4) / 2])
+    runner.create_net(workspace, net, overwrite=True).run()
+    np.testing.assert_allclose(workspace.fetch("ap"), [1 / 2])

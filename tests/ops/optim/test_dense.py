@@ -177,3 +177,14 @@ def test_a_quadratic_bowl_is_descended():
             else:
                 param, *moments = run(kind, [param, *moments, param, rate, np.array([t])], outputs=3)
         assert abs(param).sum() < start / 2, kind
+
+
+@pytest.mark.parametrize("kind", ["Adam", "MomentumSGDUpdate", "RmsProp"])
+def test_more_than_a_block(kind):
+    """Large parameters are gone through block by block, the last of them shorter."""
+    inputs = [np.resize(v, 70001) if v.size > 1 else v for v in EVERY[kind]]
+    whole = run(kind, inputs, outputs=3)
+    for first, last in ((0, 5000), (5000, 70001)):
+        part = run(kind, [v[first:last] if v.size > 1 else v for v in inputs], outputs=3)
+        for have, want in zip(part, whole):
+            np.testing.assert_array_equal(have, want[first:last])

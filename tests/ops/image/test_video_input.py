@@ -76,3 +76,19 @@ def test_what_is_no_video_is_told_and_the_reader_goes_on(reader):
         with pytest.raises(RuntimeError, match=f"record b'{key}' holds no video that can be decoded"):
             run(**args)
     assert run(**args)[1] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "args"),
+    [
+        ("get_optical_flow=1", {"get_optical_flow": 1}),
+        (r"must be positive, found \(1, 0, 1, 1\)", {"length_rgb": 0}),
+        ("must be positive, got 0 and 8", {"scale_w": 8, "video_res_type": 0}),
+        ("crop_size is 99", {"crop_size": 99}),
+        ("a label of record b'0' is 2; it must be from 0 to 1", {"do_multi_label": 1, "num_of_class": 2}),
+    ],
+)
+def test_arguments_and_labels_out_of_range(reader, words, args):
+    reader((video(FRAMES), [2]))
+    with pytest.raises(RuntimeError, match=words):
+        run(**{"batch_size": 1, "length_rgb": 2, "video_res_type": 2, **args})

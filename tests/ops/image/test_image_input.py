@@ -145,3 +145,21 @@ def test_records_of_caffe(tmp_path, encoded):
     assert label == 3
     with pytest.raises(RuntimeError, match="1 bytes"):
         run(**args)
+
+
+@pytest.mark.parametrize(
+    ("words", "args"),
+    [
+        ("float or float16, not 'int8'", {"output_type": "int8"}),
+        ("must be positive, got 0 and 4", {"batch_size": 0}),
+        ("crop 4 is larger than what scale or minsize leave of an image, 3", {"scale": 3}),
+        ("mean_per_channel must have 3 values, got 2", {"mean_per_channel": [1.0, 2.0]}),
+        ("output_sizes has 1 entries, and there are 0 further outputs", {"output_sizes": [1]}),
+        ("a label of record b'000' is 6; it must be from 0 to 2", {"label_type": 1, "num_labels": 3}),
+        ("has 1 labels; num_labels is 3", {"label_type": 2, "num_labels": 3}),
+    ],
+)
+def test_arguments_and_labels_out_of_range(tmp_path, words, args):
+    database(tmp_path / "db", [record(png(np.full((4, 4, 3), 9, np.uint8)), 6)])
+    with pytest.raises(RuntimeError, match=words):
+        run(**{"batch_size": 1, "crop": 4, **args})

@@ -138,3 +138,39 @@ def test_the_name_of_a_checkpoint_is_filled_in_as_printf_does(folder, pattern, n
         )
     )
     assert [p.name for p in folder.iterdir()] == [name]
+
+
+def test_whether_a_database_is_there(folder):
+    workspace.FeedBlob("x", np.ones(3))
+    save(folder / "db", ["x"])
+    for path, there in (("db", True), ("none", False)):
+        workspace.RunOperatorOnce(
+            core.CreateOperator("DBExists", [], ["y"], absolute_path=1, db_name=str(folder / path), db_type="minidb")
+        )
+        assert bool(workspace.FetchBlob("y")) == there
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "args"),
+    [
+        ("1 blob_name_overrides are given for 2 blobs", "Save", {"blob_name_overrides": ["a"]}),
+        (
+            r"give strip_prefix \('x'\) or blob_name_overrides",
+            "Save",
+            {"strip_prefix": "x", "blob_name_overrides": ["a", "b"]},
+        ),
+        ("under one name: a", "Save", {"blob_name_overrides": ["a", "a"]}),
+        ("every must be positive, got 0", "Checkpoint", {"every": 0}),
+        (r"give db \('.*'\) or dbs \(\['a'\]\), not both", "Load", {"dbs": ["a"]}),
+        ("1 source_blob_names are given for 2 outputs", "Load", {"source_blob_names": ["a"]}),
+        ("loaded twice: a", "Load", {"source_blob_names": ["a", "a"]}),
+    ],
+)
+def test_arguments_that_contradict_each_other(folder, words, kind, args):
+    for name in ("iter", "x"):
+        workspace.FeedBlob(name, np.ones(1))
+    blobs = ([], ["iter", "x"]) if kind == "Load" else (["iter", "x"], [])
+    with pytest.raises(RuntimeError, match=words):
+        workspace.RunOperatorOnce(
+            core.CreateOperator(kind, *blobs, absolute_path=1, db=str(folder / "db"), db_type="minidb", **args)
+        )

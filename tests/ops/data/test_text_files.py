@@ -1,9 +1,12 @@
-"""Files of rows, and databases of tensors, as inputs of a net."""
+"""Files of rows as inputs of a net."""
 
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
 from caffe2.python import core, workspace
+from session import Session
+
+from caffe2lite.engine.errors import OperatorError
 
 
 def test_rows_come_in_batches_pass_after_pass_and_then_no_more(tmp_path):
@@ -32,19 +35,17 @@ def test_a_malformed_row_is_told(tmp_path, text, why):
         workspace.RunOperatorOnce(core.CreateOperator("TextFileReaderRead", ["reader"], ["s", "x"]))
 
 
-def test_records_of_a_database_become_batches_and_begin_again(tmp_path):
-    path = str(tmp_path / "records.minidb")
-    db = workspace.C.create_db("minidb", path, workspace.C.Mode.write)
-    transaction = db.new_transaction()
-    for k in range(3):
-        record = caffe2_pb2.TensorProtos()
-        record.protos.add(data_type=caffe2_pb2.TensorProto.FLOAT, dims=[2], float_data=[k, k + 0.5])
-        record.protos.add(data_type=caffe2_pb2.TensorProto.STRING, dims=[], string_data=[b"%d" % k])
-        transaction.put(str(k), record.SerializeToString())
-    transaction.commit()
-    del transaction, db
-    workspace.RunOperatorOnce(core.CreateOperator("CreateDB", [], ["db"], db=path, db_type="minidb"))
-    for expected in ([0, 1], [2, 0]):
-        workspace.RunOperatorOnce(core.CreateOperator("TensorProtosDBInput", ["db"], ["x", "s"], batch_size=2))
-        np.testing.assert_array_equal(workspace.FetchBlob("x"), [[k, k + 0.5] for k in expected])
-        assert workspace.FetchBlob("s").tolist() == [b"%d" % k for k in expected]
+def test_what_cannot_be_read(tmp_path):
+    do = Session(x=np.zeros(1))
+    (tmp_path / "rows.txt").write_text("word\n")
+    with pytest.raises(OperatorError, match=r"FLOAT \(1\) or STRING \(4\) for each field, got \[2\]"):
+        do("CreateTextFileReader", "", "reader", filename=str(tmp_path / "rows.txt"), field_types=[2])
+    with pytest.raises(OperatorError, match="No such file"):
+        do("CreateTextFileReader", "", "reader", filename=str(tmp_path / "none"), field_types=[1])
+    with pytest.raises(OperatorError, match=r"a reader of text .* is needed, found a tensor"):
+        do("TextFileReaderRead", "x", "a")
+    do("CreateTextFileReader", "", "reader", filename=str(tmp_path / "rows.txt"), field_types=[1])
+    with pytest.raises(OperatorError, match="1 fields, and 2 outputs"):
+        do("TextFileReaderRead", "reader", "a b")
+    with pytest.raises(OperatorError, match=r"a field that is no number: .*word"):
+        do("TextFileReaderRead", "reader", "a")
