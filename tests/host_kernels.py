@@ -12,6 +12,8 @@ import tempfile
 
 import numpy as np
 
+from caffe2lite.devices.emulated import EmulatedArray
+
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 _BEFORE = """
 #include <cmath>
@@ -34,7 +36,8 @@ def load(source, name):
         path = pathlib.Path(_folder.name) / key
         path.with_suffix(".cpp").write_text(_BEFORE + source)
         subprocess.run(
-            [COMPILER, "-w", "-shared", "-fPIC", "-O1", "-ffp-contract=off", "-o", f"{path}.so", f"{path}.cpp"], check=True
+            [COMPILER, "-w", "-shared", "-fPIC", "-O1", "-ffp-contract=off", "-o", f"{path}.so", f"{path}.cpp"],
+            check=True,
         )
         _made[key] = getattr(ctypes.CDLL(f"{path}.so"), name)
     return _made[key]
@@ -55,7 +58,7 @@ def raw_kernel(device):
             device.launch()
             given = []
             for a in arguments:
-                if hasattr(a, "device"):
+                if isinstance(a, EmulatedArray):
                     assert a.device is device and a.flags.c_contiguous
                     given.append(ctypes.c_void_p(a._a.ctypes.data))
                 elif isinstance(a, np.uint64):

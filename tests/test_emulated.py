@@ -376,7 +376,8 @@ def test_indices_of_aten_are_checked(gpus, function, arguments):
 def test_a_queue_is_drawn_on_a_gpu(gpus):
     workspace = Workspace()
     runner.run_operator(
-        workspace, caffe2_pb2.OperatorDef(type="CreateBlobsQueue", output=["q"], arg=[utils.MakeArgument("num_blobs", 1)])
+        workspace,
+        caffe2_pb2.OperatorDef(type="CreateBlobsQueue", output=["q"], arg=[utils.MakeArgument("num_blobs", 1)]),
     )
     workspace.feed("x", np.ones(1, "f"))
     runner.run_operator(workspace, caffe2_pb2.OperatorDef(type="EnqueueBlobs", input=["q", "x"], output=["x"]))
