@@ -80,7 +80,6 @@ extern "C" __global__ void {self.name}(int64 n, {typed(parameters)}) {{
                 continue
             letter = words[-2]
             if value is None:
-                types.setdefault(letter, "int")
                 arguments.append(np.uint64(0))
                 continue
             if not value.flags.c_contiguous:
@@ -90,6 +89,8 @@ extern "C" __global__ void {self.name}(int64 n, {typed(parameters)}) {{
             if len(letter) == 1 and types.setdefault(letter, _C[value.dtype.name]) != _C[value.dtype.name]:
                 raise TypeError(f"kernel {self.name}: {name} is {value.dtype}, and another array is {types[letter]}")
             arguments.append(value)
+        for letter in self.letters() - types.keys():
+            types[letter] = "int"  # of a null pointer
         key = (xp.RawKernel, *sorted(types.items()))
         compiled = self._made.get(key)
         if compiled is None:

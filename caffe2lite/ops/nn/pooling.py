@@ -9,10 +9,12 @@ import numpy as np
 
 from caffe2lite.ops.kit import registry, windows
 from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
+from caffe2lite.ops.nn import cuda
 
 
 def _prepare(shape, window):
@@ -121,7 +123,17 @@ def _maximum_with_nan(xp, X, Y, place, window):
         new[...] = False
 
 
+def _kernel_geometry(xp, X, window):
+    """What the CUDA kernels are told of a pool, None where the plain formulas take it."""
+    return _geometry(X, window) if X.size and usable(xp, X) else None
+
+
 def _MaxPool(xp, X, *, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
+    if geometry is not None:
+        Y = _result(X, window, out)
+        cuda.MAX_POOL(xp, Y.size, Y, X, *geometry)
+        return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
@@ -132,8 +144,12 @@ def _MaxPool(xp, X, *, window: Window, out):
 
 
 def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
+    if geometry is not None:
+        cuda.MAX_POOL_GRADIENT(xp, dX.size, dX, X, Y, dY, *geometry)
+        return dX
     dX[...] = 0
     for positions, pixels in _windows_of(place, window):
         x, y = X[pixels], Y[positions]
@@ -174,6 +190,11 @@ def _counts(xp, place, window, include_pad, dtype):
 
 
 def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
+    if geometry is not None:
+        Y = _result(X, window, out)
+        cuda.AVERAGE_POOL(xp, Y.size, Y, X, _fixed(geometry, count_include_pad), *geometry)
+        return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size:
@@ -183,8 +204,12 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
 
 
 def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
+    if geometry is not None:
+        cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
+        return dX
     dX[...] = 0
     if dX.size:
         share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
@@ -248,7 +273,7 @@ for _name, _gradient in (
     )(_AveragePoolGradient)
 
 
-# ---- compiled: one- and two-dimensional images NCHW ---------------------------------------------------------------
+# ---- compiled, for the CPU and for GPUs: one- and two-dimensional images NCHW --------------------------------------
 
 
 def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:
