@@ -20,6 +20,9 @@ from caffe2lite.ops.sparse.indices import Map
 from caffe2lite.proto import caffe2_pb2
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+# Caffe2 has these for the CPU only: decoders, Int8 tensors; nets within If and While that say CPU themselves.
+HOST_ONLY = {"AtomicAppend", "CTCBeamSearchDecoder", "CTCGreedyDecoder", "Int8FCPackWeight", "Int8Quantize", "Int8RoIAlign",
+             "If", "While"}  # fmt: skip
 
 
 @functools.cache

@@ -246,6 +246,17 @@ def test_real_gpus_are_given_scalars_as_scalars(gpus):
     assert target.get() == 3
 
 
+def test_operators_without_a_seed_share_a_generator():
+    nothing, made = contextlib.nullcontext(), []
+    cupy = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(Device=lambda k: nothing, Stream=types.SimpleNamespace(null=nothing)),
+        random=types.SimpleNamespace(default_rng=lambda *seed: made.append(seed) or object()),
+    )
+    gpu = cuda.Cuda(cupy, 0)
+    assert gpu.random(None) is gpu.random(None) and gpu.random(7) is not gpu.random(7)
+    assert made == [(), (7,), (7,)]
+
+
 def test_one_thread_at_a_time_uses_a_clique():
     """Two threads' groups of calls come one after the other, whichever cliques they are of."""
     open_groups, most = [], []

@@ -66,6 +66,12 @@ def run(check: Check) -> dict[str, Any]:
     return {"outcome": outcome, "seconds": round(time.perf_counter() - begin, 2), "told": told}
 
 
+def last_words(told: str) -> str:
+    """The line of a traceback that has the error."""
+    said = [line for line in told.splitlines() if line and not line.startswith(" ")]
+    return said[-1][:300] if said else ""
+
+
 def page(here: dict[str, Any], found: Found, left: int) -> str:
     """The results in Markdown: a line a group, then what failed, then what was measured."""
     versions = ", ".join(f"{k} {v}" for k, v in here["versions"].items())
@@ -84,7 +90,7 @@ def page(here: dict[str, Any], found: Found, left: int) -> str:
         chosen = [(n, r["told"]) for n, r in found.items() if r["outcome"] == outcome]
         if chosen:
             lines += ["", f"## {outcome.capitalize()}", ""]
-            lines += [f"- {n}: {(told or '').strip().splitlines()[-1][:300]}" for n, told in chosen]
+            lines += [f"- {n}: {last_words(told or '')}" for n, told in chosen]
     lines += ["", "## Told", ""]
     for name, result in found.items():
         if result["outcome"] == PASSED and result["told"]:

@@ -61,6 +61,7 @@ class Cuda(Device[GpuArray]):
         self.id = device_id
         self.name = f"gpu_{device_id}"
         self._device = cupy.cuda.Device(device_id)
+        self._generator: Any = None
 
     def empty(self, count: int, dtype: DTypeLike) -> Any:
         if np.dtype(dtype) == object:
@@ -147,8 +148,13 @@ class Cuda(Device[GpuArray]):
             return CudaStream(self.xp.cuda)
 
     def random(self, seed: int | None) -> Any:
-        with self._device:
-            return self.xp.random.default_rng(seed)
+        """A generator takes megabytes of the GPU: those who do not ask for a seed of their own share one."""
+        with self.context():
+            if seed is not None:
+                return self.xp.random.default_rng(seed)
+            if self._generator is None:
+                self._generator = self.xp.random.default_rng()
+            return self._generator
 
     def context(self) -> Any:
         return _Place(self.xp.cuda, self.id)

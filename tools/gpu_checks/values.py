@@ -17,8 +17,10 @@ from gpu_checks import Check, close, option, refused, run, several
 
 def checks() -> Iterator[Check]:
     """The recorded cases by operator, what is at the edges, training, and the collectives of one process."""
-    for part in ("operators", "changed", "crafted"):
+    for part in ("operators", "changed", "detectron/operators"):
         for kind in golden_cases.types(part):
+            if kind in golden_cases.HOST_ONLY:
+                continue
             yield Check("recorded cases", f"{part}/{kind}", partial(recorded, part, kind))
     for edge in (scalars, empty, out_of_range, duplicates, wrong_device, segment_sums, draws):
         yield Check("edges", edge.__name__.replace("_", " "), edge)
