@@ -8,6 +8,7 @@ PACKAGES = {
     "cuda13": ("cupy-cuda13x", "nvidia-nccl-cu13"),
     "fast": ("numba",),
     "lmdb": ("lmdb",),
+    "leveldb": ("plyvel",),
     "redis": ("redis",),
     "onnx": ("onnx",),
     "torch": ("torch",),

@@ -25,7 +25,15 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-RAN, RUNS, ASKS, DATA, PACKAGE, SENTENCE, FAILED = "ran", "still ran", "arguments", "data", "package", "sentence", "failed"
+RAN, RUNS, ASKS, DATA, PACKAGE, SENTENCE, FAILED = (
+    "ran",
+    "still ran",
+    "arguments",
+    "data",
+    "package",
+    "sentence",
+    "failed",
+)
 STARTED = (RAN, RUNS, ASKS, DATA)
 MEANING = {
     RAN: "came to its end",
@@ -57,9 +65,9 @@ class Result(NamedTuple):
 class Recipe(NamedTuple):
     """How a script is started: its arguments, {file, seen from it: content}, and what has to run before."""
 
-    arguments: list[str] = []  # noqa: RUF012 - never changed
-    files: dict[str, Any] = {}  # noqa: RUF012
-    first: list[list[str]] = []  # noqa: RUF012
+    arguments: list[str] = []
+    files: dict[str, Any] = {}
+    first: list[list[str]] = []
 
 
 def scripts(root: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -115,7 +123,9 @@ def attempt(root: pathlib.Path, script: pathlib.Path, limit: float) -> Result:
         environment |= {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https", "ftp")}
         command = [sys.executable, "-m", "caffe2lite", "run", "--gpus", "8"]
         for first in recipe.first:
-            subprocess.run([*command, *first], cwd=place.parent, env=environment, capture_output=True, stdin=subprocess.DEVNULL)
+            subprocess.run(
+                [*command, *first], cwd=place.parent, env=environment, capture_output=True, stdin=subprocess.DEVNULL
+            )
         command += [place.name, *recipe.arguments]
         begin = time.perf_counter()
         try:
@@ -134,12 +144,16 @@ _CACHE = os.path.join(tempfile.gettempdir(), "try_repositories")
 def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, str]:
     """Return (outcome, why) of a process."""
     said = [line.strip() for line in err.splitlines() if line.strip()]
-    last = next((s for s in reversed(said) if not s.startswith(("while running", "added here", "caffe2lite: hint"))), "")
+    last = next(
+        (s for s in reversed(said) if not s.startswith(("while running", "added here", "caffe2lite: hint"))), ""
+    )
     error = next((s for s in reversed(said) if re.match(r"[\w.]*(Error|Exception|Unreadable|Failure)\b", s)), last)
     if status == 0:
         return RAN, ""
     if "usage:" in err.lower() or ("usage:" in out.lower() and "Traceback" not in err):
         return ASKS, error if "rror" in error else ""
+    if "IndexError" in error and "sys.argv" in "".join(said[-4:]):
+        return ASKS, error
     missing = re.search(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)", err)
     if '"dot" not found' in error:
         return PACKAGE, "graphviz"
@@ -164,7 +178,9 @@ def _table(results: list[Result]) -> Iterator[str]:
         yield f"| {name} | {len(mine)} | {started} | {ran} | {rest} |"
     every = [r.outcome for r in results]
     rest = " | ".join(str(every.count(o)) for o in (ASKS, DATA, PACKAGE, SENTENCE, FAILED))
-    yield (f"| all | {len(every)} | {sum(o in STARTED for o in every)} | {sum(o in (RAN, RUNS) for o in every)} | {rest} |")
+    yield (
+        f"| all | {len(every)} | {sum(o in STARTED for o in every)} | {sum(o in (RAN, RUNS) for o in every)} | {rest} |"
+    )
 
 
 # ---- small data --------------------------------------------------------------------------------------------------
@@ -172,7 +188,9 @@ def _table(results: list[Result]) -> Iterator[str]:
 
 def _picture() -> bytes:
     """A picture of 96 x 128 pixels, as PNG."""
-    rows = b"".join(b"\0" + bytes((x * 7 + y * 3 + c * 50) % 256 for x in range(128) for c in range(3)) for y in range(96))
+    rows = b"".join(
+        b"\0" + bytes((x * 7 + y * 3 + c * 50) % 256 for x in range(128) for c in range(3)) for y in range(96)
+    )
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -235,7 +253,18 @@ _FILES = {
 }
 _TRAIN = ["--skip-test", "--cfg", "small.yaml"]
 _MODEL = "out/train/coco_2014_train/generalized_rcnn/model_final.pkl"
-_PROTO = ["--cfg", "small.yaml", "--out_dir", "proto", "--device", "cpu", "TRAIN.WEIGHTS", _MODEL, "TEST.WEIGHTS", _MODEL]
+_PROTO = [
+    "--cfg",
+    "small.yaml",
+    "--out_dir",
+    "proto",
+    "--device",
+    "cpu",
+    "TRAIN.WEIGHTS",
+    _MODEL,
+    "TEST.WEIGHTS",
+    _MODEL,
+]
 
 RECIPES: dict[str, Recipe] = {
     "Detectron/tools/train_net.py": Recipe(_TRAIN, _FILES),

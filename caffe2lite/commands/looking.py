@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from caffe2lite import inspect as look
-from caffe2lite.commands.text import Trouble, amount, count, say, say_json, table
+from caffe2lite.commands.text import Trouble, amount, count, nearest, say, say_json, table
 from caffe2lite.ops.kit.infer import Spec
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
@@ -81,7 +81,8 @@ def inspect(
             _show(facts, blobs)
     nets = [net for facts in results for net in facts.get("nets", ())]
     if asked and nets:
-        takes = ", ".join(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
+        takes = list(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
+        takes = nearest(min(asked), takes)
         raise click.UsageError(f"--input {min(asked)}: there is no such blob in {nets[-1]['name']!r}; it takes {takes}")
     if as_json:
         say_json(results)

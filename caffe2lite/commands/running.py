@@ -19,7 +19,13 @@ from caffe2lite.port import python2, running, watching
 @click.option("--profile", is_flag=True, help="At the end, a table of the time that each type of operator took.")
 @click.option("--trace", type=click.Path(dir_okay=False), help="Write a trace of all operators for chrome://tracing.")
 @click.option("--trace-blobs", is_flag=True, help="Print what each operator makes, on standard error.")
-@click.option("--python2", "version", flag_value=2, type=int, help="Files that both can read mean Python 2; else the project tells.")
+@click.option(
+    "--python2",
+    "version",
+    flag_value=2,
+    type=int,
+    help="Files that both can read mean Python 2; else the project tells.",
+)
 @click.option("--python3", "version", flag_value=3, type=int, help="They mean Python 3.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script")

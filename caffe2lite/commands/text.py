@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import json
 import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -108,6 +110,34 @@ def _fold(cell: str, width: int) -> list[str]:
         pieces.append(cell[:cut].rstrip())
         cell = cell[cut:]
     return [*pieces, cell]
+
+
+@contextlib.contextmanager
+def progress(verb: str, number: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function that is told what is begun; on a terminal it shows that, and how far the work is."""
+    done = 0
+    shows = number > 1 and sys.stderr.isatty()
+
+    def step(thing: str) -> None:
+        nonlocal done
+        done += 1
+        if shows:
+            line = f"{verb} {done} of {number}: {shown(thing)}"
+            click.echo(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", nl=False, err=True)
+
+    try:
+        yield step
+    finally:
+        if shows:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def nearest(name: str, names: Sequence[str], most: int = 5) -> str:
+    """Return all names, or where they are many those that look most like the one that was meant, and how many others there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    close = difflib.get_close_matches(name, names, most, 0.5) or list(names[:most])
+    return f"{', '.join(close)} (and {count(len(names) - len(close), 'other')})"
 
 
 def count(number: int, thing: str) -> str:

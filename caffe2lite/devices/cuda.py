@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -99,7 +99,7 @@ class Cuda(Device[GpuArray]):
             if isinstance(source, np.ndarray):
                 target.set(np.asarray(source, order="C"))  # a scalar stays one
                 return
-            peer = source.device.id
+            peer = cast(GpuArray, source).device.id
             if peer != self.id:
                 self._follow(peer)
             self.xp.copyto(target, source)

@@ -49,7 +49,7 @@ class EmulatedArray:
         self._a = array
         self.device = device
         self.base = base
-        self._history = base._history if isinstance(base, EmulatedArray) else History(device.clock)
+        self._history: History = base._history if isinstance(base, EmulatedArray) else History(device.clock)
 
     def __array__(self, *args: object, **kwargs: object) -> Any:
         raise TypeError(

@@ -396,7 +396,7 @@ def memonger_compute_blob_recycling_for_dag(
 ) -> bytes:
     """A NetDef in which the shareable blobs share storage (see engine.memonger)."""
     parsed = message(caffe2_pb2.NetDef, net)
-    return memonger.share_blobs(parsed, op_indices, shareable, namescope, dont_share, shapes).SerializeToString()
+    return memonger.share_blobs(parsed, heads, op_indices, shareable, namescope, dont_share, shapes).SerializeToString()
 
 
 def memonger_optimize_inference_net(net: Definition, static_blobs: Iterable[Name]) -> bytes:

@@ -19,7 +19,7 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import CompiledNet, Workspace
-from caffe2lite.ops.kit import arguments, compiled, registry
+from caffe2lite.ops.kit import arguments, compiled, forms, registry
 from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
@@ -178,6 +178,10 @@ class Instance:
         try:
             check_schema(record, op)
             self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
+            self.inputs = [self._input(workspace, name) for name in op.input]
+            self.outputs = [
+                workspace.create_blob(name) for name in op.output
+            ]  # they stay where the arguments are refused
             self.args = arguments.parse(op.type, record.args, op.arg)
             self.kwargs = record.parameters(self.args)
         except (ValueError, devices.DeviceError) as e:
@@ -186,8 +190,6 @@ class Instance:
         self.engine, self.plain_kernel = record.kernel(self.device.type, engines)
         self.compiled_kernel = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
         self.kernel = self.plain_kernel
-        self.inputs = [self._input(workspace, name) for name in op.input]
-        self.outputs = [workspace.create_blob(name) for name in op.output]
         self.allocators = tuple(Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
         self.context = Context(self, workspace, around, position) if record.stateful else None
         self.first_argument = self.context if record.stateful else self.device.xp
@@ -235,13 +237,22 @@ class Instance:
 
     def _check(self, ins: Sequence[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
+        if len(ins) < self.record.needs:
+            raise ValueError(f"the input {self.record.inputs[len(ins)]} is missing: {len(ins)} are given")
+        if len(ins) > len(self.record.inputs) and not self.record.variadic:
+            raise ValueError(f"{len(ins)} inputs are given, and there can be {len(self.record.inputs)}")
         on_host = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
         dtypes = [v.dtype for v in ins] if on_host else None
         if dtypes is None or dtypes != self.checked_dtypes:
             self._check_each(ins)
             self.checked_dtypes = dtypes
-        if self.record.alike:
+        record = self.record
+        if record.alike:
             self._check_alike(ins)
+        if record.shapes:
+            self._check_shapes(ins)
+        for check, wanted in record.checks:
+            check(*ins, **{name: value for name, value in self.kwargs.items() if name in wanted})
         if self.compiled_kernel is not None:
             self.kernel = self.compiled_kernel if compiled.worthwhile(ins) else self.plain_kernel
         for out in self.allocators:
@@ -259,7 +270,8 @@ class Instance:
                     if record.inputs[slot] in record.uninitialised:
                         continue
                     raise ValueError(f"input blob {blob.name!r} is uninitialised: nothing has been put into it")
-                if slot in table:
+                tensors = slot in table or (not record.stateful and not getattr(value, "operand", False))
+                if tensors:
                     raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
                 continue
             self._check_place(value, blob, record.inputs[slot])
@@ -286,6 +298,13 @@ class Instance:
                     f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have the shape of "
                     f"{self.inputs[first].name!r}, {describe(ins[first])}"
                 )
+
+    def _check_shapes(self, ins: list[Any]) -> None:
+        record = self.record
+        wrong = forms.mismatch(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
+        if wrong is not None:
+            i, wanted = wrong
+            raise ValueError(f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have {wanted}")
 
     def _check_place(self, value: Array, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device
@@ -412,6 +431,10 @@ def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
             raise ValueError(
                 f"{op.type} does not fit its schema: it takes {wanted} {what}{f' ({names})' if names else ''}, got {have}"
             )
+    if record.counts is not None and not record.counts(len(op.input), len(op.output)):
+        raise ValueError(
+            f"{op.type} does not fit its schema: {len(op.input)} inputs and {len(op.output)} outputs do not go together"
+        )
     for o, name in enumerate(op.output):
         for i, source in enumerate(op.input):
             if name == source:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
+import heapq
+import itertools
+import math
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from caffe2lite.engine.dependencies import ancestors
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.inference import operand_devices
 from caffe2lite.engine.schema import OpSchema
@@ -54,26 +56,6 @@ def _step_nets(op: caffe2_pb2.OperatorDef) -> frozenset[str]:
     return frozenset() if record is None else record.step_nets
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Blobs that share one storage."""
-
-    place: tuple[int, int]  # type and id of the device
-    touched_by: int  # the operators that read or write one of the blobs, as bits
-    size: int  # elements of the largest, 0 where that is not known
-    blobs: tuple[str, ...]
-    name: str | None  # under which they share it; None: it gets a new one
-
-    def with_blob(self, other: _Group) -> _Group:
-        """The group with the other one's blobs."""
-        return replace(
-            self,
-            touched_by=self.touched_by | other.touched_by,
-            size=max(self.size, other.size),
-            blobs=self.blobs + other.blobs,
-        )
-
-
 Name = str | bytes
 
 
@@ -83,6 +65,7 @@ def _text(name: Name) -> str:
 
 def share_blobs(
     net: caffe2_pb2.NetDef,
+    heads: Iterable[Name],
     op_indices: Iterable[int],
     shareable: Iterable[Name],
     namescope: Name = "",
@@ -91,57 +74,132 @@ def share_blobs(
 ) -> Any:
     """A copy of `net` in which outputs of the operators `op_indices` share blobs, safely even on parallel executors.
 
-    Only blobs in `shareable` take part; those that other operators write can be taken over, and keep their name. A blob
-    is taken over once every operator that touches it is sure to have run; of several, the one whose size comes nearest
-    (with `shapes`), or that was shared most.
+    The operators are gone through from those that read `heads` on, each once what it reads is there.  An output takes over
+    a blob that is free, as Caffe2 chooses it: the one whose size comes nearest (with `shapes`), or that was shared most.
+    Only blobs in `shareable` take part.
     """
     _check_enforced_inplace(net)
-    chosen = set(op_indices)
-    allowed = {_text(b) for b in shareable} - {_text(b) for b in dont_share} - _nested(net)
-    before = ancestors(net)
-    touched: dict[str, int] = {}  # blob -> the operators that touch it, as bits
-    first: dict[str, int] = {}
-    for i, op in enumerate(net.op):
-        for blob in (*op.input, *op.output):
-            touched[blob] = touched.get(blob, 0) | 1 << i
-            first.setdefault(blob, i)
-    sizes = {}
-    for name, dims in (shapes or {}).items():
-        size = 1
-        for d in dims:
-            size *= int(d)
-        sizes[_text(name)] = size
+    first = [_text(h) for h in heads]
+    walk = _Walk(
+        net,
+        first,
+        sorted(set(op_indices)),
+        {_text(b) for b in shareable} - _nested(net),
+        {_text(b) for b in dont_share},
+        {_text(name): math.prod(map(int, dims)) for name, dims in (shapes or {}).items()},
+    )
+    walk.begin(first)
+    return _renamed(net, walk.names(_text(namescope)))
 
-    groups: list[_Group] = []
-    for i, op in enumerate(net.op):
-        places = dict(zip(op.output, _places(op)))
-        for blob, place in places.items():
-            if blob not in allowed or first[blob] != i:
-                continue
-            alone = _Group(place, touched[blob], sizes.get(blob, 0), (blob,), blob if i not in chosen else None)
-            if i not in chosen:
-                groups.append(alone)
-            elif blob not in op.input:
-                free = [g for g in groups if g.place == place and not g.touched_by & ~before[i]]
-                if free and sizes:
-                    taken = min(free, key=lambda g: abs(g.size - alone.size))
-                elif free:
-                    taken = max(free, key=lambda g: len(g.blobs))
-                else:
-                    groups.append(alone)
-                    continue
-                groups[groups.index(taken)] = taken.with_blob(alone)
 
-    names: dict[str, str] = {}
-    number = 0
-    for group in groups:
-        if len(group.blobs) > 1:
-            shared = group.name
-            if shared is None:
-                shared = f"{_text(namescope)}__m{number}_shared"
-                number += 1
-            names.update(dict.fromkeys(group.blobs, shared))
-    return _renamed(net, names)
+class _Walk:
+    """Which blobs take over which others, found by a walk through the net along its blobs.
+
+    Where the walk branches, what follows gets a token; where branches meet again, it has the tokens of all.  A blob that is
+    free may be taken by an operator that has the tokens of all that touched the blob: those have run before.
+    """
+
+    def __init__(
+        self,
+        net: caffe2_pb2.NetDef,
+        heads: list[str],
+        chosen: list[int],
+        shareable: set[str],
+        kept: set[str],
+        sizes: dict[str, int],
+    ) -> None:
+        self.net, self.shareable, self.sizes = net, shareable, sizes
+        self.made = {blob for i in chosen for blob in net.op[i].output}
+        self.readers: dict[str, list[int]] = collections.defaultdict(list)
+        self.waits_for: collections.Counter[int] = collections.Counter()  # operator -> inputs that are yet to be made
+        for i in chosen:
+            for blob in net.op[i].input:
+                if blob in heads or blob in shareable and blob not in kept:
+                    self.readers[blob].append(i)
+        for i in chosen:
+            for blob in net.op[i].output:
+                self.waits_for.update(j for j in self.readers[blob] if j > i)
+        self.taken: dict[str, str] = {}  # blob -> the one that it takes over
+        self.shared: collections.Counter[str] = collections.Counter()  # how often a blob was taken
+        self.read: collections.Counter[str] = collections.Counter()
+        self.needed: dict[str, set[int]] = collections.defaultdict(set)  # tokens of what touched a blob
+        self.left: dict[int, set[int]] = collections.defaultdict(set)  # tokens left at an operator that still waits
+        self.places: dict[str, tuple[int, int]] = {}
+        self.seen: set[str] = set()
+        self.visited: set[int] = set()
+        self.arrived: collections.Counter[int] = collections.Counter()
+        self.free: list[tuple[int, str]] = []
+        self.tokens = itertools.count()
+
+    def begin(self, heads: list[str]) -> None:
+        for head in heads:
+            for i in self.readers[head]:
+                if i not in self.visited and not self.waits_for[i]:
+                    self.free = []
+                    self.visit(i, {next(self.tokens)})
+
+    def _actual(self, blob: str) -> str:
+        return self.taken.get(blob, blob)
+
+    def visit(self, i: int, tokens: set[int]) -> None:
+        """Go on at an operator, all of whose inputs are there."""
+        self.visited.add(i)
+        op = self.net.op[i]
+        for blobs, options in zip((op.input, op.output), operand_devices(op)):
+            for blob, option in zip(blobs, options):
+                if blob not in self.made or blobs is op.output:
+                    self.places.setdefault(blob, (option.device_type, option.device_id))
+        released = []
+        for blob in op.input:
+            self.needed[self._actual(blob)] |= tokens
+            self.read[blob] += 1
+            if blob in self.shareable and self.read[blob] == len(self.readers[blob]):
+                actual = self._actual(blob)
+                if actual not in released:
+                    released.append(actual)
+        for blob in op.output:
+            if blob in self.shareable and blob not in self.seen and blob not in op.input:
+                found = self._take(blob, tokens)
+                if found is not None:
+                    self.taken[blob] = found
+                    self.shared[found] += 1
+            self.seen.add(blob)
+            self.needed[self._actual(blob)] |= tokens
+        for blob in released:
+            heapq.heappush(self.free, (-self.shared[blob] - (blob not in self.made), blob))
+        self._go_on(op, tokens)
+
+    def _take(self, blob: str, tokens: set[int]) -> str | None:
+        able = [f for f in self.free if self.places.get(f[1]) == self.places[blob] and self.needed[f[1]] <= tokens]
+        if not able:
+            return None
+        best = min(able)
+        if self.sizes:
+            size, largest = self.sizes.get(blob, 0), -1
+            for f in able:
+                candidate = self.sizes.get(f[1], 0)
+                if candidate >= largest and (largest < size or largest >= candidate):
+                    best, largest = f, candidate
+        self.free.remove(best)
+        return best[1]
+
+    def _go_on(self, op: caffe2_pb2.OperatorDef, tokens: set[int]) -> None:
+        after = [i for blob in op.output for i in self.readers[blob]]
+        for i in after:
+            self.arrived[i] += 1
+            if self.arrived[i] == self.waits_for[i]:
+                self.visit(i, tokens | self.left[i] | ({next(self.tokens)} if len(after) > 1 else set()))
+            else:
+                self.left[i] |= tokens
+
+    def names(self, namescope: str) -> dict[str, str]:
+        """{blob: the name under which it is shared}; blobs that no chosen operator makes keep theirs."""
+        names: dict[str, str] = {}
+        roots = dict.fromkeys(self.taken.values())
+        numbers = itertools.count()
+        for root in roots:
+            names[root] = f"{namescope}__m{next(numbers)}_shared" if root in self.made else root
+        return names | {blob: names[root] for blob, root in self.taken.items()}
 
 
 def _renamed(net: caffe2_pb2.NetDef, names: Mapping[str, str]) -> Any:
@@ -174,31 +232,30 @@ def share_in_order(net: caffe2_pb2.NetDef, static_blobs: Iterable[Name]) -> Any:
     if net.type not in ("", "simple") or any(_step_nets(op) for op in net.op):
         return net
     static = {_text(b) for b in static_blobs}
-    last: dict[str, int] = {}
+    last_read: dict[str, int] = {}
     first: dict[str, int] = {}
     made_here: set[str] = set()
     for i, op in enumerate(net.op):
         for blob in op.input:
-            last[blob] = i
+            last_read[blob] = i
             first.setdefault(blob, i)
+        made_here.update(blob for blob in op.output if blob not in first)
         for blob in op.output:
-            last[blob] = i
-            if blob not in first:
-                made_here.add(blob)
             first.setdefault(blob, i)
-    # What no operator reads is a result that somebody may fetch.
-    read = {blob for op in net.op for blob in op.input}
-    shareable = (made_here & read) - static - set(net.external_output) - _nested(net)
+    shareable = made_here - static - set(net.external_output) - _nested(net)
     names: dict[str, str] = {}
     free: list[str] = []
     storages = 0
     for i, op in enumerate(net.op):
         for blob in dict.fromkeys(op.output):
-            if first[blob] == i and blob in shareable:
-                if not free:
-                    free.append(f"__m{storages}_shared")
-                    storages += 1
+            if first[blob] != i or blob not in shareable:
+                continue
+            # What nothing reads may be fetched: it takes a storage and does not give it back.
+            if not free and blob in last_read:
+                free.append(f"__m{storages}_shared")
+                storages += 1
+            if free:
                 names[blob] = free.pop()
-        done = dict.fromkeys(b for b in (*op.input, *op.output) if last[b] == i and b in shareable)
+        done = dict.fromkeys(b for b in reversed(op.input) if last_read[b] == i and b in shareable)
         free.extend(names[b] for b in done)
     return _renamed(net, names)

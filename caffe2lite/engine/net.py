@@ -71,9 +71,6 @@ class Net:
                 self.instances.append(Instance(_on_device(op, definition), workspace, around, position))
             except Exception as e:
                 workspace.last_failed_op = position
-                for later in definition.op[position:]:  # genuine makes the outputs of a net that it refuses, too
-                    for name in later.output:
-                        workspace.create_blob(name)
                 if isinstance(e, OperatorError):
                     raise OperatorError(f"{e}\n  operator {position} of net {self.name!r}") from e.__cause__
                 raise

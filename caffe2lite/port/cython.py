@@ -73,11 +73,15 @@ def _built(name: str, path: str, say: Callable[[str], None]) -> str:
     source = os.path.join(folder, f"{last}.pyx")
     with open(source, "w") as f:
         f.write(content)
-    done = subprocess.run([sys.executable, "-c", _BUILD, last, source, folder], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _BUILD, last, source, folder], cwd=folder, capture_output=True, text=True
+    )
     if done.returncode or not os.path.exists(made):
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         told = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-        raise ImportError(f"{name} is written in Cython ({path}) and could not be built: {told.strip()}; {remedy}", name=name)
+        raise ImportError(
+            f"{name} is written in Cython ({path}) and could not be built: {told.strip()}; {remedy}", name=name
+        )
     return made
 
 

@@ -44,8 +44,10 @@ class Reader:
         """Return the code objects of a notebook's cells; tracebacks name the cell.  What is IPython's is passed over."""
         notebook = Notebook(python2.read(path), path)
         try:
-            code = python2.load(notebook.source, path, True) if notebook.is_python2 and not self.version else self.load(
-                notebook.source, path
+            code = (
+                python2.load(notebook.source, path, True)
+                if notebook.is_python2 and not self.version
+                else self.load(notebook.source, path)
             )
         except python2.Unreadable as e:
             cell, line = notebook.place(e.line)

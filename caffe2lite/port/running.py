@@ -52,7 +52,13 @@ def _one(found: tuple[Any, bool]) -> tuple[list[Any], bool]:
 
 
 def _run(
-    codes: list[Any], is_python2: bool, path: str, package: str, folder: str, arguments: list[str], reader: loader.Reader
+    codes: list[Any],
+    is_python2: bool,
+    path: str,
+    package: str,
+    folder: str,
+    arguments: list[str],
+    reader: loader.Reader,
 ) -> dict[str, Any]:
     main = types.ModuleType("__main__")
     vars(main).update(loader.globals_of("__main__", path, is_python2), __package__=package or None)
@@ -147,7 +153,9 @@ def shards_command(shards: int, arguments: Sequence[str]) -> list[str]:
     if not mpiexec:
         raise RuntimeError(f"several shards need MPI: {install('mpi')}")
     told = subprocess.run([mpiexec, "--version"], capture_output=True, text=True).stdout
-    prefix = ["--tag-output"] if "Open MPI" in told or "OpenRTE" in told else ["-prepend-rank"]  # each line says its rank
+    prefix = (
+        ["--tag-output"] if "Open MPI" in told or "OpenRTE" in told else ["-prepend-rank"]
+    )  # each line says its rank
     return [mpiexec, *prefix, "-n", str(shards), sys.executable, "-m", "caffe2lite", "run", *arguments]
 
 

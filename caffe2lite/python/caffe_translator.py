@@ -211,13 +211,13 @@ def _tensor(array, name):
 
 
 def _weights(layer, blobs, *suffixes):
-    """Return (names, tensors) of as many blobs as there are suffixes."""
+    """Return (names, tensors) of as many blobs as there are suffixes; they are named after the layer's top."""
     if len(blobs) < len(suffixes):
         raise ValueError(
             f"layer {layer.name!r} ({layer.type}) needs {len(suffixes)} blobs of weights, and the caffemodel has "
             f"{len(blobs)} for it"
         )
-    names = [layer.name + suffix for suffix in suffixes]
+    names = [layer.top[0] + suffix for suffix in suffixes]
     return names, [_tensor(blob, name) for blob, name in zip(blobs, names)]
 
 
@@ -295,7 +295,7 @@ def TranslateInnerProduct(layer, pretrained_blobs, is_test, **kwargs):
     (name, *_), (_, *bias) = _weights(layer, pretrained_blobs, *(("_w", "_b") if param.bias_term else ("_w",)))
     weight = pretrained_blobs[0].reshape(pretrained_blobs[0].shape[-2:])
     weight = weight.T if param.transpose else weight
-    bias = bias or [_tensor(np.zeros(len(weight)), f"{layer.name}_b")]
+    bias = bias or [_tensor(np.zeros(len(weight)), f"{layer.top[0]}_b")]
     bias[0].CopyFrom(_tensor(utils.Caffe2TensorToNumpyArray(bias[0]).ravel(), bias[0].name))
     return _one(layer, "FC", [layer.bottom[0], name, bias[0].name]), [_tensor(weight, name), *bias]
 
@@ -380,9 +380,13 @@ def TranslateSoftmax(layer, pretrained_blobs, is_test, **kwargs):
 
 @TranslatorRegistry.Register("SoftmaxWithLoss")
 def TranslateSoftmaxWithLoss(layer, pretrained_blobs, is_test, **kwargs):
-    """SoftmaxWithLoss; the probabilities are BOTTOM_softmax."""
-    outputs = [f"{layer.bottom[0]}_softmax", *(layer.top or [f"{layer.name}_loss"])]
-    return _one(layer, "SoftmaxWithLoss", outputs=outputs[:2]), []
+    """Softmax, LabelCrossEntropy and AveragedLoss; what is between them is BOTTOM_translator_autogen_…."""
+    softmax, entropy = (f"{layer.bottom[0]}_translator_autogen_{name}" for name in ("softmax", "xent"))
+    return [
+        _one(layer, "Softmax", layer.bottom[:1], [softmax]),
+        _one(layer, "LabelCrossEntropy", [softmax, layer.bottom[1]], [entropy]),
+        _one(layer, "AveragedLoss", [entropy], list(layer.top[:1]) or [f"{layer.name}_loss"]),
+    ], []
 
 
 @TranslatorRegistry.Register("Accuracy")
@@ -425,7 +429,7 @@ def TranslateElementWise(layer, pretrained_blobs, is_test, **kwargs):
     if coefficients and any(c != 1 for c in coefficients):
         if param.operation != caffe_pb2.EltwiseParameter.SUM:
             raise ValueError(f"layer {layer.name!r}: coefficients are for sums")
-        scaled = [f"{layer.name}_{i}" for i in range(len(layer.bottom))]
+        scaled = [f"{layer.top[0]}_{i}" for i in range(len(layer.bottom))]
         operators = [
             _one(layer, "Scale", [bottom], [name], scale=float(c))
             for bottom, name, c in zip(layer.bottom, scaled, coefficients)
@@ -452,22 +456,14 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
         )
     mean, variance, weight = (b.ravel() for b in pretrained_blobs[:3])
     scale = 0.0 if weight[0] == 0 else 1.0 / weight[0]
-    names = [layer.name + suffix for suffix in ("_scale", "_bias", "_mean", "_var")]
+    names = [layer.top[0] + suffix for suffix in ("_scale", "_bias", "_mean", "_var")]
     arrays = [np.ones_like(mean), np.zeros_like(mean), mean * scale, variance * scale]
     test = is_test or param.use_global_stats
     outputs = [layer.top[0]]
     if not test:
-        outputs += [names[2], names[3], f"{layer.name}_mean_now", f"{layer.name}_var_now"]
-    op = _one(
-        layer,
-        "SpatialBN",
-        [layer.bottom[0], *names],
-        outputs,
-        is_test=int(test),
-        epsilon=float(param.eps),
-        momentum=float(param.moving_average_fraction),
-        order="NCHW",
-    )
+        outputs += [names[2], names[3], f"{layer.top[0]}_saved_mean", f"{layer.top[0]}_saved_var"]
+    op = _one(layer, "SpatialBN", [layer.bottom[0], *names], outputs, is_test=int(test), epsilon=float(param.eps),
+              momentum=float(param.moving_average_fraction), order="NCHW")  # fmt: skip
     return op, [_tensor(a, n) for a, n in zip(arrays, names)]
 
 
@@ -477,17 +473,23 @@ def TranslateScale(layer, pretrained_blobs, is_test, **kwargs):
     param = layer.scale_param
     if len(layer.bottom) > 1:
         return _one(layer, "Mul", broadcast=1, axis=param.axis), []
-    names, tensors = _weights(layer, pretrained_blobs, *(("_w", "_b") if param.bias_term else ("_w",)))
-    operators = [_one(layer, "Mul", [layer.bottom[0], names[0]], broadcast=1, axis=param.axis)]
-    if param.bias_term:
-        operators.append(_one(layer, "Add", [layer.top[0], names[1]], broadcast=1, axis=param.axis))
+    biased = len(pretrained_blobs) > 1 or param.bias_term
+    names, tensors = _weights(layer, pretrained_blobs, *(("scale_w", "scale_b") if biased else ("scale_w",)))
+    place = {"broadcast": 1, "axis": param.axis}
+    if not biased:
+        return _one(layer, "Mul", [layer.bottom[0], names[0]], **place), tensors
+    scaled = f"{layer.top[0]}_internal"
+    operators = [
+        _one(layer, "Mul", [layer.bottom[0], names[0]], [scaled], **place),
+        _one(layer, "Add", [scaled, names[1]], **place),
+    ]
     return operators, tensors
 
 
 @TranslatorRegistry.Register("Power")
 def TranslatePower(layer, pretrained_blobs, is_test, **kwargs):
     """(shift + scale x) ^ power."""
-    param, name = layer.power_param, f"{layer.name}_shift"
+    param, name = layer.power_param, f"{layer.top[0]}_shift"
     operators = [_one(layer, "Scale", scale=float(param.scale))]
     tensors = []
     if param.shift:
@@ -500,11 +502,11 @@ def TranslatePower(layer, pretrained_blobs, is_test, **kwargs):
 
 @TranslatorRegistry.Register("Reshape")
 def TranslateReshape(layer, pretrained_blobs, is_test, **kwargs):
-    """Reshape; the former shape is _TOP_dims."""
+    """Reshape; the former shape is _BOTTOM_dims."""
     param = layer.reshape_param
     if param.axis != 0 or param.num_axes != -1:
         raise ValueError(f"layer {layer.name!r}: Reshape of some axes only is not supported")
-    return _one(layer, "Reshape", outputs=[layer.top[0], f"_{layer.top[0]}_dims"], shape=list(param.shape.dim)), []
+    return _one(layer, "Reshape", outputs=[layer.top[0], f"_{layer.bottom[0]}_dims"], shape=list(param.shape.dim)), []
 
 
 @TranslatorRegistry.Register("Flatten")

@@ -44,7 +44,7 @@ def _recycled(netproto, heads, op_indices, shareable, namescope, dont_share, sha
 def share_grad_blobs(
     net, losses, param_grads, namescope, dont_share_blobs=None, share_activations=False, blob_shapes=None
 ):
-    """Return a NetDef in which gradients (named `…_grad`, in `namescope`) share blobs, except those of parameters.
+    """Return a NetDef in which gradients (whose names end with `_grad`, in `namescope`) share blobs, except parameters'.
 
     With `share_activations` so do outputs of layers with weights, except the last two.
     """
@@ -56,7 +56,7 @@ def share_grad_blobs(
     def is_grad_blob(blob):
         # Gradients that were split for a sum are called _{namescope}…
         in_scope = blob.startswith(namescope) or blob.startswith("_" + namescope)
-        return "_grad" in blob and in_scope and blob not in kept
+        return blob.endswith("_grad") and in_scope and blob not in kept
 
     activations = []
     outputs = set(proto.external_output)

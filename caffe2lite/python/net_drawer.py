@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import collections
 import json
 import logging
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import core, utils
+from caffe2lite.python import utils
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ def _need_pydot():
 
 def _rectify_operator_and_name(operators_or_net, name):
     """Return the operators and the name of a net, NetDef or list of operators."""
-    if isinstance(operators_or_net, core.Net):
+    if hasattr(operators_or_net, "Proto"):
         operators_or_net = operators_or_net.Proto()
     if isinstance(operators_or_net, caffe2_pb2.NetDef):
         return operators_or_net.op, operators_or_net.name if name is None else name
@@ -40,13 +41,15 @@ def _escape_label(name):
 
 
 def GetOpNodeProducer(append_output, **kwargs):
-    """Return a function (op, op_id) that makes an operator's node; with `append_output` the outputs are in its label."""
+    """Return a function (op, op_id) that makes an operator's node, named NAME/TYPE (op#N).
+
+    With `append_output` the outputs are in the name, a line each.
+    """
 
     def producer(op, op_id):
-        label = f"{op.name} ({op.type})" if op.name else op.type
-        if append_output:
-            label += "".join(" --> " + output for output in op.output)
-        return pydot.Node(f"{op_id}_{op.name or op.type}", label=_escape_label(label), **kwargs)
+        name = f"{op.name}/{op.type}" if op.name else op.type
+        lines = [f"{name} (op#{op_id})", *(op.output if append_output else ())]
+        return pydot.Node("\n".join(lines), **kwargs)
 
     return producer
 
@@ -83,20 +86,21 @@ def GetPydotGraph(operators_or_net, name=None, rankdir="LR", op_node_producer=No
     make_op = op_node_producer or GetOpNodeProducer(False, **OP_STYLE)
     make_blob = blob_node_producer or GetBlobNodeProducer(**BLOB_STYLE)
     graph = pydot.Dot(name, rankdir=rankdir)
+    blobs = _BlobNodes(lambda node_name, label: make_blob(node_name, label=label))
 
-    def add_blob(node_name, label):
-        node = make_blob(node_name, label=label)
-        graph.add_node(node)
-        return node
+    def connect(blob_node, source, target):
+        graph.add_node(blob_node)
+        graph.add_edge(pydot.Edge(source, target))
 
-    blobs = _BlobNodes(add_blob)
     for i, op in enumerate(operators):
         op_node = make_op(op, i)
         graph.add_node(op_node)
         for blob in op.input:
-            graph.add_edge(pydot.Edge(blobs.read(blob), op_node))
+            node = blobs.read(blob)
+            connect(node, node, op_node)
         for blob in op.output:
-            graph.add_edge(pydot.Edge(op_node, blobs.written(blob)))
+            node = blobs.written(blob)
+            connect(node, op_node, node)
     return graph
 
 
@@ -104,60 +108,86 @@ def GetPydotGraphMinimal(operators_or_net, name=None, rankdir="LR", minimal_depe
     """Return a pydot graph of operators only; with `minimal_dependency` an edge that a longer path implies is left out."""
     _need_pydot()
     operators, name = _rectify_operator_and_name(operators_or_net, name)
-    make_op = op_node_producer or GetOpNodeProducer(True, **OP_STYLE)
+    make_op = op_node_producer or GetOpNodeProducer(False, **OP_STYLE)
     graph = pydot.Dot(name, rankdir=rankdir)
     writer = {}
     nodes, ancestors = [], []
     for i, op in enumerate(operators):
         node = make_op(op, i)
         graph.add_node(node)
-        parents = sorted({writer[blob] for blob in op.input if blob in writer})
-        if minimal_dependency:
-            parents = [p for p in parents if not any(p in ancestors[q] for q in parents)]
+        parents = [writer[blob] for blob in op.input if blob in writer]
         ancestors.append(set(parents).union(*(ancestors[p] for p in parents)))
         for parent in parents:
-            graph.add_edge(pydot.Edge(nodes[parent], node))
+            if not minimal_dependency or not any(parent in ancestors[other] for other in parents):
+                graph.add_edge(pydot.Edge(nodes[parent], node))
         nodes.append(node)
         writer.update(dict.fromkeys(op.output, i))
     return graph
 
 
 def GetOperatorMapForPlan(plan_def):
-    """Return {net name: operators} of a PlanDef."""
-    return {net.name: net.op for net in plan_def.network}
+    """Return {PLAN_NET: operators} of a PlanDef; nets without a name are PLAN_network_N."""
+    return {
+        f"{plan_def.name}_{net.name if net.HasField('name') else f'network_{i}'}": net.op
+        for i, net in enumerate(plan_def.network)
+    }
 
 
-def _draw_steps(graph, steps, operators, op_index):
-    """Add the nets of execution steps one after the other; return (first, last) operator nodes."""
-    first = last = None
+_MOST_PARALLEL = 3  # concurrent substeps that are drawn; the others are counted
 
-    def follow(begin, end):
-        nonlocal first, last
-        if last is not None and begin is not None:
-            graph.add_edge(pydot.Edge(last, begin))
-        first = begin if first is None else first
-        last = end if end is not None else last
 
-    for step in steps:
-        cluster = pydot.Subgraph(f"cluster_{step.name}", label=_escape_label(step.name))
-        make = GetOpNodeProducer(True, **OP_STYLE)
-        for net in step.network:
-            for op in operators[net]:
-                node = make(op, op_index[0])
-                op_index[0] += 1
-                cluster.add_node(node)
-                follow(node, node)
-        graph.add_subgraph(cluster)
-        if step.substep:
-            follow(*_draw_steps(cluster, step.substep, operators, op_index))
-    return first, last
+def _step_label(step):
+    lines = [step.name, ""]
+    if step.report_net:
+        lines.append(f"Reporter: {step.report_net}")
+    if step.should_stop_blob:
+        lines.append(f"Stopper: {step.should_stop_blob}")
+    lines += ["Concurrent"] * step.concurrent_substeps + ["Once"] * step.only_once
+    return "\n".join(lines)
+
+
+def _chain(graph, nodes, linked=True):
+    """Add nodes as they come, each linked to the one before; return the nodes."""
+    made = []
+    for node in nodes:
+        graph.add_node(node)
+        if made and linked:
+            graph.add_edge(pydot.Edge(made[-1], node))
+        made.append(node)
+    return made
+
+
+def _step_nodes(graph, steps, linked=True):
+    """Add the steps with what they consist of; return the steps' nodes."""
+
+    def made():
+        for step in steps:
+            node = pydot.Node(_escape_label(_step_label(step)), **OP_STYLE)
+            yield node
+            _draw_inside(graph, step, node)
+
+    return _chain(graph, made(), linked)
+
+
+def _draw_inside(graph, step, node):
+    parallel = step.concurrent_substeps
+    if step.network:
+        inside = _chain(graph, [pydot.Node(_escape_label(net)) for net in step.network])
+    elif step.substep:
+        inside = _step_nodes(graph, step.substep[: _MOST_PARALLEL if parallel else None], linked=not parallel)
+    else:
+        raise ValueError(f"step {step.name!r} has neither nets nor substeps")
+    if parallel and len(step.substep) > _MOST_PARALLEL:
+        inside += _chain(graph, [pydot.Node(f"{len(step.substep) - _MOST_PARALLEL} more steps", **OP_STYLE)])
+    for child in inside if parallel else inside[:1]:
+        graph.add_edge(pydot.Edge(node, child, arrowhead="dot", style="dashed"))
 
 
 def GetPlanGraph(plan_def, name=None, rankdir="TB"):
-    """Return a pydot graph of a PlanDef: a box a step, operators in order."""
+    """Return a pydot graph of a PlanDef: its steps, and the nets of each, in order."""
     _need_pydot()
-    graph = pydot.Dot(plan_def.name if name is None else name, rankdir=rankdir)
-    _draw_steps(graph, plan_def.execution_step, GetOperatorMapForPlan(plan_def), [0])
+    graph = pydot.Dot(name, rankdir=rankdir)
+    _step_nodes(graph, plan_def.execution_step)
     return graph
 
 
@@ -179,9 +209,14 @@ def GetGraphInJson(operators_or_net, output_filepath):
         json.dump({"nodes": nodes, "edges": edges}, file)
 
 
+# A picture of one pixel: what is shown of a graph that cannot be drawn.
+_NO_PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
+)
+
+
 def GetGraphPngSafe(func, *args, **kwargs):
-    """Return the PNG of the graph that `func` makes, or of a graph with the error."""
-    _need_pydot()
+    """Return the PNG of the graph that `func` makes; where that fails the log says why, and it is one of a single pixel."""
     try:
         graph = func(*args, **kwargs)
         if not isinstance(graph, pydot.Dot):
@@ -189,9 +224,7 @@ def GetGraphPngSafe(func, *args, **kwargs):
         return graph.create_png()
     except Exception as e:
         logger.error("Failed to draw graph: %s", e)
-        graph = pydot.Dot("error")
-        graph.add_node(pydot.Node("error", label=_escape_label(f"Error occurred when creating the graph: {e}")))
-        return graph.create_png()
+        return _NO_PICTURE
 
 
 def main():

@@ -84,3 +84,17 @@ def test_memory_outlives_either_side():
     workspace.ResetWorkspace()
     gc.collect()
     assert (t == 3).all()
+
+
+@pytest.mark.parametrize("shape, dtype", [((2, 3), "float32"), ((4,), "float32"), ((2, 3), "int32")])
+def test_a_tensor_fed_anew_leaves_the_one_before(shape, dtype):
+    first = torch.full((2, 3), 7.0)
+    fetched = []
+    workspace.FeedBlob("t", first)
+    fetched.append(workspace.FetchTorch("t"))
+    second = torch.zeros(shape, dtype=getattr(torch, dtype))
+    workspace.FeedBlob("t", second)
+    workspace.FeedBlob("t", np.ones((5,), np.int64))  # an array is written into the tensor that the blob has
+    for kept in (first, *fetched):
+        assert kept.shape == (2, 3) and (kept == 7).all()
+    assert second.tolist() == [1] * 5 and second.dtype == torch.int64

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.logs import add_line
 from caffe2lite.ops.kit.registry import MANY, operator
 
 _C_NAMES = {
-    "float32": "float", "float64": "double", "int32": "int", "int64": "int64_t", "uint8": "uint8_t", "bool": "bool",
-    "object": "std::string",
+    "float32": "float", "float64": "double", "int32": "int", "int64": "long int", "uint8": "unsigned char", "bool": "bool",
+    "object": "std::basic_string<char>",
 }  # fmt: skip
+
+
+def _as_c(value: Any) -> bytes:
+    """A value as C++ writes it: six digits, a truth as 0 or 1, a byte as itself."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, np.uint8):
+        return bytes([value])
+    return b"%d" % value if isinstance(value, (np.integer, np.bool_)) else b"%.6g" % value
 
 
 @operator(
@@ -23,25 +34,23 @@ _C_NAMES = {
     limits="every_n >= 1",
 )
 def Print(ctx, X, *, to_file: int = 0, limit: int = 0, every_n: int = 1):
-    """Show the name, type, shape and values of a tensor on stderr, or add them to a log file beside the workspace.
+    """Show the name, type, shape and values of a tensor on stderr, or in the file NAME.log of the workspace's folder.
 
     X [...] float32, float64, int32, int64, uint8, bool or string -> no tensors; every `every_n`th run shows its first
-    `limit` values (0: 1000). ValueError where every_n is below 1.
+    `limit` values (0: 1000).  A new operator starts the file anew.  ValueError where every_n is below 1.
     """
     count = ctx.state.count = getattr(ctx.state, "count", 0) + 1
     if (count - 1) % every_n:
         return
     values = ctx.device.to_host(X).reshape(-1)[: limit or 1000]
-    show = (lambda v: v.decode("utf-8", "replace")) if X.dtype == object else str
     name = ctx.op.input[0]
     dims = "".join(f"{d}," for d in X.shape)
-    line = f"Tensor {name} of type {_C_NAMES[str(X.dtype)]}. Dims: ({dims}): {','.join(map(show, values))}"
-    if not to_file:
-        print(line, file=sys.stderr)
-        return
-    path = os.path.join(ctx.workspace.root_folder, name.replace("/", "_") + ".log")
-    with open(path, "a", encoding="utf-8") as log:
-        print(line, file=log)
+    head = f"Tensor {name} of type {_C_NAMES[str(X.dtype)]}. Dims: ({dims}): ".encode()
+    line = head + b",".join(map(_as_c, values))
+    if to_file:
+        add_line(ctx, f"{name}.log", line)
+    else:
+        print(line.decode("utf-8", "replace"), file=sys.stderr)
 
 
 def _finite(xp: Any, X: Any, name: str) -> None:

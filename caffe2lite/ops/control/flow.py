@@ -29,7 +29,8 @@ def _net(ctx, key: str, definition):
     return getattr(ctx.state, key)
 
 
-@operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
+@operator("outputs*", stateful=True, host="condition", anywhere="inputs", uninitialised="inputs", num_inputs=(1, MANY),
+          num_outputs=(0, MANY), inplace=[(-1, -1)])  # fmt: skip
 def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None):
     """Run `then_net` where the condition is true, else `else_net`, in the operator's own workspace.
 
@@ -42,7 +43,8 @@ def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None
         _run(_net(ctx, "else_net", else_net))
 
 
-@operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
+@operator("outputs*", stateful=True, host="condition", anywhere="inputs", uninitialised="inputs", num_inputs=(1, MANY),
+          num_outputs=(0, MANY), inplace=[(-1, -1)])  # fmt: skip
 def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = None):
     """Run `loop_net` as long as the condition is true; `cond_net`, if given, makes the condition each time.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, unknown
+from caffe2lite.ops.kit.logs import add_line
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.serialization import Options
 from caffe2lite.ops.kit.signals import StopNet
@@ -65,7 +66,7 @@ def Crash(ctx):
     os.abort()
 
 
-@operator("Xs*", num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
+@operator("Xs*", num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)], mutates=[(i, i) for i in range(64)])
 def DataCouple(xp, *Xs, out):
     """Nothing, but the graph sees each input written, and after all the others.
 
@@ -135,9 +136,9 @@ def Accumulate(ctx, X, *, gamma: float = 1.0, out):
 
 @operator("Y?", stateful=True, types="float32", gradient=FORBID_GRADIENT)
 def Summarize(ctx, X, *, to_file: int = 0, out):
-    """Y = smallest, largest, mean and standard deviation of X; `to_file` adds them to a log beside the workspace.
+    """Y = smallest, largest, mean and standard deviation of X; `to_file` adds them to NAME.summary ('#' for each '/').
 
-    X [...] float32 -> Y [4] float32. ValueError where X is empty.
+    X [...] float32 -> Y [4] float32; the file is in the workspace's folder.  ValueError where X is empty.
     """
     if not X.size:
         raise ValueError(f"an empty tensor cannot be summarised, found the shape {list(X.shape)}")
@@ -146,9 +147,8 @@ def Summarize(ctx, X, *, to_file: int = 0, out):
     deviation = float(((X - mean) ** 2).sum() / max(n - 1, 1)) ** 0.5
     values = (float(X.min()), float(X.max()), mean, deviation)
     if to_file:
-        path = os.path.join(ctx.workspace.root_folder, ctx.op.input[0].replace("/", "_") + "_summary.log")
-        with open(path, "a", encoding="utf-8") as log:
-            print(*values, file=log)
+        name = ctx.op.input[0].replace("/", "#")
+        add_line(ctx, f"{name}.summary", b"%.6g %.6g %.6g %.6g" % values)
     if not ctx.outputs:
         return None
     Y = out((4,), "float32")

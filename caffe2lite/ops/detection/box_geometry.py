@@ -43,7 +43,7 @@ def decode_rotated(xp: Any, boxes: Any, deltas: Any, weights: Any, bounds: tuple
 def clip(xp: Any, boxes: Any, height: float, width: float, one: int) -> Any:
     """Return boxes within an image."""
     limits = xp.asarray([width - one, height - one, width - one, height - one], "float32")
-    return xp.minimum(xp.maximum(boxes, 0), limits)
+    return xp.maximum(xp.minimum(boxes, limits), 0)
 
 
 def clip_rotated(xp: Any, boxes: Any, height: float, width: float, threshold: float, one: int) -> Any:

@@ -10,7 +10,8 @@ from caffe2lite.ops.detection import cuda
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import CPU, MANY, operator
+from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.registry import CPU, operator
 
 _SIZES = "pooled_h >= 0, pooled_w >= 0"
 
@@ -25,7 +26,9 @@ def check_rois(X, rois, sizes, order="NCHW", scale=1.0):
         raise ValueError(f"rois must be [R, {' or '.join(map(str, sizes))}], got shape {list(rois.shape)}")
     for r, roi in enumerate(on_host(rois).tolist()):
         if not all(abs(v) < 2**31 and abs(v * scale) < 2**31 for v in roi):
-            raise ValueError(f"roi {r} is {roi}; its numbers, and these times spatial_scale={scale}, must be below 2^31")
+            raise ValueError(
+                f"roi {r} is {roi}; its numbers, and these times spatial_scale={scale}, must be below 2^31"
+            )
 
 
 def on_host(rois):
@@ -84,8 +87,11 @@ def _planes(X, RoIs, order, pooled_h, pooled_w, out):
 
 def _side(start, length, bins, size, samples):
     """Return the matrix [bins, size] of the mean of bilinear samples in each of `bins` parts of a side."""
+    if bins < 1 or not math.isfinite(start) or not math.isfinite(length):
+        raise ValueError(f"{bins} parts of a roi from {start:g} of the length {length:g} cannot be pooled")
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
+    check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix
@@ -153,19 +159,18 @@ def RoIAlignGradient(
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's
-    shape. ValueError where the shapes do not fit, or a roi is of no image.
+    X [N, C, H, W] float32, RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. As in Caffe2, X is
+    NCHW whatever `order` says, and the values of dY count in that order, the last ones being 0 if there are fewer.
+    ValueError where the shapes do not fit, or a roi is of no image.
     """
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    if order == "NHWC":
-        dX = out(X.shape, dY.dtype)
-        turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
-        RoIAlignGradient.kernels["", None](
-            xp, X.transpose(0, 3, 1, 2), RoIs, dY.transpose(0, 3, 1, 2), spatial_scale=spatial_scale, pooled_h=pooled_h,
-            pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
-        )  # fmt: skip
-        return dX
-    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    wanted = (RoIs.shape[0], X.shape[1], pooled_h, pooled_w)
+    missing = math.prod(wanted) - dY.size
+    if missing < 0 or (missing and order != "NHWC"):
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
+    if missing:
+        dY = xp.concatenate([dY.reshape(-1), xp.zeros(missing, dY.dtype)])
+    dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     if usable(xp, dY) and dX.flags.c_contiguous:
@@ -292,7 +297,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, MANY),
+    num_outputs=(1, 2),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from caffe2lite.ops.kit import windows
 from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, given, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
@@ -61,7 +63,7 @@ def _scales(scales, height_scale, width_scale):
     if scales.ndim != 1 or scales.shape[0] != 2:
         raise ValueError(f"scales must be [height_scale, width_scale], got shape {list(scales.shape)}")
     for s in scales:
-        if not s > 0:
+        if not 0 < s < math.inf:
             raise ValueError(f"scales must be positive, got {s}")
     return float(scales[0]), float(scales[1])
 
@@ -70,6 +72,7 @@ def _nearest(xp, size, scale, count=None):
     """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
         count = resized(size, scale)
+        check_result((count,), "int64")
     source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
     return xp.minimum(source, size - 1)
 
@@ -176,6 +179,8 @@ def ResizeNearest3DGradient(
     """
     _volume(X)
     _volume(dY)
+    if dY.shape[:2] != X.shape[:2]:
+        raise ValueError(f"dY {list(dY.shape)} must have the batch and the channels of X {list(X.shape)}")
     scales = (temporal_scale, height_scale, width_scale)
     t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
     dX = out(X.shape, dY.dtype)
@@ -191,6 +196,7 @@ def ResizeNearest3DGradient(
 def _bilinear(xp, size, scale):
     """Return the matrix [result, size] of a linear interpolation whose corners are the image's."""
     count = resized(size, scale)
+    check_result((count, max(size, 1)), "float32")
     step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
     at = xp.arange(count).astype("float32") * step
     low = xp.minimum(at.astype("int64"), max(size - 1, 0))
@@ -238,7 +244,7 @@ def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0
     _four(X)
     _four(dY, "the gradient")
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
-    if dY.shape[2:] != (rows.shape[0], columns.shape[0]):
+    if dY.shape != (*X.shape[:2], rows.shape[0], columns.shape[0]):
         raise ValueError(
             f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels"
         )
@@ -391,6 +397,9 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
     _four(X)
     n, c, h, w = X.shape
     height, width = h + top + bottom, w + left + right
+    if block_size < 1 or min(top, left, bottom, right) < 0:
+        raise ValueError(f"block_size must be positive and the pads not negative: {block_size}, {[top, left, bottom, right]}")
+    check_result((n, c, height, width), X.dtype)
     for what, size in (("height", height), ("width", width)):
         if size % block_size:
             raise ValueError(f"the padded {what} {size} is no multiple of block_size {block_size}")
@@ -415,8 +424,10 @@ def BatchToSpace(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
     _four(X)
     n, c, h, w = X.shape
     b = block_size
-    if n % (b * b):
+    if b < 1 or n % (b * b):
         raise ValueError(f"a batch of {n} cannot be divided among blocks of {b} by {b}")
+    if min(top, left, bottom, right) < 0:
+        raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     height, width = h * b - top - bottom, w * b - left - right
     if height < 1 or width < 1:
         raise ValueError(f"images of {h * b} by {w * b} are smaller than the border that is cut off")
@@ -508,14 +519,15 @@ def _rmac(height, width, scales, overlap):
     regions = []
     for level in range(1, scales + 1):
         side = 2 * short // (level + 1)
-        if side == 0:  # the image is too small for this level
-            continue
+        if side == 0:  # the image is too small for this level and those behind it
+            break
         half = int(side / 2 - 1)
         starts = []
         for size, more in ((width, more_w), (height, more_h)):
             count = level + more
             step = (size - side) / (count - 1) if count > 1 else 0
             starts.append([int(half + step * i) - half for i in range(count)])
+        check_result((len(regions) + len(starts[0]) * len(starts[1]), 5), "float64")
         regions += [(x, y, x + side - 1, y + side - 1) for x in starts[0] for y in starts[1]]
     return regions
 

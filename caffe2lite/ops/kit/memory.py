@@ -1,17 +1,50 @@
-"""Memory, used so that large arrays stay in the cache.
+"""Memory: how much one result may take, and how large arrays stay in the cache.
 
-What is kept here gained at least 1.2 times on a realistic size; all else is NumPy's own affair.
+What is kept here for speed gained at least 1.2 times on a realistic size; all else is NumPy's own affair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import math
+import os
+from collections.abc import Iterator, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 BLOCK = 1 << 16  # elements: large enough that calls cost little, small enough for the second cache
+
+
+@functools.cache
+def largest_result() -> int:
+    """Bytes that one tensor may take: CAFFE2LITE_LARGEST_RESULT, else 16 GiB or half of the memory if that is less."""
+    text = os.environ.get("CAFFE2LITE_LARGEST_RESULT", "")
+    if text:
+        if not text.isdecimal():
+            raise ValueError(f"CAFFE2LITE_LARGEST_RESULT is a number of bytes, and not {text!r}")
+        return int(text)
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        memory = 1 << 36
+    return min(1 << 34, memory // 2)
+
+
+def check_result(shape: Sequence[int], dtype: Any) -> None:
+    """ValueError for a tensor that would be larger than any may be, before memory is asked for.
+
+    Sizes may come from values, such as the largest of segment ids: one wrong value is not to take all memory.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size > largest_result():
+        raise ValueError(
+            f"a tensor of {np.dtype(dtype)} with the shape {list(shape)} takes {size:,} bytes; results of more than {largest_result():,} are "
+            f"refused (set CAFFE2LITE_LARGEST_RESULT to allow more)"
+        )
+
 
 ZEROS = 1 << 17  # elements
 _zeros: dict[npt.DTypeLike, np.ndarray] = {}

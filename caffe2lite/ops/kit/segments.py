@@ -198,9 +198,9 @@ def _members(xp: ModuleType, starts: Any, counts: Any, data: Any, indices: Any) 
 
 
 def _maximum_on_gpu(
-    xp: ModuleType, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: None = None
+    xp: ModuleType, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
 ) -> None:
-    """NaN counts only where it comes first, as in Caffe2."""
+    """NaN counts only where it comes first, as in Caffe2; there are no weights of maxima."""
     n = counts.shape[0]
     width = result.size // n
     if usable(xp, data, indices) and result.flags.c_contiguous and result.dtype == data.dtype:

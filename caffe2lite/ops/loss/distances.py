@@ -23,6 +23,11 @@ def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape[:1] or (1,), inputs[0].dtype)]
 
 
+def _check_rows(dZ: Any, rows: int) -> None:
+    if dZ.shape != (rows,):
+        raise ValueError(f"dZ must have one value for each of {rows} rows, found {list(dZ.shape)}")
+
+
 _TINY = 1e-12
 
 
@@ -82,8 +87,11 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
 
     def backward(xp, X, Y, dZ, *, out):
         x, y = _rows(X, Y)
-        if dZ.shape != (len(x),):
-            raise ValueError(f"dZ must have one value for each of {len(x)} rows, found {list(dZ.shape)}")
+        if empty_is_none and not X.size:
+            x, y = x[:0], y[:0]
+        _check_rows(dZ, len(x))
+        if not X.size:
+            return out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
         dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
         to_x, to_y = derive(xp, x, y, dZ.reshape(-1, 1))
         dX.reshape(x.shape)[...] = to_x
@@ -136,27 +144,22 @@ for _name, _back, _compute, _derive, _doc in (
 
 
 def _padding_gradient(g: Any) -> Any:
-    pad, replicate = float(g.arg("pad_value", 0.0)), g.arg("replicate", 0)
     others = [a for a in g.op.arg if a.name not in ("pad_value", "replicate")]
     g.copy_arguments = False
-    op = g.new(
-        "DotProductWithPaddingGradient",
-        [g.I(0), g.I(1), g.GO(0)],
-        [g.GI(0), g.GI(1)],
-        pad_value=pad,
-        replicate=replicate,
-    )
-    op.arg.extend(others)
+    op = g.new("DotProductWithPaddingGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0), g.GI(1)])
+    op.arg.extend([*g.copied(pad_value=0.0, replicate=0), *others])
     return [op]
 
 
 def _pair(X: Any, Y: Any, replicate: bool) -> tuple[Any, Any, bool]:
-    """(longer rows, shorter rows, whether these are Y)."""
+    """(longer rows, shorter rows, whether these are X); as in Caffe2 there are no rows where X has no elements."""
     x, y = _rows(X, Y, same=False)
+    if not X.size:
+        x, y = x[:0], y[:0]
     swapped = x.shape[1] < y.shape[1]
     long, short = (y, x) if swapped else (x, y)
-    if replicate and (not short.shape[1] or long.shape[1] % short.shape[1]):
-        raise ValueError(f"with replicate the rows of {long.shape[1]} must be a multiple of those of {short.shape[1]}")
+    if replicate and len(long) and not short.shape[1]:
+        raise ValueError(f"with replicate the shorter rows are repeated, but they are empty: {list(Y.shape)}")
     return long, short, swapped
 
 
@@ -175,8 +178,9 @@ def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool =
     long, short, _ = _pair(X, Y, replicate)
     Z = out((len(long),), X.dtype)
     n = short.shape[1]
-    if replicate:
-        Z[...] = (_turns(long, n) * short[:, None, :]).sum(axis=(1, 2))
+    if replicate and len(long):  # what is left behind the last whole repetition does not count
+        times = long.shape[1] // n
+        Z[...] = (long[:, : times * n].reshape(len(long), times, n) * short[:, None, :]).sum(axis=(1, 2))
     else:
         Z[...] = (long[:, :n] * short).sum(axis=1) + long[:, n:].sum(axis=1) * X.dtype.type(pad_value)
     return Z
@@ -190,8 +194,15 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
     neither D nor E is a multiple of the other.
     """
     long, short, swapped = _pair(X, Y, replicate)
-    d, n = dZ.reshape(-1, 1), short.shape[1]
+    _check_rows(dZ, len(long))
+    n = short.shape[1]
+    if replicate and len(long) and long.shape[1] % n:
+        raise ValueError(f"with replicate the rows of {long.shape[1]} must be a multiple of those of {n}")
+    d = dZ.reshape(-1, 1)
     dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
+    if not len(long):
+        dX[...] = dY[...] = 0
+        return dX, dY
     d_long, d_short = (dY, dX) if swapped else (dX, dY)
     d_long, d_short = d_long.reshape(long.shape), d_short.reshape(short.shape)
     if replicate:
@@ -254,7 +265,7 @@ def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0,
     y = Y.reshape(X1.shape).astype(X1.dtype)
     reached = X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)) >= 0
     step = dloss.reshape(X1.shape) * y * reached
-    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step, 0, out[1](X2.shape, X2.dtype))
+    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step.reshape(X2.shape), 0, out[1](X2.shape, X2.dtype))
 
 
 def _entropy(xp: Any, p: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import rows_of
+from caffe2lite.ops.kit.shapes import fitted, rows_of
 from caffe2lite.ops.nn.softmax import check_labels
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
@@ -217,7 +217,7 @@ def _spread(xp: Any, dY: Any, derivative: Any, out: Any) -> Any:
     """-derivative * dY / n, where n elements of the last dimension were averaged."""
     n = derivative.shape[-1] if derivative.ndim else 1
     dX = out(derivative.shape, derivative.dtype)
-    each = dY.reshape((*derivative.shape[:-1], 1)) if derivative.ndim else dY.reshape(())
+    each = fitted(dY, (*derivative.shape[:-1], 1) if derivative.ndim else (), "dY")
     xp.multiply(derivative, each / derivative.dtype.type(-max(n, 1)), dX)
     return dX
 

@@ -46,7 +46,13 @@ def ATen(ctx, *Xs, operator: str):
         bound = inspect.signature(function).bind(ctx.xp, *Xs, **args)
     except TypeError as e:
         raise ValueError(f"ATen function {operator!r} on {len(Xs)} tensors: {e}") from None
-    result = function(*bound.args, **bound.kwargs)
+    if any(X.dtype == object for X in Xs):
+        raise TypeError(f"ATen function {operator!r} takes numbers, and an input holds strings")
+    try:
+        result = function(*bound.args, **bound.kwargs)
+    except (ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError) as e:  # what NumPy says of them
+        shapes = ", ".join(f"{X.dtype}{list(X.shape)}" for X in Xs)
+        raise ValueError(f"ATen function {operator!r} does not take {shapes} with the arguments {args}") from e
     results = result if isinstance(result, tuple) else (result,)
     return tuple(ctx.xp.asarray(r) for r in results[: len(ctx.outputs)])
 

@@ -8,16 +8,24 @@ from caffe2lite.ops.kit.dtypes import dtype_of, number_of
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.proto.caffe2_pb2 import Argument
+from caffe2lite.proto.caffe2_pb2 import Argument, TensorProto
 
 _CASTABLE = "float32 float64 int32 int64 int8 int16 uint8 uint16 bool"
 _HALF_MAX = 65504.0
 _VIA_INT32 = frozenset(("uint8", "int8", "int16", "uint16"))
 
 
+def _number(message: Any) -> int:
+    """The type that an argument names, float where there is none."""
+    if message is None:
+        return TensorProto.FLOAT
+    if not message.HasField("s") and not message.HasField("i"):
+        raise ValueError(f"argument {message.name} of Cast must be a type's number or its name")
+    return number_of(message.s.decode()) if message.HasField("s") else message.i
+
+
 def _target(message: Any) -> str:
-    number = number_of(message.s.decode()) if message.HasField("s") else message.i
-    kind = dtype_of(number)
+    kind = dtype_of(_number(message))
     if kind == "float16":
         raise ValueError("Cast does not make float16; FloatToHalf does")
     return kind
@@ -26,25 +34,20 @@ def _target(message: Any) -> str:
 def _cast_gradient(g: Any) -> Any:
     """Cast back, with `to` and `from_type` changed over."""
     messages = {a.name: a for a in g.op.arg}
-    if "from_type" not in messages or "to" not in messages:
+    if "from_type" not in messages:
         raise ValueError("the gradient of Cast needs the argument from_type, to cast back to it")
-    op = g.new("Cast", [g.GO(0)], [g.GI(0)])
-    for a in g.op.arg:
-        turned = {"to": "from_type", "from_type": "to"}.get(a.name, a.name)
-        made = op.arg.add()
-        made.CopyFrom(messages[turned])
-        made.name = a.name
     g.copy_arguments = False
-    return [op]
+    kinds = {"to": _number(messages["from_type"]), "from_type": _number(messages.get("to"))}
+    return g.single("Cast", [g.GO(0)], [g.GI(0)], **kinds)
 
 
 def _infer_cast(args: Any, inputs: Any) -> list[Spec]:
-    return [Spec(inputs[0].shape, _target(args["to"]))]
+    return [Spec(inputs[0].shape, _target(args.get("to")))]
 
 
 @operator("Y", types=_CASTABLE, infer=_infer_cast, gradient=_cast_gradient)
-def Cast(xp, X, *, to: Argument, out):
-    """Y = X in the type `to`, a number or name of TensorProto.DataType; numbers become text for STRING.
+def Cast(xp, X, *, to: Argument | None = None, out):
+    """Y = X in the type `to` (default: float), a number or name of TensorProto.DataType; numbers become text for STRING.
 
     X [...] -> Y of its shape; any numbers or bool but float16. A float that goes to 8 or 16 bits goes through int32, as
     in C: 300 becomes 44 in uint8. ValueError where `to` is no type of a tensor, or is FLOAT16.

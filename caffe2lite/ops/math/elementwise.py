@@ -93,6 +93,7 @@ def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: flo
 
 
 def _dropout_gradient(g: Any) -> Any:
+    g.need("is_test")
     inputs = [g.GO(0)] if g.arg("is_test", 0) else [g.GO(0), g.O(1)]
     return g.single("DropoutGrad", inputs, [g.GI(0)])
 
@@ -185,6 +186,8 @@ def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX,
         raise ValueError("the rows are clipped in place: the output must be the parameter itself")
     if grad is None:
         raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
+    if not param.ndim:
+        raise ValueError("the parameter must have rows, found a scalar")
     Y = out(param.shape, param.dtype)
     rows = indices.reshape(-1)
     check_indices(rows, param.shape[0])

@@ -98,7 +98,7 @@ def MeanGradient(xp, dY, *, out):
     return tuple(results)
 
 
-@operator("Y", inplace={0: 0}, types="float32 float64", num_inputs=(1, MANY), infer=like(0))
+@operator("Y", inplace={0: 0}, types="float32 float64 int32", num_inputs=(1, MANY), infer=like(0))
 def SumRelu(xp, *Xs, out):
     """Y = max(X0 + X1 + ..., 0).
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -139,6 +141,12 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     ValueError where K does not fit the rows, or has a value that is not in 1 to n.
     """
     rows, ks = _ks(X, K)
+    if indices.shape != (sum(ks),) or dvalues.shape != indices.shape:
+        raise ValueError(
+            f"dvalues and indices must have {sum(ks)} values, found {list(dvalues.shape)} and {list(indices.shape)}"
+        )
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < rows.shape[1]:
+        raise ValueError(f"indices must be from 0 to {rows.shape[1] - 1}, found {int(indices.min())} to {int(indices.max())}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     if ks:
@@ -199,6 +207,9 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 
     index [...], query [...] of its type -> Y of the query's shape and type; int32 or int64. TypeError for other types.
     """
+    bounds = np.iinfo(query.dtype)
+    if not bounds.min <= missing_value <= bounds.max:
+        raise ValueError(f"missing_value={missing_value} is no {query.dtype}")
     Y = out(query.shape, query.dtype)
     Y[...] = missing_value
     if index.size:
@@ -215,7 +226,7 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 
 
 @operator("Y", types="float32", infer=like(0, dtype="int32"))
-def Bucketize(xp, X, *, boundaries: list[float], out):
+def Bucketize(xp, X, *, boundaries: list[float] = (), out):
     """Y = how many boundaries are below each element, int32.
 
     X [N, ...] float32 -> Y of its shape; NaN goes to bucket 0. ValueError where X is a scalar, or where the boundaries
@@ -231,9 +242,7 @@ def Bucketize(xp, X, *, boundaries: list[float], out):
 
 
 def _ascending(boundaries: Any) -> None:
-    """Raise a ValueError where there are no boundaries, or where one is below the one before it."""
-    if not boundaries.size:
-        raise ValueError("one boundary at least is needed, found none")
+    """Raise a ValueError where a boundary is below the one before it."""
     falls = boundaries[1:] < boundaries[:-1]
     if falls.any():
         i = int(falls.argmax())

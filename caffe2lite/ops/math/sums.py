@@ -99,6 +99,7 @@ def _weights(operands: Any) -> tuple[Any, Any]:
     types="float32",
     cuda_types="float32 float16",
     num_inputs=(2, MANY),
+    counts=lambda n, m: n % 2 == 0,
     infer=like(0),
     gradient=_weighted_gradient,
 )
@@ -121,8 +122,9 @@ def WeightedSum(xp, *operands, out):
 
 @operator(
     "dX*",
-    num_inputs=(3, MANY),
+    num_inputs=(1, MANY),
     num_outputs=(1, MANY),
+    counts=lambda n, m: n % 2 == 1,
     types={"dY": "float32", "operands": "float32"},
     cuda_types="float32 float16",
     infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],
@@ -138,6 +140,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     wanted = 2 * n if grad_on_w else n
     if len(out) != wanted:
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
+    check_alike((dY, *Xs), "WeightedSumGradient")
     results = []
     for w, place in zip(ws, out):
         results.append(xp.multiply(dY, w, out=place(dY.shape, dY.dtype)))

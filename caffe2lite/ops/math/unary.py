@@ -107,7 +107,7 @@ def _abs_derivative(xp: Any, X: Any) -> Any:
 
 def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), types: str = "float32") -> None:
     """Register dX = dY * derivative(xp, V), with the operands in the given order: "V dY" or "dY V"."""
-    first, V = order.split()[0], order.replace("dY", "").strip()
+    first, V = "dY" if order.startswith("dY") else "V", order.replace("dY", "").strip()
 
     def compute(xp, V, dY, out):
         return xp.multiply(dY, derivative(xp, V), out=out(V.shape, V.dtype))
@@ -126,7 +126,7 @@ def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), ty
         "dX",
         name=name,
         inplace=inplace,
-        types={"dY": types, "V": types},
+        types={first: types, "V" if first == "dY" else "dY": f"={first}"},
         alike="V dY",
         infer=like(0),
         doc=f"""dX = dY times the derivative of {name.removesuffix("Gradient")}, from its {"output" if inplace else "input"} {V}.
@@ -145,7 +145,7 @@ for _name, _order, _derivative, _inplace in (
     ("AtanGradient", "X dY", lambda xp, X: 1 / (1 + X * X), ()),
     ("CbrtGradient", "dY Y", lambda xp, Y: 1 / (3 * Y * Y), _FIRST),
     ("CosGradient", "X dY", lambda xp, X: -xp.sin(X), ()),
-    ("CoshGradient", "dY X", lambda xp, X: xp.sinh(X), ()),
+    ("CoshGradient", "dY X", lambda xp, X: (xp.exp(X) - xp.exp(-X)) / 2, ()),
     ("ErfGradient", "X dY", lambda xp, X: xp.exp(-X * X) * (2 / math.sqrt(math.pi)), ()),
     ("Log1pGradient", "X dY", lambda xp, X: 1 / (1 + X), ()),
     ("ReciprocalGradient", "Y dY", lambda xp, Y: -Y * Y, _SECOND),

@@ -170,7 +170,7 @@ def _gelu_inner(X):
     return (X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)
 
 
-@operator("dX", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     """dX = dY * (P(N <= X) + X * density(X)).
 
@@ -273,10 +273,12 @@ def MishGradient(xp, X, Y, dY, *, out):
 
 def _slopes(xp, X, slope, order):
     """Return the slopes as an array that broadcasts against X."""
+    axis = 1 if order == "NCHW" else X.ndim - 1
+    if not 0 <= axis < X.ndim:
+        raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
     if slope.size == 1:
         return slope.reshape((1,) * X.ndim)
-    axis = 1 if order == "NCHW" else X.ndim - 1
-    if X.ndim < 2 or slope.shape != (X.shape[axis],):
+    if slope.shape != (X.shape[axis],):
         raise ValueError(
             f"the slope must be one value or one for each channel of X (axis {axis} of {list(X.shape)}), "
             f"found the shape {list(slope.shape)}"
@@ -301,7 +303,7 @@ def PRelu(xp, X, slope, *, order: str = "NCHW", out):
     return xp.multiply(X, xp.where(X > 0, X.dtype.type(1), w), out=out(X.shape, X.dtype))
 
 
-@operator("dX dSlope", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
+@operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0.
 
@@ -410,11 +412,11 @@ def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
 def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y > alpha, else 0.
+    """dX = dY where Y > 0, -dY where Y < 0 (as Caffe2 has it, whatever alpha is), else 0.
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, Y.dtype.type(alpha) < Y, out=out(Y.shape, Y.dtype))
+    return xp.multiply(dY, xp.sign(Y), out=out(Y.shape, Y.dtype))
 
 
 def _infer_glu(args, inputs):

@@ -25,12 +25,15 @@ class Channels:
         if order not in ("NCHW", "NHWC"):
             raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
         self.first = order == "NCHW" and X.ndim > 2
+        self.shape = list(X.shape)
         self.n = X.shape[0]
         self.count = X.shape[1] if order == "NCHW" else X.shape[-1]
         self.pixels = math.prod(X.shape[2:]) if order == "NCHW" else math.prod(X.shape[1:-1])
 
     def rows(self, X: Any) -> Any:
         """X as rows: (N C, pixels), or (N pixels, C)."""
+        if X.size != self.n * self.count * self.pixels:
+            raise ValueError(f"all images must be as many and as large: {self.shape} is expected, found {list(X.shape)}")
         return (
             X.reshape(self.n * self.count, self.pixels) if self.first else X.reshape(self.n * self.pixels, self.count)
         )
@@ -148,9 +151,12 @@ def _statistics(xp: Any, layout: Channels, X: Any, sums: Any, sumsq: Any, num_ba
 
 def _bn_gradient(g: Any) -> Any:
     """A test normalizes with the running statistics, training with those of the batch."""
+    g.need("is_test")
     saved = [g.I(3), g.I(4)] if g.arg("is_test", 0) else [g.O(3), g.O(4)]
-    if g.num_inputs == 7 and g.num_outputs == 5 and g.arg("num_batches", 1) > 1:
+    if g.arg("num_batches", 1) > 1:
         saved += [g.GI(1), g.GI(2)]
+    elif g.num_inputs != 5:
+        raise ValueError(f"SpatialBN with sums of several batches needs num_batches above 1, found {g.arg('num_batches', 1)}")
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 

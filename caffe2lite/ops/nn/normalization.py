@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import axis_of, matrix
+from caffe2lite.ops.kit.shapes import axis_of, fitted, matrix
 from caffe2lite.ops.nn import cuda
 from caffe2lite.ops.nn.batch_norm import Channels
 
@@ -31,6 +33,8 @@ class _Groups:
 
     def view(self, X: Any) -> Any:
         each = self.channels // self.groups
+        if X.size != math.prod(self.shape):
+            raise ValueError(f"{list(self.shape)} is expected, found {list(X.shape)}")
         if self.last:
             return X.reshape(self.n, self.pixels, self.groups, each).transpose(0, 2, 3, 1)
         return X.reshape(self.n, self.groups, each, self.pixels)
@@ -46,7 +50,9 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
     x = groups.view(X)
     if not X.size:
         empty = xp.zeros((groups.n, groups.groups), X.dtype)
-        return empty, empty
+        if groups.last:
+            return empty + xp.nan, empty + xp.nan
+        return empty, empty + X.dtype.type(1 / np.sqrt(np.float64(epsilon)))
     mean = x.mean(axis=(2, 3), keepdims=True)
     variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
     inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))
@@ -60,7 +66,8 @@ def _group_norm_gradient(
 ) -> tuple[Any, Any, Any]:
     x, dy, gamma = groups.view(X), groups.view(dY), groups.vector(scale, "scale")
     shape = (groups.n, groups.groups, 1, 1)
-    normal = (x - mean.reshape(shape)) * inv.reshape(shape)
+    mean, inv = fitted(mean, shape, "the mean"), fitted(inv, shape, "the deviation")
+    normal = (x - mean) * inv
     dX = out[0](X.shape, X.dtype)
     dscale, dbias = out[1](scale.shape, scale.dtype), out[2](scale.shape, scale.dtype)
     dscale[...] = (dy * normal).sum(axis=(0, 3)).reshape(-1)
@@ -127,7 +134,7 @@ def InstanceNormGradient(
     if mean is None:
         mean = x.mean(axis=(2, 3)) if X.size else xp.zeros((groups.n, groups.groups), X.dtype)
     if inv_std is None:
-        away = x - mean.reshape(groups.n, groups.groups, 1, 1)
+        away = x - fitted(mean, (groups.n, groups.groups, 1, 1), "the mean")
         inv_std = 1 / xp.sqrt(xp.square(away).mean(axis=(2, 3)) + X.dtype.type(epsilon)) if X.size else mean
     return _group_norm_gradient(xp, groups, X, dY, scale, mean, inv_std, out)
 
@@ -178,7 +185,7 @@ row's; float32.  ValueError where X has no such axis, gamma or beta has another 
 
 def _layer_gradient(g: Any) -> Any:
     inputs = [g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)]
-    if g.num_inputs > 1 and g.arg("elementwise_affine", 0):
+    if g.number("elementwise_affine"):
         return g.single("LayerNormGradient", [*inputs, g.I(1)], [g.GI(0), g.GI(1), g.GI(2)])
     return g.single("LayerNormGradient", inputs, [g.GI(0)])
 
@@ -206,16 +213,18 @@ def LayerNorm(
     [..., 1], gamma and beta with one value for each of a row's; float32.  ValueError where X has no such axis, gamma
     or beta has another size, or elementwise_affine has none.
     """
+    if X.ndim < 2:
+        raise ValueError(f"X must have two dimensions or more, found {list(X.shape)}")
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     shape = (*X.shape[:at], 1)
-    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if elementwise_affine:
         if gamma is None:
             raise ValueError("elementwise_affine needs the inputs gamma and beta")
         gamma, beta = _affine_pair(rows, gamma, beta)
+    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if not X.size:
         mean[...] = 0
-        std[...] = 0
+        std[...] = np.sqrt(np.float64(epsilon))
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
@@ -236,6 +245,7 @@ operator(
     "Y mean std",
     name="C10LayerNorm_DontUseThisOpYet",
     num_inputs={1, 3},
+    inplace=[(0, 0), (0, 1)],
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     doc=f"LayerNorm under a name of its own, without a gradient.\n\n{_LAYER_OPERANDS}",
@@ -256,8 +266,10 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     float32.  ValueError where X has no such axis, gamma has another size, or elementwise_affine has none.
     """
     x = matrix(X, axis)
-    dy = dY.reshape(x.shape)
-    m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
+    dy = fitted(dY, x.shape, "dY")
+    if mean.size < x.shape[0] or std.size < x.shape[0]:
+        raise ValueError(f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}")
+    m, s = (v.reshape(-1)[: x.shape[0], None] for v in (mean, std))
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
@@ -312,7 +324,7 @@ def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     """
     rows = matrix(X, axis)
     weights, _ = _affine_pair(rows, gamma, None)
-    dy, r = dY.reshape(rows.shape), rrms.reshape(-1, 1)
+    dy, r = fitted(dY, rows.shape, "dY"), fitted(rrms, (rows.shape[0], 1), "rrms")
     dX = out[0](X.shape, X.dtype)
     d = dy * weights
     along = (d * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
@@ -339,7 +351,7 @@ def Normalize(xp, X, *, axis: int = -1, out):
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
-@operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(0))
+@operator("dX", shapes="dY = X", types={"X": "float32", "dY": "=X"}, infer=like(0))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3.
 
@@ -440,7 +452,7 @@ def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out
     return xp.add(out, X.dtype.type(bias), out)
 
 
-@operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
+@operator("dX", shapes="Y = X, dY = X", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
 def LRNGradient(
     xp, X, Y, dY, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out
 ):

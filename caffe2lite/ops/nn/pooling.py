@@ -18,9 +18,18 @@ from caffe2lite.ops.nn import cuda
 
 
 def _prepare(shape, window):
-    """(window, place, batch, channels) of a pool on an input of that shape."""
-    if len(shape) < 3:
+    """(window, place, batch, channels) of a pool on an input of that shape.
+
+    Where the window is the image, or the batch is empty, there need be no image: the pool is a copy.
+    """
+    if len(shape) == 2 and (window.whole or not shape[0]):
+        window = window._replace(whole=True)
+    elif len(shape) < 3:
         raise ValueError(f"the input must have a batch, channels and an image, got shape {list(shape)}")
+    if not math.prod(shape[1:]):
+        raise ValueError(f"the images must have channels and pixels, got shape {list(shape)}")
+    if len(shape) == 2:
+        return window, windows.place(window, ()), *shape
     batch, channels, size = windows.split_shape(shape, window, "the input")
     window = windows.first_dimensions(window, len(size))
     if not window.whole:
@@ -69,6 +78,8 @@ def _along(array, axis, where):
 def _reduce(xp, X, out, place, window, join, start):
     """Reduce over the window, one dimension after the other: `join` is a ufunc, `start` what no pixel gives."""
     n = len(place.kernel)
+    if not n:
+        out[...] = X
     for i in range(n):
         axis = _axis(window, i)
         shape = X.shape[:axis] + (place.out[i],) + X.shape[axis + 1 :]
@@ -144,6 +155,8 @@ def _MaxPool(xp, X, *, window: Window, out):
 
 
 def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
@@ -158,10 +171,12 @@ def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     return dX
 
 
+def _is_empty(X, window):
+    """Whether there is no gradient to find, which is seen before the window."""
+    return not X.size and (X.ndim > 2 or X.ndim == 2 and (window.whole or not X.shape[0]))
+
+
 def _check_gradient(X, Y, dY, window):
-    if X.ndim == 2 and not X.size:  # genuine lets a batch of nothing pass before it looks at the window
-        X = Y = dY = X[..., None]
-        window = windows.parse({"kernels": [1]})
     window, place, batch, channels = _prepare(X.shape, window)
     wanted = windows.join_shape(batch, channels, place.out, window)
     for what, array in (("result", Y), ("gradient", dY)):
@@ -172,7 +187,7 @@ def _check_gradient(X, Y, dY, window):
 
 def _counts(xp, place, window, include_pad, dtype):
     """How many pixels each position's average is over, in a shape that broadcasts with the result."""
-    if include_pad:
+    if include_pad or not place.kernel:
         return dtype.type(math.prod(place.kernel))
     total = None
     for i in range(len(place.kernel)):
@@ -204,6 +219,8 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
 
 
 def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
@@ -211,11 +228,10 @@ def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Wi
         cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
         return dX
     dX[...] = 0
-    if dX.size:
-        share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
-        for positions, pixels in _windows_of(place, window):
-            target = dX[pixels]
-            xp.add(target, share[positions], out=target)
+    share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
+    for positions, pixels in _windows_of(place, window):
+        target = dX[pixels]
+        xp.add(target, share[positions], out=target)
     return dX
 
 
@@ -355,7 +371,7 @@ def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: Window, out):
 
 @loop
 def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, top, left):
-    zero = np.float32(0)
+    one, zero = np.float32(1), np.float32(0)
     dX[:] = zero
     for p in range(planes):
         x, dx = X[p * h * w : (p + 1) * h * w], dX[p * h * w : (p + 1) * h * w]
@@ -366,7 +382,7 @@ def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, 
                 begin, end = max(0, ox * sw - left), min(w, ox * sw - left + kw)
                 for i in range(first, last):
                     for j in range(i * w + begin, i * w + end):
-                        dx[j] += dy if x[j] == y else zero
+                        dx[j] += dy * (one if x[j] == y else zero)  # NaN for an infinite dy, as NumPy has it
 
 
 @compiled(*(registry.find(n) for n in ("AveragePool", "AveragePool1D", "AveragePool2D")))
@@ -470,6 +486,8 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     X and dX [N, C, ...], Y and dY [N, C, positions ...] (NHWC: channels last); float32.  ValueError where Y or dY
     does not have the pool's shape.
     """
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     dX[...] = 0
@@ -508,17 +526,24 @@ def MaxPoolWithIndex(xp, X, *, window: Window, out):
     return Y, index
 
 
-@operator("dX", types={"X": "float32"}, cuda_types={"X": "float32 float16"})
+@operator("dX", types={"X": "float32", "dY": "=X", "Index": "int32"},
+          cuda_types={"X": "float32 float16", "dY": "=X", "Index": "int32"})  # fmt: skip
 def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
     """dX = the sum of dY over the windows whose maximum is the pixel that Index names.
 
     X and dX [N, C, ...], dY and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError
     where dY or Index does not have the values of N C planes.
     """
+    pixels = math.prod(X.shape[2:])
+    if X.ndim < 3 or Index.shape != dY.shape or dY.shape[:2] != X.shape[:2]:
+        raise ValueError(f"dY {list(dY.shape)} and Index {list(Index.shape)} are none of images {list(X.shape)}")
+    if Index.size and not 0 <= int(Index.min()) <= int(Index.max()) < pixels:
+        raise ValueError(f"Index must be from 0 to {pixels - 1}, found {int(Index.min())} to {int(Index.max())}")
     dX = out(X.shape, X.dtype)
     dX[...] = 0
     planes = X.shape[0] * X.shape[1]
     if planes:
-        rows = xp.arange(planes).reshape(-1, 1)
-        xp.add.at(dX.reshape(planes, -1), (rows, Index.reshape(planes, -1)), dY.reshape(planes, -1))
+        rows, positions = xp.arange(planes).reshape(-1, 1), math.prod(dY.shape[2:])
+        places = (rows, Index.reshape(planes, positions))
+        xp.add.at(dX.reshape(planes, pixels), places, dY.reshape(planes, positions))
     return dX

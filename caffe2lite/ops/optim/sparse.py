@@ -58,7 +58,7 @@ def _rate(lr: Any) -> Any:
     gradient=FORBID_GRADIENT,
     infer=like(0, 1, 3),
 )
-def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
     """MomentumSGDUpdate of the rows in `indices`.
 
     grad [n, ...], moment and param [N, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError where
@@ -83,7 +83,7 @@ def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: f
 
 
 @compiled(SparseMomentumSGDUpdate)
-def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
     ids, g, p, m = _rows(param, indices, grad, moment)
     steps = out[0](grad.shape, grad.dtype)
     _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
@@ -354,10 +354,20 @@ def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
             p[j] += lr * decayed / (np.sqrt(m[j]) + epsilon)
 
 
+def _check_counter(param, moment, indices, grad, lr, counter=None, *, counter_halflife=-1):
+    if counter_halflife <= 0:
+        return
+    if counter is None:
+        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
+    if param.ndim and counter.size < param.shape[0]:
+        raise ValueError(f"the counter {list(counter.shape)} must have a value for each of {param.shape[0]} rows")
+
+
 @operator(
     "param_out moment_out",
     mutates=[(0, 0), (1, 1)],
     types={"param": "float32 float16", "moment": "float32", "indices": _INDICES, "grad": "float32", "lr": "float32"},
+    check=_check_counter,
     gradient=FORBID_GRADIENT,
 )
 def RowWiseSparseAdagrad(
@@ -381,10 +391,6 @@ def RowWiseSparseAdagrad(
     """
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
-    if counter_halflife > 0 and counter is None:
-        raise ValueError(
-            f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row"
-        )
     rate, kind = one(lr, "lr"), grad.dtype.type
     if usable(xp, param) and (counter is None or counter_halflife <= 0):
         cuda.step_rows(xp, cuda.ROW_WISE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import axis_of, resized
 from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
@@ -18,7 +19,7 @@ from caffe2lite.ops.shape.reshape import wanted_shape
 
 
 def _filled(values, shape, Y_scale, Y_zero_point):
-    if values.size != math.prod(shape):
+    if min(shape, default=0) < 0 or values.size != math.prod(shape):
         raise ValueError(f"{values.size} values are given for the shape {list(shape)}")
     return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
 
@@ -204,7 +205,7 @@ def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float 
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    wanted = wanted_shape(shape if new_shape is None else new_shape.tolist(), X.data)
+    wanted = wanted_shape(list(shape) if new_shape is None else new_shape.tolist(), X.data)
     old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
     return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
 
@@ -252,6 +253,8 @@ def Int8ChannelShuffle(
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
+    if X.data.ndim != 4:
+        raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
     if order != "NHWC" or group < 2 or X.shape[-1] % group:
         raise ValueError(
             f"order must be NHWC and group at least 2 and a divisor of the {X.shape[-1]} channels; "
@@ -283,6 +286,7 @@ def Int8ResizeNearest(
     chosen = []
     for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
         count = resized(size, scale)
+        check_result((count,), "uint8")
         nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
         chosen.append(np.minimum(nearest, size - 1))
     return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

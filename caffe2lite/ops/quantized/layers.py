@@ -8,6 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.detection.roi import check_rois, image_of
 from caffe2lite.ops.kit import windows
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
 from caffe2lite.ops.nn.convolution_transpose import TransposedWindow, prepare
@@ -34,7 +35,10 @@ def _placed(X, window):
 def _views(data, place, padding):
     """Return the pixels under each window, [N, OH, OW, C, KH, KW], what is beyond the image being `padding`."""
     (top, left), (bottom, right) = place.heads, place.tails
+    if min(top, left, bottom, right) < 0:
+        raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     n, h, w, channels = data.shape
+    check_result((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded = np.empty((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded[...] = padding
     padded[:, top : top + h, left : left + w] = data
@@ -187,6 +191,8 @@ def Int8ConvTranspose(
             f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups"
         )
     (top, left), (bottom, right) = place.heads, place.tails
+    if min(top, left, bottom, right) < 0:
+        raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
     x = _centred(X)
     weights = _centred(filter)
@@ -227,6 +233,9 @@ def Int8RoIAlign(
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
     sizes, channels = X.shape[1:3], X.shape[3]
+    if pooled_h < 0 or pooled_w < 0:
+        raise ValueError(f"pooled_h and pooled_w must not be negative, found {pooled_h} and {pooled_w}")
+    check_result((RoIs.shape[0], pooled_h, pooled_w, channels), "uint8")
     Y = np.empty((RoIs.shape[0], pooled_h, pooled_w, channels), np.uint8)
     for r, roi in enumerate(RoIs):
         image, box = image_of(roi, 4, X.shape[0])

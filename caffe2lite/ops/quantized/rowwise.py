@@ -193,6 +193,8 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     """As `_fused`, where a mapping of indices (-1: pruned, a row of zeros) comes between."""
     if MAPPING.size == 1 and int(MAPPING.reshape(-1)[0]) == 0:  # no pruning
         return _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    if MAPPING.ndim != 1 or DATA.ndim != 2:
+        raise ValueError(f"DATA [N, bytes] and a mapping [M] are needed, found {list(DATA.shape)} and {list(MAPPING.shape)}")
     check_indices(INDICES, MAPPING.shape[0])
     _check_weights(WEIGHTS, INDICES)
     rows = MAPPING[INDICES]
@@ -271,6 +273,7 @@ for _name, _form, _kernel, _mean in (
 
 @operator(
     "output_indices output_lengths output_weights?",
+    shapes="INDICES [I], LENGTHS [K], MAPPING [M], WEIGHTS [I]",
     types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
     gradient=NO_GRADIENT,
 )
@@ -308,6 +311,8 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """
     if input.ndim < 2 or not input.shape[0]:
         raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    if not input.size:
+        raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     rows = rows_of(input)
     low = rows.min(axis=1, keepdims=True)
     scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
@@ -426,6 +431,8 @@ def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: b
     n, width = input.shape
     per = 8 // bitwidth
     size = -(-width // per)
+    if n and not width:
+        raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     Y = out((n, _RAND_HEAD + size), "uint8")
     if not Y.size:
         return Y
@@ -473,16 +480,16 @@ def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
 
 
 @operator("output", types="uint8")
-def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int], out):
+def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int] = (), out):
     """min + byte * (max - min) / 255, in the given shape.
 
     input [...] uint8 -> output of the shape [...] in the argument `shape`, float32. ValueError where that has another
     number of elements.
     """
     Y = out(tuple(shape), "float32")
-    if Y.size != input.size:
-        raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input {input.size}")
-    Y.reshape(-1)[...] = input.reshape(-1) * xp.float32((max - min) / 255) + xp.float32(min)
+    if Y.size > input.size:
+        raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input only {input.size}")
+    Y.reshape(-1)[...] = input.reshape(-1)[: Y.size] * xp.float32((max - min) / 255) + xp.float32(min)
     return Y
 
 
@@ -498,6 +505,7 @@ _CODES = "uint8 uint16 int32"
     "decoded*",
     num_inputs=(2, MANY),
     num_outputs=(1, MANY),
+    counts=lambda n, m: m == n - 1,
     types={"codebook": "float32", "codes": _CODES},
     gradient=_decode_gradient,
 )
@@ -520,7 +528,7 @@ def QuantDecode(xp, codebook, *codes, out):
     return tuple(made)
 
 
-@operator("dcodebook", num_inputs=(3, MANY), types={"codebook": "float32"}, infer=like(0))
+@operator("dcodebook", num_inputs=(3, MANY), counts=lambda n, m: n % 2 == 1, types={"codebook": "float32"}, infer=like(0))
 def QuantDecodeGradient(xp, codebook, *rest, out):
     """The gradient by each value of the code book: the sum over its uses.
 
@@ -535,6 +543,11 @@ def QuantDecodeGradient(xp, codebook, *rest, out):
     for code, gradient in zip(rest[:half], rest[half:]):
         if code.size != gradient.size:
             raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
+        if codebook.ndim != 1 or code.dtype.kind not in "iu" or gradient.dtype.kind != "f":
+            raise ValueError(
+                f"a code book [N], codes of integers and gradients of floats are needed, found {list(codebook.shape)}, "
+                f"{code.dtype} and {gradient.dtype}"
+            )
         segments.check_indices(code.reshape(-1), codebook.shape[0])
         total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype(
             "float32"

@@ -23,6 +23,7 @@ class Int8Tensor(Object):
     """Bytes (or, for biases, int32) with the scale and the zero point that they all share."""
 
     type_name = "caffe2::int8::Int8TensorCPU"
+    operand = True
     blob_type = "Int8TensorCPU"
 
     def __init__(self, data: np.ndarray, scale: float, zero_point: int) -> None:

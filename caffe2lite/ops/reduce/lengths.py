@@ -11,12 +11,15 @@ from caffe2lite.ops.kit import registry, segments
 from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, together
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
 
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
 _SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
+_RUNS = "data [R, ...], lengths [K]"
+_LOOKUP = "data [R, ...], indices [I], lengths [K]"
 _NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
 _SHARED = 1 << 20  # elements to be read from which on several threads pay
 _U = np.uint64
@@ -54,7 +57,7 @@ def check_lookup(data, indices, lengths):
     segments.check_indices(indices, data.shape[0])
 
 
-@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
+@operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
 def LengthsSum(xp, data, lengths, *, out):
     """Y[k] = sum of the rows of segment k of the data.
 
@@ -64,7 +67,7 @@ def LengthsSum(xp, data, lengths, *, out):
     return _sum(xp, data, None, lengths, out)[0]
 
 
-@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
+@operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
 def LengthsMean(xp, data, lengths, *, out):
     """Y[k] = mean of the rows of segment k; 0 for one without rows.
 
@@ -78,6 +81,7 @@ def LengthsMean(xp, data, lengths, *, out):
 @operator(
     "Y",
     types=_DENSE,
+    shapes=_RUNS,
     infer=_infer,
     gradient=single("LengthsMaxWithMainInputAndForwardOutputGradient", "O0 GO0 I1 I0 -> GI0"),
 )
@@ -91,7 +95,8 @@ def LengthsMax(xp, data, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
 
-@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"}, infer=like(3))
+@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
+          shapes="Y [K, *D], dY = Y, lengths [K], data [R, *D]", infer=like(3))  # fmt: skip
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """dX = dY at every row that is the maximum of its segment, else 0.
 
@@ -109,6 +114,7 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
 @operator(
     "Y",
     types={"data": "float32", "weights": "float32", "lengths": "int32"},
+    shapes="data [R, ...], weights [R], lengths [K]",
     infer=_infer,
     gradient=lambda g: _weighted(g, "LengthsWeightedSumGradient", "LengthsWeightedSumWithMainInputGradient"),
 )
@@ -244,7 +250,7 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         begin = end
 
 
-@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
+@operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
 def SparseLengthsSum(xp, data, indices, lengths, *, out):
     """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings.
 
@@ -259,7 +265,8 @@ def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out)
 
 
-@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
+
+@operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
 def SparseLengthsMean(xp, data, indices, lengths, *, out):
     """Y[k] = mean of data[i] over the indices of segment k.
 
@@ -275,7 +282,8 @@ def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
 
 
-@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, infer=_infer)
+
+@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
 def SparseLengthsMax(xp, data, indices, lengths, *, out):
     """Y[k] = maximum of data[i] over the indices of segment k.
 
@@ -287,7 +295,7 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer, gradient=_sparse_weighted)
+@operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [I]", infer=_infer, gradient=_sparse_weighted)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k.
 
@@ -305,7 +313,8 @@ def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *
     return _sum_compiled(data, weights, indices, lengths, out)
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer)
+
+@operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [W]", infer=_infer)
 def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
     """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k.
 
@@ -341,6 +350,9 @@ def _check_gradients(dY, lengths):
 def _spread(xp, dY, lengths, out):
     _check_gradients(dY, lengths)
     counts = lengths.astype("int64")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError(f"a length is negative: {int(counts.min())}")
+    check_result((int(counts.sum()), *dY.shape[1:]), dY.dtype)
     return spread(xp, dY, counts, out, int(counts.sum())), counts
 
 
@@ -377,8 +389,11 @@ def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     check_weights(weights, made.shape[0])
     rows = data if indices is None else segments.take_rows(xp, data, indices)
     by_weights = out[1](weights.shape, weights.dtype)
+    if made.size != rows.size or made.shape[0] != rows.shape[0]:
+        raise ValueError(f"the rows of dY {list(dY.shape)} and of the data {list(data.shape)} must have one size")
     if made.size:
-        xp.sum((made * rows).reshape(made.shape[0], -1), axis=1, out=by_weights)
+        flat = made.shape[0], -1
+        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights)
     else:
         by_weights[...] = 0
     return xp.multiply(made, column(xp, weights, made), out=made), by_weights
@@ -459,8 +474,11 @@ for _name, _outputs, _kernel, _types, _doc in (
         "dX[i] = weights[i] * dY of lookup i's segment; dweights[i] = data[indices[i]] * dY.",
     ),
 ):  # fmt: skip
+    _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
+    if "_sparse_both" in _kernel.__name__:
+        _types = {**_types, "data": "float32", "indices": _INT}
     operator(
-        _outputs, name=_name, types=_types, infer=_GRADIENT_SHAPES.get(_name), doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}"
+        _outputs, name=_name, types=_types, shapes=_shapes, infer=_GRADIENT_SHAPES.get(_name), doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}"
     )(_kernel)
 
 

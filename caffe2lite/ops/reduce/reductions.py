@@ -9,7 +9,7 @@ from typing import Any
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import end_axis
+from caffe2lite.ops.kit.shapes import end_axis, fitted
 
 _NUMBERS = "float32 float64 int32 int64"
 
@@ -137,7 +137,7 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
         shape = _kept(X.shape, _axes(axes, X.ndim), True)
         _check_results(X, shape, dY=dY, Y=Y)
         dX = out(X.shape, X.dtype)
-        dX[...] = derive(xp, dY.reshape(shape), X, Y.reshape(shape))
+        dX[...] = derive(xp, fitted(dY, shape, "dY"), X, fitted(Y, shape, "Y"))
         return dX
 
     operator(
@@ -329,7 +329,12 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
 
     def backward(xp, X, Y, dY, *, out):
         check(X)
-        place = out[0] if isinstance(out, tuple) else out
+        for what, operand in (("Y", Y), ("dY", dY)):
+            if operand.shape != X.shape[:axis] + X.shape[axis + 1 :]:
+                raise ValueError(f"{what} must be X {list(X.shape)} without axis {axis}, found {list(operand.shape)}")
+        place = (out or (None,))[0] if isinstance(out, tuple) else out
+        if place is None:
+            raise ValueError("the output dX is missing")
         dX = place(X.shape, X.dtype)
         return xp.multiply(xp.expand_dims(dY, axis), xp.expand_dims(Y, axis) == X, dX)
 
@@ -398,6 +403,12 @@ def _infer_moments(args: Any, inputs: Any) -> list[Spec]:
     return [spec, spec]
 
 
+def _front_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    if any(a < 0 for a in axes):
+        raise ValueError(f"axes={list(axes)} must count from 0: Moments takes no negative ones")
+    return _axes(axes, ndim)
+
+
 @operator(
     "mean variance",
     types="float32",
@@ -410,7 +421,7 @@ def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
     X [...], mean and variance with a dimension of 1 for each of the axes (all where none is named), or without them
     where keepdims is 0; float32.  ValueError where an axis is none of X's.
     """
-    over = _axes(axes, X.ndim)
+    over = _front_axes(axes, X.ndim)
     shape = _kept(X.shape, over, keepdims)
     mean, variance = out[0](shape, X.dtype), out[1](shape, X.dtype)
     centre = X.mean(axis=over, keepdims=True) if X.size else xp.zeros(_kept(X.shape, over, True), X.dtype)
@@ -428,11 +439,12 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
     X [...], dX of its shape, the others as in Moments, n = X.size / mean.size; float32.  ValueError where an axis is
     none of X's or a size differs.
     """
-    shape = _kept(X.shape, _axes(axes, X.ndim), True)
+    shape = _kept(X.shape, _front_axes(axes, X.ndim), True)
     _check_results(X, shape, dmean=dmean, dvariance=dvariance, mean=mean)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
-    dX[...] = (dmean.reshape(shape) + 2 * (X - mean.reshape(shape)) * dvariance.reshape(shape)) * share
+    dmean, dvariance, mean = fitted(dmean, shape, "dmean"), fitted(dvariance, shape, "dvariance"), fitted(mean, shape, "mean")
+    dX[...] = (dmean + 2 * (X - mean) * dvariance) * share
     return dX
 
 
@@ -517,8 +529,8 @@ def ReduceFrontWeightedSumGradient(xp, weights, dY, dims, *, out):
     weights [n], dY [...], dims (the shape of X, int64), dX [N, ...], 0 from row n on; float32.  ValueError where n is
     above N or dY does not fit.
     """
-    shape = tuple(dims.tolist())
-    if not shape or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
+    shape = tuple(dims.reshape(-1).tolist())
+    if not shape or min(shape) < 0 or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
         raise ValueError(f"weights {list(weights.shape)} and dY {list(dY.shape)} do not fit X of shape {list(shape)}")
     dX = out(shape, dY.dtype)
     dX[weights.size :] = 0

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import (
     check_ids,
     check_indices,
     check_weights,
     column,
-    maximum_rows,
     reduce_rows,
     sorted_ids_to_starts,
     take_rows,
 )
+from caffe2lite.ops.kit.shapes import fitted
 
 _INT = "int32 int64"
 _FLOAT = "float32"
@@ -28,19 +29,19 @@ def _mean(xp, result, counts):
     return xp.divide(result, column(xp, xp.maximum(counts, 1).astype(result.dtype), result), out=result)
 
 
-def _check_data(data):
+def _check_data(data, indices=None):
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
+    if indices is not None:
+        check_indices(indices, data.shape[0])
 
 
 # ---- sorted ids --------------------------------------------------------------------------------------------------
 
 
 def _sorted(xp, data, indices, ids, out, weights=None, mean=False):
-    _check_data(data)
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     if weights is not None:
         check_weights(weights, size)
     starts, counts = sorted_ids_to_starts(xp, ids, size)
@@ -76,10 +77,8 @@ def _sparse_sorted_weighted(xp, data, weights, indices, segment_ids, *, out):
 
 
 def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=False):
-    _check_data(data)
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     check_ids(ids, size)
     if weights is not None:
         check_weights(weights, size)
@@ -92,6 +91,8 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
     if num_segments < -1:
         raise ValueError(f"num_segments is -1 (as many as the ids need) or 0 and more, found {num_segments}")
     count = num_segments if num_segments >= 0 else most + 1
+    check_result((count, *data.shape[1:]), data.dtype)
+    check_result((count,), "int64")
     order = xp.argsort(ids, kind="stable")
     counts = xp.bincount(ids, minlength=count) if size else xp.zeros(count, "int64")
     starts = xp.cumsum(counts) - counts
@@ -130,6 +131,8 @@ def _sparse_unsorted_weighted(xp, data, weights, indices, segment_ids, *, num_se
 
 def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
     """Each row gets the gradient of its segment."""
+    if dY.ndim < 1:
+        raise ValueError("dY must have a row for each segment, found a scalar")
     if ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(ids.shape)}")
     size = ids.shape[0]
@@ -176,10 +179,23 @@ def _unsorted_weighted_gradient(xp, weights, dY, segment_ids, *, out):
     return _gradient_rows(xp, dY, segment_ids, out, False, weights=weights)
 
 
+def _by_row(kind):
+    """The gradient by the rows alone, of a sum with weights."""
+
+    def make(g):
+        if g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
+        return g.single(kind, [g.I(1), g.GO(0), g.I(2)], [g.GI(0)])
+
+    return make
+
+
 def _by_index(kind, weighted):
     """The gradient by the data is sparse: the operator's indices, and values that `kind` makes."""
 
     def make(g):
+        if weighted and g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
         index, ids = (2, 3) if weighted else (1, 2)
         g.set_sparse(0, g.I(index), g.I(0) + "_grad_values")
         given = [g.I(1), g.GO(0), g.I(ids)] if weighted else [g.GO(0), g.I(ids)]
@@ -216,7 +232,7 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
     ),
     (
         "SortedSegmentWeightedSum", _sorted_weighted, _WEIGHTED,
-        single("SortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), None,
+        _by_row("SortedSegmentWeightedSumGradient"), None,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
@@ -242,7 +258,7 @@ for _name, _kernel, _types, _maker, _infer, _doc in (
     ),
     (
         "UnsortedSegmentWeightedSum", _unsorted_weighted, _WEIGHTED,
-        single("UnsortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), _infer_unsorted,
+        _by_row("UnsortedSegmentWeightedSumGradient"), _infer_unsorted,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
@@ -307,8 +323,11 @@ def _range_mean(xp, data, segment_ids, *, out):
 
 
 def _range_max(xp, data, segment_ids, *, out):
+    """Caffe2 begins with the lowest float: NaN and -inf do not show."""
     starts, counts = _range_starts(xp, data, segment_ids)
-    return maximum_rows(xp, data, starts, counts, _result(out, counts.shape[0], data))
+    lowest = xp.finfo(data.dtype).min
+    result = _result(out, counts.shape[0], data)
+    return reduce_rows(xp, xp.maximum, xp.where(data > lowest, data, lowest), starts, counts, result)
 
 
 def _log_exp(xp, data, ids, out, mean):
@@ -317,7 +336,7 @@ def _log_exp(xp, data, ids, out, mean):
     if not result.size:
         return result
     reduce_rows(xp, xp.maximum, data, starts, counts, result)
-    top = result.copy()
+    top = xp.where(result == -xp.inf, xp.finfo(result.dtype).min, result)
     reduce_rows(xp, xp.add, xp.exp(data - top[ids]), starts, counts, result)
     if mean:
         _mean(xp, result, counts)
@@ -338,10 +357,12 @@ def _range_gradient(factor):
 
     def kernel(xp, data, Y, dY, segment_ids, *, out):
         _, counts = _range_starts(xp, data, segment_ids)
+        if Y.shape != (counts.shape[0], *data.shape[1:]):
+            raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
         dX = out(data.shape, data.dtype)
         if dX.size:
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
-            dY = dY.reshape(Y.shape)  # in the steps of a recurrent net it may have another dimension of 1
+            dY = fitted(dY, Y.shape, "dY")  # in the steps of a recurrent net it may have another dimension of 1
             dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
         return dX
 

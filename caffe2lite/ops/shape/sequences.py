@@ -6,6 +6,7 @@ import math
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import axis_of
 
@@ -33,6 +34,8 @@ def _fill(xp, Y, pad_minf):
 
 def _within(xp, lengths, longest):
     """Return [segments, longest] bool: which places hold a row."""
+    check_result((lengths.size, longest), "bool")
+    check_result((longest,), "int64")
     return xp.arange(longest).reshape(1, -1) < lengths.reshape(-1, 1)
 
 
@@ -52,6 +55,8 @@ def PackSegments(
     """
     if tensor.ndim < 1:
         raise ValueError("the tensor must have rows, found a scalar")
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must be a vector, found the shape {list(lengths.shape)}")
     total = _total(lengths)
     if total != tensor.shape[0]:
         raise ValueError(f"the lengths sum to {total}, and the tensor has {tensor.shape[0]} rows")
@@ -433,17 +438,20 @@ def PadEmptySamples(xp, lengths, *features, out):
     each. ValueError where the lengths do not sum to a feature's rows, or one is negative.
     """
     total = _total(lengths)
+    if len(out) != 1 + len(features):
+        raise ValueError(f"{1 + len(features)} outputs are needed, the lengths and each feature; {len(out)} are named")
     made = [out[0](lengths.shape, "int32")]
     made[0][...] = xp.maximum(lengths, 1)
     counts = xp.maximum(lengths, 1).astype("int64")
     empty = lengths == 0
     ends = xp.cumsum(counts)
     size = int(ends[-1]) if counts.size else 0
+    for i, X in enumerate(features):
+        if X.ndim < 1 or X.shape[0] != total:
+            raise ValueError(f"the lengths sum to {total}, and feature {i} has the shape {list(X.shape)}")
     owner = xp.searchsorted(ends, xp.arange(size), side="right")
     real = ~empty[owner] if size else xp.zeros(0, bool)
     for i, X in enumerate(features):
-        if X.shape[0] != total:
-            raise ValueError(f"the lengths sum to {total}, and feature {i} has {X.shape[0]} rows")
         Y = out[1 + i]((size, *X.shape[1:]), X.dtype)
         _fill(xp, Y, False)
         if X.size:

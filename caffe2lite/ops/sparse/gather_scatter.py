@@ -479,7 +479,8 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
     return Y
 
 
-@operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(i, i) for i in range(1000)])
+@operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY),
+          counts=lambda n, m: m == n + 1, inplace=[(i, i) for i in range(1000)])  # fmt: skip
 def UnsafeCoalesce(ctx, *Xs):
     """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes.
 
@@ -491,6 +492,8 @@ def UnsafeCoalesce(ctx, *Xs):
         raise ValueError(
             f"the outputs must be the inputs again, and one more for the shared memory; found {names[0]} -> {names[1]}"
         )
+    if not Xs:
+        raise ValueError("there are no inputs to be moved")
     first = Xs[0]
     if any(X.dtype != first.dtype for X in Xs):
         raise ValueError(f"all inputs must have one type, found {', '.join(str(X.dtype) for X in Xs)}")

@@ -7,6 +7,7 @@ from typing import Any
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.shapes import one
 
@@ -28,6 +29,7 @@ def _owners(xp, lengths):
     """Return for each row the segment that it is in."""
     ends = xp.cumsum(lengths.astype("int64"))
     total = int(ends[-1]) if lengths.size else 0
+    check_result((total,), "int64")
     return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
@@ -122,6 +124,7 @@ def _segment_count(segment_ids, data):
     if segment_ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(segment_ids.shape)}")
     last = int(segment_ids[-1]) if segment_ids.size else -1
+    check_result((last + 1,), "int64")
     if segment_ids.size and (int(segment_ids.min()) < 0 or bool((segment_ids[1:] < segment_ids[:-1]).any())):
         raise ValueError(f"segment ids must be sorted and not negative; found {_unsorted(segment_ids)}")
     if data is None:
@@ -156,6 +159,8 @@ def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
     ranges = out((count, 2), "int32")
     ranges[:, 0] = xp.cumsum(lengths) - lengths
     ranges[:, 1] = lengths
+    if segment_ids.size:
+        ranges[int(segment_ids[-1]) + 1 :] = 0
     return ranges
 
 
@@ -178,7 +183,8 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     return hot
 
 
-@operator("OUTPUT", types={"LENGTHS": "int32", "INDICES": _INT}, gradient=FORBID_GRADIENT)
+@operator("OUTPUT", shapes="ITEMS [N, ...], LENGTHS [K], INDICES [I]", types={"LENGTHS": "int32", "INDICES": _INT},
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     """The items of the segments at the given indices, one after the other.
 
@@ -199,6 +205,7 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
 
 @operator(
     "OUTPUT",
+    shapes="DATA [N, ...], LENGTHS [K]",
     types={"DATA": "float32 float64 int32 int64", "LENGTHS": "int32"},
     gradient=NO_GRADIENT,
     infer=lambda args, inputs: [
@@ -241,6 +248,7 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
     parts = n_split if n_split_input is None else int(one(n_split_input, "n_split"))
     if parts <= 0:
         raise ValueError(f"n_split must be positive, got {parts}")
+    check_result((LENGTHS.shape[0] * parts + parts,), "int64")
     Y = out((LENGTHS.shape[0] * parts,), "int32")
     share = LENGTHS.reshape(-1, 1) // parts
     Y.reshape(-1, parts)[...] = share + (xp.arange(parts).reshape(1, -1) < LENGTHS.reshape(-1, 1) - share * parts)
@@ -277,6 +285,7 @@ def _top_places(xp, DATA, LENGTHS, k):
 
 @operator(
     "TopKValue TopKIndices",
+    shapes="DATA [N], LENGTHS [K]",
     types={"DATA": "float32", "LENGTHS": "int32"},
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], args["k"])), Spec((inputs[1].shape[0], args["k"]), "int32")],
     gradient=single("LengthsTopKGradient", "I1 O1 GO0 -> GI0"),
@@ -317,6 +326,8 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     dX = out((int(LENGTHS.sum()),), dY.dtype)
     dX[...] = 0
     there = indices >= 0
+    if bool((there & (indices >= LENGTHS.reshape(-1, 1))).any()):
+        raise ValueError(f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}")
     rows = (starts.reshape(-1, 1) + indices)[there]
     dX[rows] = dY[there]
     return dX
@@ -452,10 +463,11 @@ def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[
     Y = out((X.shape[0],), "int64")
     Y[...] = 0
     base, begin = 1, 0
+    rounded = X if X.dtype.kind == "i" else xp.trunc(X + xp.copysign(X.dtype.type(0.5), X))  # halves away from 0
     for column, limit in zip(col_ids, categorical_limits):
         table = vals[begin : begin + limit]
         for code, value in enumerate(table):
-            Y[...] += xp.where(X[:, column].astype("int64") == value, code * base, 0)
+            Y[...] += xp.where(rounded[:, column] == value, code * base, 0)
         base *= limit
         begin += limit
     return Y
@@ -492,7 +504,7 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
     return made
 
 
-@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT)
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
     """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it.
 
@@ -508,7 +520,7 @@ def Partition(xp, *inputs, pack_first_input: int = 0, out):
     return tuple(made[i] for i in range(len(out)))
 
 
-@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator("partitions*", num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT)
 def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
     """As Partition by the second input; the first one holds lengths, and each partition gets its own.
 

@@ -301,19 +301,19 @@ class IR:
 
     def _AppendAutoGradGenerator(self, y, grad, autograd_op):
         meta = GradGenMeta(autograd_op, 0, str(grad), autograd_op.device_option)
-        self.gradient_generators[y][self.frontier[y]].append(meta)
+        self.gradient_generators[str(y)][self.frontier[str(y)]].append(meta)
 
     def _GetInitGradients(self, ys):
         input_to_grad = {}
         gradient_ops = []
         for y, g in ys.items():
-            y = str(y)
             if g is None:
-                op = _operator("ConstantFill", [y], [y + self.AUTOGEN_GRAD_SUFFIX], value=1.0)
+                # The seed's name goes through the present name scope, whatever scope the blob's own name shows.
+                op = CreateOperator("ConstantFill", [y], [f"{y}{self.AUTOGEN_GRAD_SUFFIX}"], value=1.0)
                 gradient_ops.append(op)
                 g = op.output[0]
                 self._AppendAutoGradGenerator(y, g, op)
-            input_to_grad[y] = GradientSlice(str(g[0]), str(g[1])) if isinstance(g, GradientSlice) else str(g)
+            input_to_grad[str(y)] = GradientSlice(str(g[0]), str(g[1])) if isinstance(g, GradientSlice) else str(g)
         return input_to_grad, gradient_ops
 
     def _GenerateGradientsForForwardOp(self, forward_op_idx, input_to_grad):

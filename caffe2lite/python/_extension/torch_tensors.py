@@ -15,7 +15,6 @@ class _Follower:
     def __init__(self, blob, tensor):
         self.blob = blob
         self.tensor = weakref.ref(tensor)
-        self.dtype = blob.value.dtype
         blob.tokens.append(self)
 
     def __getitem__(self, _):
@@ -23,9 +22,9 @@ class _Follower:
 
     def __setitem__(self, _, valid):
         tensor = self.tensor()
-        # A tensor of a blob that was reset, or changed its type, keeps the memory that it had.
-        if tensor is not None and self.blob.is_tensor and self.blob.value.dtype == self.dtype:
-            tensor.set_(torch.from_numpy(self.blob.value))
+        # A tensor of a blob that was reset keeps the memory that it had.
+        if tensor is not None and self.blob.is_tensor:
+            tensor.data = torch.from_numpy(self.blob.value)
             self.blob.tokens.append(self)
 
 
@@ -53,10 +52,11 @@ def fetch(blob):
 
 
 def feed(blob, tensor):
-    """Make a contiguous CPU tensor the blob's tensor; others are copied."""
+    """Make a contiguous CPU tensor the blob's tensor; others are copied.  Those that were the blob's before stay as they are."""
+    blob.tokens[:] = [token for token in blob.tokens if not isinstance(token, _Follower)]
     array = tensor.detach().cpu().numpy()
     if tensor.device.type != "cpu" or tensor.requires_grad or not tensor.is_contiguous():
-        blob.assign(array)
+        blob.borrow(array.copy())
         return
     blob.borrow(array)
     _Follower(blob, tensor)

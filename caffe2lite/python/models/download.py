@@ -2,10 +2,16 @@
 
 A model is the files predict_net.pb, init_net.pb and value_info.json ({input: [ONNX type, shape]}).  Caffe2's own server
 may be gone: files from elsewhere, put into that folder by hand, are found.
+
+    python -m caffe2.python.models.download [-i] [-f] NAME ...
+
+puts the nets of a model into a folder of that name, in the present folder or, with -i, beside this file, where
+`from caffe2.python.models import NAME` finds them.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -18,13 +24,14 @@ from caffe2lite.proto import caffe2_pb2
 
 DOWNLOAD_BASE_URL = "https://s3.amazonaws.com/download.caffe2.ai/models/"
 DOWNLOAD_COLUMNS = 70
-_FILES = ("predict_net.pb", "init_net.pb", "value_info.json")
+_NETS = ("predict_net.pb", "init_net.pb")
+_FILES = (*_NETS, "value_info.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*(/[A-Za-z0-9][A-Za-z0-9_.\-]*)*")
 
 
 def validModelName(name):
     """Return whether a name is one of letters, digits, '_', '.', '-' and '/', without '..'."""
-    return bool(_NAME.fullmatch(name)) and ".." not in name
+    return bool(_NAME.fullmatch(name)) and ".." not in name and name != "__init__"
 
 
 def getURLFromName(name, filename):
@@ -60,6 +67,38 @@ def downloadFromURLToFile(url, filename, show_progress=True):
 def deleteDirectory(top_dir):
     """Delete a folder with what is in it."""
     shutil.rmtree(top_dir)
+
+
+def downloadModel(model, args):
+    """Fetch the nets of a model into a folder of its name; with `args.install` it is a module of caffe2.python.models.
+
+    What is there is replaced if `args.force` or whoever is asked says so; else SystemExit tells that nothing was done.
+    """
+    here = os.path.dirname(os.path.realpath(__file__))
+    folder = os.path.join(here, model) if args.install else model
+    if os.path.lexists(folder):
+        if not args.force and not _agreed(f"{folder} exists already; replace it? [y/N] "):
+            raise SystemExit(f"{model} was not downloaded: {folder} exists already (--force replaces it)")
+        if os.path.isdir(folder):
+            deleteDirectory(folder)
+        else:
+            os.unlink(folder)
+    os.makedirs(folder)
+    try:
+        for name in _NETS:
+            downloadFromURLToFile(getURLFromName(model, name), os.path.join(folder, name), sys.stdout.isatty())
+    except ConnectionError as e:
+        deleteDirectory(folder)
+        raise SystemExit(f"{model} was not downloaded: {e}") from None
+    if args.install:
+        os.symlink(os.path.join(here, "__sym_init__.py"), os.path.join(folder, "__init__.py"))
+
+
+def _agreed(question):
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 class ModelDownloader:
@@ -102,3 +141,24 @@ class ModelDownloader:
     def get_c2_model(self, model_name):
         """Return (init net, predict net, value info) of a model."""
         return self.get_c2_model_dbg(model_name)[:3]
+
+
+def main():
+    """Download the models that the command line names."""
+    parser = argparse.ArgumentParser(
+        prog="python -m caffe2.python.models.download", description="Download or install pretrained models."
+    )
+    parser.add_argument("model", nargs="+", help="the model's name, such as squeezenet")
+    parser.add_argument(
+        "-i", "--install", action="store_true", help="make it a module: from caffe2.python.models import NAME"
+    )
+    parser.add_argument("-f", "--force", action="store_true", help="replace what is there, without a question")
+    args = parser.parse_args()
+    for model in args.model:
+        if not validModelName(model):
+            raise SystemExit(f"{model!r} is not a valid model name")
+        downloadModel(model, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 
 import numpy as np
@@ -47,6 +48,25 @@ def names_in(graph):
             if attribute.HasField("g"):
                 names |= names_in(attribute.g)
     return names
+
+
+def check_operators(graph):
+    """Unsupported, with all of them, where a graph has nodes that Caffe2 has no operator for."""
+    unknown = collections.Counter(_unknown(graph))
+    if unknown:
+        listed = ", ".join(f"{kind} ({count})" for kind, count in sorted(unknown.items()))
+        raise Unsupported(f"Don't know how to translate op {listed}: Caffe2 has no operator for it, or here is no rule")
+
+
+def _unknown(graph):
+    for node in graph.node:
+        if node.domain not in ("", "ai.onnx"):
+            yield f"{node.domain}.{node.op_type}"
+        elif node.op_type not in NETS and not _reading.has_form(node.op_type):
+            yield node.op_type
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _unknown(attribute.g)
 
 
 def operators_of(graph, context):

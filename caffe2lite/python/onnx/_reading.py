@@ -113,6 +113,11 @@ def convert(proto, context):
     return ops
 
 
+def has_form(kind):
+    """Return whether nodes of a type have operators in Caffe2."""
+    return kind in RULES or registry.get(TYPES.get(kind, kind)) is not None
+
+
 def _plain(node, kind=None, **more):
     kind = kind or TYPES.get(node.type, node.type)
     renamed = {**ARGUMENTS[""], **ARGUMENTS.get(node.type, {})}
@@ -255,10 +260,35 @@ def _conv(node, context):
         if shape is None:
             raise Unsupported(f"node {node.name or node.type}: the kernel's shape is not known: state kernel_shape")
         node.attrs["kernel_shape"] = list(shape[2:])
-    _resolve_auto_pad(node)
+    if node.type == "ConvTranspose" and any(d != 1 for d in node.attrs.get("dilations", ())):
+        raise Unsupported("ConvTranspose with dilations has no form in Caffe2, whose operator ignores them")
     if node.type == "ConvTranspose" and "output_shape" in node.attrs:
-        raise Unsupported("ConvTranspose with output_shape has no form in Caffe2: state pads and output_padding")
+        upper = node.attrs.pop("auto_pad", b"NOTSET") == b"SAME_UPPER"
+        _resolve_output_shape(node, context, upper)
+        return [_plain(node)]
+    _resolve_auto_pad(node)
     return [_plain(node)]
+
+
+def _resolve_output_shape(node, context, upper):
+    """Turn output_shape into pads; `upper`: an odd pixel goes to the end."""
+    sizes = context.shapes.get(node.inputs[0], ())[2:]
+    if not sizes or min(sizes) < 0:
+        raise Unsupported(
+            f"node {node.name or node.type}: ConvTranspose with output_shape becomes pads, which follow from the shape of "
+            f"{node.inputs[0]!r}: state it in the model's inputs or value_info"
+        )
+    attrs, ones, zeros = node.attrs, [1] * len(sizes), [0] * len(sizes)
+    wanted = attrs.pop("output_shape")[-len(sizes) :]
+    columns = sizes, wanted, attrs["kernel_shape"], *(attrs.get(n, ones) for n in ("strides", "dilations"))
+    whole = [s * (size - 1) + (k - 1) * d + 1 for size, _, k, s, d in zip(*columns)]
+    adjusted = attrs.setdefault("output_padding", list(zeros))
+    surplus = [w + a - o for w, a, o in zip(whole, adjusted, wanted)]
+    if min(surplus) < 0:  # the rest of the pixels is added at the end
+        attrs["output_padding"] = [a + max(0, -n) for a, n in zip(adjusted, surplus)]
+        surplus = [max(0, n) for n in surplus]
+    small, large = [n // 2 for n in surplus], [n - n // 2 for n in surplus]
+    attrs["pads"] = [*small, *large] if upper else [*large, *small]
 
 
 def _global_pool(kind):
@@ -288,7 +318,7 @@ def _pad(node, context):
 def _slice(node, context):
     """Slice along given axes: as arguments where the rank is known, as tensors elsewhere.
 
-    Caffe2 counts from behind in another way: -1 is the end of the axis, -2 the last element.
+    Caffe2 cuts one axis at a time, and counts from behind in another way: -1 is the end of the axis, -2 the last element.
     """
     names = ("starts", "ends", "axes", "steps")
     given = {n: node.attrs[n] for n in names if n in node.attrs}
@@ -303,22 +333,29 @@ def _slice(node, context):
     axes = given.get("axes", list(range(len(starts))))
     if any(step != 1 for step in given.get("steps", ())):
         raise Unsupported("Slice with steps other than 1 has no form in Caffe2")
+    new = context.dummies.new_dummy_name
+    cuts = list(zip(axes, starts, ends))
+    blobs = [x, *(new() for _ in cuts[1:]), *node.outputs]
     if x in context.shapes:
         rank = len(context.shapes[x])
-        begin, end = [0] * rank, [-1] * rank
-        for axis, s, e in zip(axes, starts, ends):
-            begin[axis], end[axis] = s, e
-        return [operator("Slice", [x], node.outputs, starts=begin, ends=end)]
+        made = []
+        for (axis, start, end), source, target in zip(cuts, blobs, blobs[1:]):
+            begin, stop = [0] * rank, [-1] * rank
+            begin[axis], stop[axis] = start, end
+            made.append(operator("Slice", [source], [target], starts=begin, ends=stop))
+        return made
     if min(axes) < 0:
         raise Unsupported(f"node {node.name or 'Slice'}: negative axes of {x!r}, whose rank is not known")
-    new = context.dummies.new_dummy_name
-    where, some_starts, some_ends = new(), new(), new()
-    return [
-        fill_array(np.array(axes, np.int32), where),
-        fill_array(np.array(starts, np.int64), some_starts),
-        fill_array(np.array(ends, np.int64), some_ends),
-        *_slice_along(x, some_starts, some_ends, where, node.outputs, new),
-    ]
+    made = []
+    for (axis, start, end), source, target in zip(cuts, blobs, blobs[1:]):
+        where, some_start, some_end = new(), new(), new()
+        made += [
+            fill_array(np.array([axis], np.int32), where),
+            fill_array(np.array([start], np.int64), some_start),
+            fill_array(np.array([end], np.int64), some_end),
+            *_slice_along(source, some_start, some_end, where, [target], new),
+        ]
+    return made
 
 
 def _slice_along(x, starts, ends, axes, outputs, new):

@@ -264,7 +264,7 @@ def _softmax(op, context):
 
 
 def _dropout(op, context):
-    return [node("Identity", op.input, op.output[:1])]
+    return [node("Dropout", op.input, op.output[:1], ratio=float(_parsed(op)["ratio"]))]
 
 
 def _concat(op, context):

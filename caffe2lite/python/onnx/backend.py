@@ -124,6 +124,8 @@ class Caffe2Backend(Backend):
             for tensor in model.graph.initializer:
                 ws.FeedBlob(tensor.name, array_of(tensor))
         uninitialized = [info.name for info in model.graph.input if info.name not in made]
+        for name in uninitialized:
+            ws.CreateBlob(name)
         return Caffe2Rep(init_net, predict_net, ws, uninitialized)
 
     @classmethod
@@ -146,6 +148,7 @@ class Caffe2Backend(Backend):
         graph = model.graph
         cls._dummy_name.reset(_graph.names_in(graph))
         context = _graph.context_of(model, opset, cls._dummy_name)
+        _graph.check_operators(graph)
         option = get_device_option(Device(device))
         init_net = caffe2_pb2.NetDef(name=graph.name + "_init", device_option=option)
         predict_net = caffe2_pb2.NetDef(name=graph.name, device_option=option)

@@ -13,6 +13,7 @@ from onnx import checker, helper, numpy_helper
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx import _writing
 from caffe2lite.python.onnx._types import DummyNames, onnx_type
+from caffe2lite.python.onnx.error import Unsupported
 from caffe2lite.python.onnx.helper import c2_native_run_net
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class Caffe2Frontend:
         initializer = [*_tensors(values), *context.constants]
         known = {**{t.name: (t.data_type, list(t.dims)) for t in initializer}, **value_info}
         inputs = [*predict.external_input, *(t.name for t in context.constants)]
-        outputs = {name: (onnx_type(blobs[name].dtype), blobs[name].shape) for name in predict.external_output}
+        outputs = {name: (onnx_type(blobs[name].dtype), blobs[name].shape) for name in _written(predict, nodes, inputs)}
         return helper.make_graph(
             nodes,
             predict.name,
@@ -160,12 +161,38 @@ class Caffe2Frontend:
 
 
 def _copy(net):
+    """A copy of a net that runs on the CPU: devices mean nothing to ONNX, and shapes are the same on all."""
     if net is None:
         return None
     proto = net if isinstance(net, caffe2_pb2.NetDef) else net.Proto()
     copy = caffe2_pb2.NetDef()
     copy.CopyFrom(proto)
+    _forget_devices(copy)
     return copy
+
+
+def _forget_devices(net):
+    net.ClearField("device_option")
+    for op in net.op:
+        op.ClearField("device_option")
+        for argument in op.arg:
+            for inner in (*argument.nets, *([argument.n] if argument.HasField("n") else [])):
+                _forget_devices(inner)
+
+
+def _written(net, nodes, inputs):
+    """The external outputs of a net that its nodes write.
+
+    Exporters name every blob that nothing reads, and so what Caffe2's operators write beside their results (LRN's scale,
+    Dropout's mask), which has no form in ONNX.
+    """
+    made = {*inputs, *(name for node in nodes for name in node.output)}
+    lost = [name for name in net.external_output if name not in made]
+    if lost and len(lost) == len(net.external_output):
+        raise Unsupported(f"nothing is left of the net: ONNX has no form for its external outputs {', '.join(lost)}")
+    if lost:
+        log.warning("external outputs without a form in ONNX are left out: %s", ", ".join(lost))
+    return [name for name in net.external_output if name in made]
 
 
 def _drop_fakes(init_net, value_info):

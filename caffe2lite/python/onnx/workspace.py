@@ -13,15 +13,20 @@ class Workspace:
 
     def __init__(self):
         self.workspace_id = f"{type(self).__name__}-{uuid.uuid4()}"
-        with workspace.WorkspaceGuard(self.workspace_id):
+        with self._ctx:
             pass  # makes it
+
+    @property
+    def _ctx(self):
+        """A context in which this is the current workspace."""
+        return workspace.WorkspaceGuard(self.workspace_id)
 
     def __getattr__(self, attr):
         function = getattr(workspace, attr)
 
         @functools.wraps(function)
         def inside(*args, **kwargs):
-            with workspace.WorkspaceGuard(self.workspace_id):
+            with self._ctx:
                 return function(*args, **kwargs)
 
         return inside

@@ -1,5 +1,8 @@
 """Save and Load beyond the recorded cases: pieces, formats, and databases that name a blob twice."""
 
+import contextlib
+import random
+
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
@@ -23,8 +26,9 @@ def save(path, names, **args):
 
 
 def load(paths, names, **args):
+    args = {"db_type": "minidb", **args}
     return workspace.RunOperatorOnce(
-        core.CreateOperator("Load", [], names, absolute_path=1, dbs=[str(p) for p in paths], db_type="minidb", **args)
+        core.CreateOperator("Load", [], names, absolute_path=1, dbs=[str(p) for p in paths], **args)
     )
 
 
@@ -109,20 +113,87 @@ def test_load_all_checks_the_outputs_that_are_named(folder):
         load([folder / "db"], ["z"], load_all=1)
 
 
-def test_an_lmdb_is_read_by_several_at_once(folder):
-    pytest.importorskip("lmdb", reason="the extra lmdb is not installed")
+PACKAGE = {"lmdb": "lmdb", "leveldb": "plyvel"}
+
+
+@pytest.mark.parametrize("kind", PACKAGE)
+def test_a_database_is_read_by_several_at_once(folder, kind):
+    pytest.importorskip(PACKAGE[kind], reason=f"the extra {kind} is not installed")
+    path = str(folder / "db")
+    workspace.FeedBlob("x", np.arange(10))
+    workspace.RunOperatorOnce(core.CreateOperator("Save", ["x"], [], absolute_path=1, db=path, db_type=kind))
+    first, second = (databases.open_db(kind, path, Mode.read) for _ in range(2))
+    one, two = first.new_cursor(), second.new_cursor()
+    assert one.key() == two.key()
+    writer = databases.open_db(kind, path, Mode.write)
+    transaction = writer.new_transaction()
+    transaction.put(b"z", b"later")
+    transaction.commit()
+    first.close()
+    assert two.valid() and two.value()
+    two.next()
+    assert not two.valid()  # a cursor sees what was there when it was made
+    second.close()
+    writer.close()
+    reader = databases.open_db(kind, path, Mode.read).new_cursor()
+    reader.seek(b"y")
+    assert (reader.key(), reader.value()) == (b"z", b"later")
+    with pytest.raises(RuntimeError, match=path):
+        databases.open_db(kind, path, Mode.new)
+
+
+def test_a_script_and_a_net_read_one_lmdb(folder):
+    lmdb = pytest.importorskip("lmdb", reason="the extra lmdb is not installed")
     path = str(folder / "db")
     workspace.FeedBlob("x", np.arange(10))
     workspace.RunOperatorOnce(core.CreateOperator("Save", ["x"], [], absolute_path=1, db=path, db_type="lmdb"))
-    first, second = (databases.open_db("lmdb", path, Mode.read) for _ in range(2))
-    one, two = first.new_cursor(), second.new_cursor()
-    assert one.key() == two.key()
-    with pytest.raises(RuntimeError, match="being read"):
-        databases.open_db("lmdb", path, Mode.write)
-    first.close()
-    assert two.valid() and two.value()
-    second.close()
-    databases.open_db("lmdb", path, Mode.write).close()
+    with lmdb.open(path, readonly=True) as environment:
+        load([path], ["x"], db_type="lmdb")
+        assert environment.stat()["entries"] == 1
+    workspace.RunOperatorOnce(core.CreateOperator("CreateDB", [], "reader", db=path, db_type="lmdb"))
+    with lmdb.open(path, readonly=True, lock=False) as environment, environment.begin() as transaction:
+        assert dict(transaction.cursor()).keys() == {b"x#%0"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_lmdb_file_is_read_as_lmdb_reads_it(tmp_path, seed):
+    """Random records, large and small, deleted and written again; then the same file with random damage."""
+    lmdb = pytest.importorskip("lmdb", reason="the extra lmdb is not installed")
+    rng = random.Random(seed)
+    with lmdb.open(str(tmp_path / "db"), map_size=1 << 26) as environment:
+        for _ in range(seed):
+            with environment.begin(write=True) as transaction:
+                for _ in range(rng.randint(0, 400)):
+                    key = b"%0*d" % (rng.choice([1, 5, 200]), rng.randint(0, 3000))
+                    if rng.random() < 0.3:
+                        transaction.delete(key)
+                    else:
+                        transaction.put(key, rng.randbytes(rng.choice([0, 3, 50, 900, 2100, 20000])))
+        cursor = databases.open_db("lmdb", str(tmp_path / "db"), Mode.read).new_cursor()
+        read = []
+        while cursor.valid():
+            read.append((cursor.key(), cursor.value()))
+            cursor.next()
+        with environment.begin() as transaction, transaction.cursor() as other:
+            assert read == list(other)
+            for _ in range(50):
+                key = b"%d" % rng.randint(0, 4000)
+                cursor.seek(key)
+                assert cursor.valid() == other.set_range(key)
+                assert not cursor.valid() or cursor.key() == other.key()
+    whole = (tmp_path / "db" / "data.mdb").read_bytes()
+    for _ in range(30):
+        damaged = bytearray(whole[: rng.randrange(1, len(whole)) if rng.random() < 0.3 else len(whole)])
+        for _ in range(30):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        (tmp_path / "damaged").write_bytes(damaged)
+        with contextlib.suppress(databases.DBError):
+            cursor = databases.open_db("lmdb", str(tmp_path / "damaged"), Mode.read).new_cursor()
+            for _ in range(5000):
+                if not cursor.valid():
+                    break
+                cursor.key(), cursor.value()
+                cursor.next()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +239,7 @@ def test_whether_a_database_is_there(folder):
 )
 def test_arguments_that_contradict_each_other(folder, words, kind, args):
     for name in ("iter", "x"):
-        workspace.FeedBlob(name, np.ones(1))
+        workspace.FeedBlob(name, np.ones(1, "int64"))
     blobs = ([], ["iter", "x"]) if kind == "Load" else (["iter", "x"], [])
     with pytest.raises(RuntimeError, match=words):
         workspace.RunOperatorOnce(

@@ -1,0 +1,163 @@
+"""Compare whole programs over caffe2.python with genuine Caffe2: nets, blobs, values, refusals, files and what is printed.
+
+    python tools/programs.py --genuine PYTHON [--seed 1] [--count 1000] [--keep FILE] [FAMILY ...]
+
+Programs are lists of small steps, drawn at random by the families of tools/program_families.py.  PYTHON, an interpreter
+that imports genuine Caffe2, runs them, and so does this one (tests/programs_worker.py).  Of programs that differ alike
+one is shown, without the steps that the difference does not need.  --keep adds programs on which both agree, small ones,
+to a file for the tests, with what genuine Caffe2 made of them.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import gzip
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
+
+import program_families  # noqa: E402
+import programs as compare  # noqa: E402
+
+WORKER = ROOT / "tests" / "programs_worker.py"
+LARGEST = 4000  # bytes of a result that is kept
+
+
+class Interpreter:
+    """A process that runs programs, one after the other."""
+
+    def __init__(self, python, folder):
+        self.process = subprocess.Popen(
+            [python, str(WORKER)], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True,
+        )  # fmt: skip
+
+    def run(self, steps):
+        """What came of a program."""
+        self.process.stdin.write(json.dumps(steps) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def run_all(self, programs):
+        """What came of each."""
+        return [self.run(steps) for steps in programs]
+
+
+class Both:
+    """Genuine Caffe2's interpreter and this one, at the same time."""
+
+    def __init__(self, genuine, folder):
+        self.sides = [Interpreter(python, folder) for python in (genuine, sys.executable)]
+        self.pool = concurrent.futures.ThreadPoolExecutor(2)
+
+    def run(self, programs):
+        """[(there, here)] of programs."""
+        return list(zip(*self.pool.map(lambda side: side.run_all(programs), self.sides)))
+
+
+def differ(pair):
+    """The first difference of a pair of results, or None."""
+    there, here = map(compare.outcome, pair)
+    if isinstance(there, str):
+        return None  # the process of genuine Caffe2 ended: nothing to compare with
+    return compare.difference(there, here)
+
+
+def kind_of(text):
+    """What differences that are alike have in common."""
+    text = re.sub(r"\d+", "#", text)
+    return re.sub(r"/blobs/[^:]*", "/blobs/…", text)[:160]
+
+
+def shrink(both, steps, kind):
+    """The steps that a difference of this kind needs."""
+    for i in reversed(range(len(steps))):
+        shorter = steps[:i] + steps[i + 1 :]
+        found = differ(*both.run([shorter]))
+        if found and kind_of(found) == kind:
+            steps = shorter
+    return steps
+
+
+def report(both, failures, per_kind):
+    """Show one small program of each kind of difference."""
+    kinds = collections.defaultdict(list)
+    for family, steps, pair, text in failures:
+        kinds[family, kind_of(text)].append((len(steps), steps, pair, text))
+    for (family, kind), found in sorted(kinds.items(), key=lambda item: -len(item[1]))[:per_kind]:
+        _, steps, pair, text = min(found, key=lambda f: f[0])
+        print(f"--- {family}: {len(found)} programs\n    {text}")
+        for step in shrink(both, steps, kind):
+            print("    |", step.replace("\n", "\n    |   "))
+        for side, result in zip(("there", "here"), pair):
+            errors = result["errors"] if isinstance(result, dict) else result
+            if errors:
+                print(f"    errors {side}: {errors}"[:700])
+    return len(kinds)
+
+
+def keep(path, agreed):
+    """Write programs with genuine Caffe2's outcome."""
+    with gzip.GzipFile(path, "wb", mtime=0) as f:
+        for family, steps, result in agreed:
+            f.write(json.dumps([family, steps, rounded(result)], separators=(",", ":")).encode() + b"\n")
+
+
+def rounded(x):
+    """Numbers to as many digits as are compared."""
+    if isinstance(x, float):
+        return float(f"{x:.5g}")
+    if isinstance(x, list):
+        return [rounded(v) for v in x]
+    return {k: rounded(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--genuine", required=True, help="an interpreter that imports genuine Caffe2")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1000, help="programs, in equal shares of the families")
+    parser.add_argument("--show", type=int, default=20, help="kinds of differences that are shown")
+    parser.add_argument("--keep", type=pathlib.Path, help="file for small programs on which both agree")
+    parser.add_argument("families", nargs="*", help=f"of {', '.join(sorted(program_families.FAMILIES))}")
+    args = parser.parse_args()
+    names = args.families or sorted(program_families.FAMILIES)
+    drawn = []
+    for i in range(args.count):
+        family = names[i % len(names)]
+        rng = random.Random(f"{args.seed} {family} {i // len(names)}")
+        drawn.append((family, program_families.FAMILIES[family](rng)))
+    folder = tempfile.mkdtemp()
+    both = Both(args.genuine, folder)
+    pairs = both.run([steps for _, steps in drawn])
+    failures, agreed = [], []
+    counts = collections.Counter(family for family, _ in drawn)
+    for (family, steps), pair in zip(drawn, pairs):
+        text = differ(pair)
+        if text:
+            failures.append((family, steps, pair, text))
+        elif isinstance(pair[0], dict):
+            agreed.append((family, steps, compare.outcome(pair[0])))
+    kinds = report(both, failures, args.show)
+    different = collections.Counter(family for family, *_ in failures)
+    ended = collections.Counter(f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], str))
+    refused = collections.Counter(
+        f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], dict) and pair[0]["errors"]
+    )
+    for name in names:
+        print(f"{name:24} {counts[name]:6} programs {different[name]:5} different {ended[name]:4} ended genuine "
+              f"{refused[name]:5} with errors")  # fmt: skip
+    if args.keep:
+        keep(args.keep, [a for a in agreed if len(json.dumps(a[2])) < LARGEST])
+    print(json.dumps({"programs": len(drawn), "different": len(failures), "kinds": kinds}))
+
+
+if __name__ == "__main__":
+    main()
