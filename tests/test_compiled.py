@@ -21,9 +21,10 @@ def always(monkeypatch):
     """Compiled kernels for operands of any size."""
     pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
     monkeypatch.setattr(compiled, "LEAST", 0)
+    monkeypatch.setenv("CAFFE2LITE_NUMBA", "wait")
 
 
-@pytest.mark.parametrize("kind", [n for n in COMPILED if n in golden_cases.types("operators")])
+@pytest.mark.parametrize("kind", golden_cases.types("operators"))  # of all: what many share has compiled loops, too
 def test_recorded_cases(kind, always):
     cases = golden_cases.cases("operators", kind)
     assert [(name, wrong) for name, files in cases if (wrong := golden_cases.replay(files))] == []

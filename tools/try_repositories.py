@@ -38,7 +38,7 @@ STARTED = (RAN, RUNS, ASKS, DATA)
 MEANING = {
     RAN: "came to its end",
     RUNS: "was stopped while it worked",
-    ASKS: "said which arguments it wants",
+    ASKS: "said which arguments it wants, or failed for want of them",
     DATA: "asked for data, a model or a download that is not there",
     PACKAGE: "asked for a package that is not installed",
     SENTENCE: "stopped at a sentence that says what to do",
@@ -60,6 +60,17 @@ class Result(NamedTuple):
     outcome: str
     why: str
     seconds: float
+
+
+_NOTHING = re.compile(r"NoneType|argument required|not None")  # an argument that was not given goes on as None
+
+
+def _reasons(results: list[Result]) -> Iterator[str]:
+    """Yield what the columns mean, and why scripts failed."""
+    yield "; ".join(f"*{word}*: it {meaning}" for word, meaning in MEANING.items()) + "."
+    failed = [r for r in results if r.outcome in (FAILED, SENTENCE)]
+    yield from ["", "What failed:", ""] if failed else []
+    yield from (f"- `{r.repository}/{r.script}`: {r.why[:200]}" for r in failed)
 
 
 class Recipe(NamedTuple):
@@ -161,6 +172,8 @@ def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, st
         top = missing[1].split(".")[0]
         own = any(root.rglob(f"{top}.py")) or any(p.is_dir() for p in root.rglob(top))
         return (FAILED, error) if own or top == "caffe2" else (PACKAGE, top)
+    if _NOTHING.search(error):
+        return ASKS, error
     if "Traceback" not in err and status == 2:
         return SENTENCE, last
     if _MISSING.search(error):
@@ -290,7 +303,7 @@ def main() -> None:
                 continue
             results.append(attempt(root, script, options.limit))
             print(f"{results[-1].outcome:10} {results[-1].seconds:5.1f} s  {name}  {results[-1].why[:150]}", flush=True)
-    text = "\n".join(_table(results))
+    text = "\n".join((*_table(results), "", *_reasons(results)))
     print(text)
     if options.output:
         options.output.write_text(text + "\n")

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from caffe2lite.commands.text import Trouble, count, progress, say, say_json, table
+from caffe2lite.commands.text import Input, Trouble, count, progress, say, say_json, table
 from caffe2lite.port import python2, scan
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
+@click.argument("paths", nargs=-1, required=True, type=Input(".py"))
 @click.option("--diff", "show_diff", is_flag=True, help="Print the safe fixes as a diff; write nothing.")
 @click.option("--write", is_flag=True, help="Apply the safe fixes; the originals stay as FILE.orig.")
 @click.option(

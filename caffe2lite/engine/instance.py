@@ -98,7 +98,7 @@ class Context:
     def kept_net(self, definition: caffe2_pb2.NetDef, workspace: Workspace) -> CompiledNet:
         """The net of that name in a workspace, compiled there if it is not there yet."""
         found = workspace.nets.get(definition.name)
-        if found is None:
+        if found is None or found.definition is not definition:
             found = workspace.nets[definition.name] = self._make_net(definition, workspace)
         return found
 
@@ -165,6 +165,7 @@ class Instance:
         "plain_kernel",
         "record",
         "run",
+        "waits",
     )  # fmt: skip
 
     def __init__(
@@ -198,6 +199,7 @@ class Instance:
         self.checked_arrays: Sequence[Any] | None = None  # the arrays that the last checks were made for
         self.checked_dtypes: list[Any] | None = None  # their types, where all are in host memory
         self.noted_outputs: list[Any] = []
+        self.waits = False  # whether it takes the plain kernel until its compiled one is ready
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
         for watch in watchers:
             self.run = watch(self, self.run)
@@ -219,7 +221,7 @@ class Instance:
     def _run(self) -> None:
         ins = [b.value for b in self.inputs]
         known = self.checked_arrays
-        if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
+        if known is None or self.waits or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
         self.store(self.kernel(self.first_argument, *ins, **self.kwargs))
 
@@ -254,7 +256,10 @@ class Instance:
         for check, wanted in record.checks:
             check(*ins, **{name: value for name, value in self.kwargs.items() if name in wanted})
         if self.compiled_kernel is not None:
-            self.kernel = self.compiled_kernel if compiled.worthwhile(ins) else self.plain_kernel
+            kernel = self.compiled_kernel
+            wanted = compiled.worthwhile(kernel, ins)
+            self.waits = wanted and not compiled.ready(kernel, self.record, ins, self.kwargs)
+            self.kernel = kernel if wanted and not self.waits else self.plain_kernel
         for out in self.allocators:
             out.safe = None
         self.checked_arrays = ins
@@ -299,7 +304,7 @@ class Instance:
                     f"{self.inputs[first].name!r}, {describe(ins[first])}"
                 )
 
-    def _check_shapes(self, ins: list[Any]) -> None:
+    def _check_shapes(self, ins: Sequence[Any]) -> None:
         record = self.record
         wrong = forms.mismatch(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
         if wrong is not None:

@@ -207,9 +207,8 @@ def _counts(node: ast.expr) -> bool:
 
 
 _COUNT = re.compile(
-    r"^[ijknwh]$|^n[A-Z]|(?:^|_)(?:n|num|len|length|count|size|width|height|iters?|epochs?|gpus?|batch|idx|index|stride|total|"
-    r"number|classes|images|examples|samples|rows|cols|steps)\d*$|^(?:n|num|number)_",
-    re.I,
+    r"^[ijknwhN]$|^n[A-Z]|(?:^|_)(?i:n|num|len|length|count|size|width|height|iters?|epochs?|gpus?|batch|idx|index|stride|total|"
+    r"number|classes|images|examples|samples|rows|cols|steps)\d*$|^(?i:n|num|number)_"
 )
 
 

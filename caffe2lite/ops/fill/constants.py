@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from caffe2lite.ops.kit.arguments import Values
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
-from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.memory import check_result, clear
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.proto.caffe2_pb2 import Argument
 
@@ -107,7 +108,7 @@ def DiagonalFill(
     if len(dims) > 2 and len(set(dims)) > 1:
         raise ValueError(f"with more than 2 dimensions all must be equal, found the shape {list(dims)}")
     Y = out(dims, kind)
-    Y[...] = 0
+    clear(Y)
     step = sum(math.prod(dims[i + 1 :]) for i in range(len(dims)))
     Y.reshape(-1)[: min(dims) * step : step] = _constant(value, kind)
     return Y
@@ -126,13 +127,13 @@ def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
 
 def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> Any:
     field = "floats" if kind in _FLOATS else "strings" if kind == "object" else "ints"
-    given = getattr(values, field)
-    if len(given) != math.prod(dims):
+    given = values.array(field, kind)
+    if given.size != math.prod(dims):
         raise ValueError(
-            f"the shape {list(dims)} has room for {math.prod(dims)} values, but `values` holds {len(given)} {field}"
+            f"the shape {list(dims)} has room for {math.prod(dims)} values, but `values` holds {given.size} {field}"
         )
     Y = out(dims, kind)
-    Y.reshape(-1)[...] = xp.asarray(list(given), dtype=kind)
+    Y.reshape(-1)[...] = xp.asarray(given)
     return Y
 
 
@@ -147,7 +148,7 @@ def GivenTensorFill(
     xp,
     X=None,
     *,
-    values: Argument,
+    values: Values,
     dtype: int = 0,
     shape: list[int] = (),
     extra_shape: list[int] = (),
@@ -183,7 +184,7 @@ def _given_fill(name: str, kind: str) -> None:
         xp,
         X=None,
         *,
-        values: Argument,
+        values: Values,
         shape: list[int] = (),
         extra_shape: list[int] = (),
         input_as_shape: bool = False,

@@ -11,12 +11,15 @@ import numpy as np
 
 from caffe2lite.ops.kit import windows
 from caffe2lite.ops.kit.arguments import group
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
+
+_U = np.uint64  # of places in arrays: signed ones might count from the end
 
 
 def _check_order(order):
@@ -95,8 +98,58 @@ def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale:
     rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
     Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
     if Y.size:
-        _first(Y, order)[...] = x[:, :, rows][:, :, :, columns]
+        _show(xp, x, rows, columns, _first(Y, order))
     return Y
+
+
+def _show(xp, x, rows, columns, y, value=0.0):
+    """y[..., i, j] = x[..., rows[i], columns[j]], or the value where one of these is -1."""
+    if y.flags.c_contiguous and x.flags.c_contiguous and y.dtype == np.float32 and pays(xp, y):
+        sizes = (_U(n) for n in (*x.shape[2:], *_side_by_side(columns)))
+        height, width, first, last = sizes
+        places = (rows + 1).astype(np.uint64), (columns + 1).astype(np.uint64)
+        _show_planes(x.reshape(-1), height, width, *places, y.reshape(-1), np.float32(value), first, last)
+        return
+    if bool((rows < 0).any()) or bool((columns < 0).any()):
+        y[...] = value
+        i, j = xp.nonzero(rows >= 0)[0], xp.nonzero(columns >= 0)[0]
+        if i.size and j.size:
+            show, across = slice(int(i[0]), int(i[-1]) + 1), slice(int(j[0]), int(j[-1]) + 1)
+            y[:, :, show, across] = x[:, :, int(rows[i[0]]) : int(rows[i[-1]]) + 1, int(columns[j[0]]) : int(columns[j[-1]]) + 1]
+        return
+    y[...] = xp.take(xp.take(x, columns, axis=3), rows, axis=2)
+
+
+def _side_by_side(columns):
+    """Return (first, last): the longest run of columns that lie side by side in the source and can be copied so."""
+    apart = (np.diff(columns) != 1) | (columns[1:] < 0) | (columns[:-1] < 0)
+    cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(columns)]])
+    k = int(np.diff(cuts).argmax())
+    return (int(cuts[k]), int(cuts[k + 1])) if columns[cuts[k]] >= 0 else (0, 0)
+
+
+@loop
+def _show_planes(x, height, width, rows, columns, y, value, first, last):
+    """Rows and columns count from 1 here, 0 stands for the value: signed places would be looked at for their sign."""
+    out, planes = _U(columns.size), _U(x.size) // (height * width)
+    for plane in range(planes):
+        for i in range(_U(rows.size)):
+            to = (plane * _U(rows.size) + i) * out
+            if i > _U(0) and rows[i] == rows[i - _U(1)]:
+                for j in range(out):
+                    y[to + j] = y[to - out + j]
+            elif rows[i] == _U(0):
+                for j in range(out):
+                    y[to + j] = value
+            else:
+                begin = (plane * height + rows[i] - _U(1)) * width
+                for j in range(first):
+                    y[to + j] = x[begin + columns[j] - _U(1)] if columns[j] else value
+                source = begin + columns[first] - _U(1) - first
+                for j in range(first, last):
+                    y[to + j] = x[source + j]
+                for j in range(last, out):
+                    y[to + j] = x[begin + columns[j] - _U(1)] if columns[j] else value
 
 
 def _resize_gradient(g, kind):
@@ -158,7 +211,9 @@ def ResizeNearest3D(
     t, h, w = (_nearest(xp, n, s) for n, s in zip(X.shape[2:], (temporal_scale, height_scale, width_scale)))
     Y = out((*X.shape[:2], t.shape[0], h.shape[0], w.shape[0]), X.dtype)
     if Y.size:
-        Y[...] = X[:, :, t][:, :, :, h][:, :, :, :, w]
+        frames = xp.ascontiguousarray(X[:, :, t])
+        shape = (-1, *X.shape[3:]), (-1, *Y.shape[3:])
+        _show(xp, frames.reshape(1, *shape[0]), h, w, Y.reshape(1, *shape[1]))
     return Y
 
 
@@ -314,15 +369,10 @@ def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padd
     if not Y.size:
         return Y
     y = _first(Y, order)
-    if mode == "constant":
-        y[...] = value
-        inner_rows, inner_columns = xp.nonzero(rows >= 0)[0], xp.nonzero(columns >= 0)[0]
-        if inner_rows.size and inner_columns.size:
-            r, c = int(inner_rows[0]), int(inner_columns[0])
-            block = x[:, :, rows[inner_rows]][:, :, :, columns[inner_columns]]
-            y[:, :, r : r + inner_rows.shape[0], c : c + inner_columns.shape[0]] = block
+    if x.size:
+        _show(xp, x, rows, columns, y, value)
     else:
-        y[...] = x[:, :, rows][:, :, :, columns]
+        y[...] = value
     return Y
 
 
@@ -342,7 +392,9 @@ def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
         )
     dX = out(_shape(dy.shape[0], dy.shape[1], (height, width), order), dY.dtype)
     rows, columns = _sources(xp, height, top, bottom, mode), _sources(xp, width, left, right, mode)
-    if dX.size:
+    if mode == "constant" and min(padding[:4]) >= 0:
+        _first(dX, order)[...] = dy[:, :, top : top + height, left : left + width]
+    elif dX.size:
         _apply(xp, dy, _first(dX, order), _chosen(xp, rows, height).T, _chosen(xp, columns, width).T)
     return dX
 

@@ -26,7 +26,7 @@ def condition(of: threading.Lock | None = None) -> threading.Condition:
 def _open_all() -> None:
     for made in list(_made):
         if isinstance(made, threading.Condition):
-            made._waiters.clear()  # type: ignore[attr-defined] - threads that are not here
+            made._waiters.clear()  # type: ignore[attr-defined]  # threads that are not here
         else:
             made._at_fork_reinit()  # type: ignore[attr-defined]
 

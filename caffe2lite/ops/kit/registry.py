@@ -129,7 +129,7 @@ class Operator:
     def __call__(self, xp: ModuleType, *inputs: Any, **args: Any) -> Any:
         """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
         if self.takes_out and "out" not in args:
-            new = _NewArray(xp)
+            new = NewArray(xp)
             count = len(self.outputs)
             args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
         return self.kernels["", None](xp, *inputs, **self.parameters(args))
@@ -181,7 +181,7 @@ class Operator:
         raise LookupError(f"{self.name} has no kernel for device type {device}")
 
 
-class _NewArray:
+class NewArray:
     """Allocator of an output that is no blob."""
 
     def __init__(self, xp: ModuleType) -> None:

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import loop, prefetch
 from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
+from caffe2lite.ops.kit.memory import clear
 
+_U = np.uint64  # of places in arrays: signed ones might count from the end
+_AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
 _BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
 
 
@@ -257,3 +261,107 @@ def spread(
 def column(xp: ModuleType, values: np.ndarray, like: np.ndarray) -> np.ndarray:
     """A vector shaped to multiply the rows of `like`."""
     return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+# ---- compiled: what is given to them has been checked --------------------------------------------------------------
+
+_NONE = np.zeros(0, np.int64)
+
+
+def maximum_runs(
+    data: np.ndarray, indices: np.ndarray | None, lengths: np.ndarray, result: np.ndarray, lowest: bool = False
+) -> np.ndarray:
+    """As `maximum_rows`, for runs that follow each other; with `lowest`, the lowest float is one of each run."""
+    if result.size:
+        where = _NONE if indices is None else indices
+        _maximum_runs(data.reshape(-1), where, lengths, result.reshape(-1), lowest, np.finfo(data.dtype).min)
+    return result
+
+
+@loop
+def _maximum_runs(data, indices, lengths, result, from_least, least):  # type: ignore[no-untyped-def]
+    width, i, last = _U(result.size // lengths.size), _U(0), _U(max(indices.size, 1) - 1)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for n in range(lengths[k]):
+            if indices.size:
+                soon = _U(indices[min(i + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            row = (_U(indices[i]) if indices.size else i) * width
+            if n == 0 and from_least:
+                for j in range(width):
+                    x = data[row + j]
+                    result[y + j] = x if x > least else least
+            elif n == 0:
+                for j in range(width):
+                    result[y + j] = data[row + j]
+            else:
+                for j in range(width):
+                    x = data[row + j]
+                    result[y + j] = x if x > result[y + j] else result[y + j]
+            i += _U(1)
+        if not lengths[k]:
+            for j in range(width):
+                result[y + j] = 0
+
+
+def add_by_id(
+    data: np.ndarray, indices: np.ndarray | None, ids: np.ndarray, weights: np.ndarray | None, result: np.ndarray,
+    fresh: bool = True,
+) -> np.ndarray:
+    """result[ids[i]] = sum of the rows data[indices[i]] (all rows, where there are no indices), times their weights."""
+    if fresh:
+        clear(result)
+    if result.size and ids.size:
+        nothing = np.zeros(0, data.dtype)
+        _add_by_id(
+            data.reshape(-1), _NONE if indices is None else indices, ids, nothing if weights is None else weights,
+            result.reshape(-1), result.shape[0],
+        )  # fmt: skip
+    return result
+
+
+@loop
+def _add_by_id(data, indices, ids, weights, result, count):  # type: ignore[no-untyped-def]
+    width, last = _U(result.size // count), _U(max(indices.size, 1) - 1)
+    for i in range(_U(ids.size)):
+        if indices.size:
+            soon = _U(indices[min(i + _AHEAD, last)]) * width
+            for j in range(_U(0), width, _LINE):
+                prefetch(data, soon + j)
+        row, y = (_U(indices[i]) if indices.size else i) * width, _U(ids[i]) * width
+        if weights.size:
+            w = weights[i]
+            for j in range(width):
+                result[y + j] += w * data[row + j]
+        else:
+            for j in range(width):
+                result[y + j] += data[row + j]
+
+
+def rows_by_id(
+    values: np.ndarray, ids: np.ndarray, scales: np.ndarray | None, weights: np.ndarray | None, result: np.ndarray
+) -> np.ndarray:
+    """result[i] = values[ids[i]], times the scale of that id and the weight of that row where these are given."""
+    if result.size:
+        nothing = np.zeros(0, values.dtype)
+        _rows_by_id(
+            values.reshape(-1), ids, nothing if scales is None else scales, nothing if weights is None else weights,
+            result.reshape(-1),
+        )  # fmt: skip
+    return result
+
+
+@loop
+def _rows_by_id(values, ids, scales, weights, result):  # type: ignore[no-untyped-def]
+    width = _U(result.size // ids.size)
+    for i in range(_U(ids.size)):
+        k = _U(ids[i])
+        w = np.float32(1)
+        if scales.size:
+            w *= scales[k]
+        if weights.size:
+            w *= weights[i]
+        for j in range(width):
+            result[i * width + j] = values[k * width + j] * w

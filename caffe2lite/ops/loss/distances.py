@@ -7,6 +7,8 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import BLOCK, blocks
+from caffe2lite.ops.kit.products import abs_sums
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes
 
@@ -17,6 +19,11 @@ def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
         raise ValueError(f"the two must have one shape, found {list(X.shape)} and {list(Y.shape)}")
     n = X.shape[0] if X.ndim else 1
     return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
+
+
+def _row_blocks(xp: Any, x: Any) -> Any:
+    """Blocks of rows: what is computed of them on the way stays in the cache."""
+    return blocks(xp, len(x), max(1, BLOCK // max(x.shape[1], 1)))
 
 
 def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
@@ -34,8 +41,23 @@ _TINY = 1e-12
 def _cosine_parts(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     """(dot product, |x|, |y|) of each row."""
     kind = x.dtype.type
-    norm = lambda v: xp.sqrt(xp.maximum((v * v).sum(axis=1), kind(_TINY)))
-    return (x * y).sum(axis=1), norm(x), norm(y)
+    norm = lambda v: xp.sqrt(xp.maximum(_products(xp, v, v), kind(_TINY)))
+    return _products(xp, x, y), norm(x), norm(y)
+
+
+def _products(xp: Any, x: Any, y: Any) -> Any:
+    """The dot product of each pair of rows, without a matrix of products."""
+    return xp.einsum("ij,ij->i", x, y)
+
+
+def _l1(xp: Any, x: Any, y: Any) -> Any:
+    away = x - y
+    return abs_sums(xp, away)
+
+
+def _l2(xp: Any, x: Any, y: Any) -> Any:
+    away = x - y
+    return _products(xp, away, away) * x.dtype.type(0.5)
 
 
 def _cosine(xp: Any, x: Any, y: Any) -> Any:
@@ -73,7 +95,8 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
         Z = out((len(x) if X.size or not empty_is_none else 0,), X.dtype)
         if not Z.size:
             return Z
-        Z[...] = measure(xp, x, y)
+        for part in _row_blocks(xp, x):
+            Z[part] = measure(xp, x[part], y[part])
         return Z
 
     operator(
@@ -93,9 +116,9 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
         if not X.size:
             return out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
         dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
-        to_x, to_y = derive(xp, x, y, dZ.reshape(-1, 1))
-        dX.reshape(x.shape)[...] = to_x
-        dY.reshape(y.shape)[...] = to_y
+        dx, dy = dX.reshape(x.shape), dY.reshape(y.shape)
+        for part in _row_blocks(xp, x):
+            dx[part], dy[part] = derive(xp, x[part], y[part], dZ[part, None])
         return dX, dY
 
     operator(
@@ -111,14 +134,14 @@ for _name, _back, _compute, _derive, _doc in (
     (
         "L1Distance",
         "L1DistanceGradient",
-        lambda xp, x, y: abs(x - y).sum(axis=1),
+        lambda xp, x, y: _l1(xp, x, y),
         _l1_gradient,
         "Z[i] = sum of |X - Y| over row i.",
     ),
     (
         "SquaredL2Distance",
         "SquaredL2DistanceGradient",
-        lambda xp, x, y: xp.square(x - y).sum(axis=1) * x.dtype.type(0.5),
+        lambda xp, x, y: _l2(xp, x, y),
         _l2_gradient,
         "Z[i] = half the sum of (X - Y)^2 over row i.",
     ),
@@ -132,7 +155,7 @@ for _name, _back, _compute, _derive, _doc in (
     (
         "DotProduct",
         "DotProductGradient",
-        lambda xp, x, y: (x * y).sum(axis=1),
+        _products,
         lambda xp, x, y, d: (y * d, x * d),
         "Z[i] = dot product of rows i.",
     ),
@@ -182,7 +205,8 @@ def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool =
         times = long.shape[1] // n
         Z[...] = (long[:, : times * n].reshape(len(long), times, n) * short[:, None, :]).sum(axis=(1, 2))
     else:
-        Z[...] = (long[:, :n] * short).sum(axis=1) + long[:, n:].sum(axis=1) * X.dtype.type(pad_value)
+        rest = long[:, n:]
+        Z[...] = _products(xp, long[:, :n], short) + rest @ xp.full(rest.shape[1], pad_value, X.dtype)
     return Z
 
 
@@ -209,9 +233,9 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
         _turns(d_long, n)[...] = (short * d)[:, None, :]
         d_short[...] = _turns(long, n).sum(axis=1) * d
     else:
-        d_long[:, :n] = short * d
+        xp.multiply(short, d, d_long[:, :n])
         d_long[:, n:] = d * X.dtype.type(pad_value)
-        d_short[...] = long[:, :n] * d
+        xp.multiply(long[:, :n], d, d_short)
     return dX, dY
 
 

@@ -7,12 +7,13 @@ import math
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import compiled, exp32, loop, pointwise
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
-from caffe2lite.ops.kit.memory import ZEROS, zeros
+from caffe2lite.ops.kit.memory import ZEROS, in_blocks, zeros
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, check_sizes
-from caffe2lite.ops.kit.special import erf
+from caffe2lite.ops.kit.special import erf, erf32
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
 _FROM_X = {"X": "float32", "dY": "=X"}
@@ -52,6 +53,7 @@ def _relu_again(xp, inputs, outputs, args):
 @operator(
     "dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0)
 )
+@in_blocks
 def ReluGradient(xp, Y, dY, *, out):
     """dX = dY where Y > 0, else 0.
 
@@ -61,7 +63,14 @@ def ReluGradient(xp, Y, dY, *, out):
     return xp.multiply(dY, Y > 0, dX)
 
 
+@pointwise(ReluGradient)
+def _relu_gradient(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] if Y[i] > 0 else np.float32(0)
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SigmoidGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def Sigmoid(xp, X, *, out):
     """Y = 1 / (1 + exp(-X)).
 
@@ -74,14 +83,29 @@ def Sigmoid(xp, X, *, out):
     return xp.reciprocal(Y, Y)
 
 
+@pointwise(Sigmoid)
+def _sigmoid(X, Y):
+    for i in range(Y.size):
+        Y[i] = np.float32(1) / (np.float32(1) + exp32(-X[i]))
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def SigmoidGradient(xp, Y, dY, *, out):
     """dX = dY * Y * (1 - Y).
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
     dX = out(Y.shape, Y.dtype)
-    return xp.multiply(dY, (1 - Y) * Y, dX)
+    slope = 1 - Y
+    slope *= Y
+    return xp.multiply(dY, slope, dX)
+
+
+@pointwise(SigmoidGradient)
+def _sigmoid_gradient(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * Y[i] * (np.float32(1) - Y[i])
 
 
 def _softsign_gradient(g):
@@ -91,6 +115,7 @@ def _softsign_gradient(g):
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=_softsign_gradient)
+@in_blocks
 def Softsign(xp, X, *, out):
     """Y = X / (1 + |X|).
 
@@ -100,7 +125,14 @@ def Softsign(xp, X, *, out):
     return xp.divide(X, 1 + abs(X), out=out(X.shape, X.dtype))
 
 
+@pointwise(Softsign)
+def _softsign(X, Y):
+    for i in range(Y.size):
+        Y[i] = X[i] / (np.float32(1) + abs(X[i]))
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_X, alike="X dY", infer=like(0))
+@in_blocks
 def SoftsignGradient(xp, X, dY, *, out):
     """dX = dY / (1 + |X|)^2.
 
@@ -109,7 +141,14 @@ def SoftsignGradient(xp, X, dY, *, out):
     return xp.divide(dY, xp.square(1 + abs(X)), out=out(X.shape, X.dtype))
 
 
+@pointwise(SoftsignGradient)
+def _softsign_gradient(X, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] / ((np.float32(1) + abs(X[i])) * (np.float32(1) + abs(X[i])))
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SoftplusGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def Softplus(xp, X, *, out):
     """Y = log(exp(X) + 1).
 
@@ -122,6 +161,7 @@ def Softplus(xp, X, *, out):
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def SoftplusGradient(xp, Y, dY, *, out):
     """dX = dY * (1 - exp(-Y)).
 
@@ -130,7 +170,14 @@ def SoftplusGradient(xp, Y, dY, *, out):
     return xp.multiply(dY, 1 - xp.exp(-Y), out=out(Y.shape, Y.dtype))
 
 
+@pointwise(SoftplusGradient)
+def _softplus_gradient(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (np.float32(1) - exp32(-Y[i]))
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("EluGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def Elu(xp, X, *, alpha: float = 1.0, out):
     """Y = X where X >= 0, alpha * (exp(X) - 1) elsewhere.
 
@@ -143,7 +190,14 @@ def Elu(xp, X, *, alpha: float = 1.0, out):
     return Y
 
 
+@pointwise(Elu, "alpha")
+def _elu(X, Y, alpha):
+    for i in range(Y.size):
+        Y[i] = X[i] if X[i] >= 0 else alpha * (exp32(X[i]) - np.float32(1))
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
     """dX = dY where Y >= 0, dY * (Y + alpha) elsewhere.
 
@@ -152,7 +206,14 @@ def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
     return xp.multiply(dY, xp.where(Y < 0, Y + Y.dtype.type(alpha), 1), out=out(Y.shape, Y.dtype))
 
 
+@pointwise(EluGradient, "alpha")
+def _elu_gradient(Y, dY, dX, alpha):
+    for i in range(dX.size):
+        dX[i] = dY[i] if Y[i] >= 0 else dY[i] * (Y[i] + alpha)
+
+
 @operator("Y", types="float32", infer=like(0), gradient=single("GeluGradient", "GO0 I0 -> GI0"))
+@in_blocks
 def Gelu(xp, X, *, fast_gelu: bool = False, out):
     """Y = X * P(N <= X) for a standard normal N; `fast_gelu` takes an approximation by tanh.
 
@@ -170,7 +231,23 @@ def _gelu_inner(X):
     return (X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)
 
 
+@compiled(Gelu)
+def _gelu_compiled(xp, X, *, fast_gelu: bool = False, out):
+    if fast_gelu:
+        return Gelu(xp, X, fast_gelu=fast_gelu, out=out)
+    Y = out(X.shape, X.dtype)
+    _gelu(X.reshape(-1), Y.reshape(-1))
+    return Y
+
+
+@loop
+def _gelu(X, Y):
+    for i in range(X.size):
+        Y[i] = X[i] * (np.float32(0.5) + np.float32(0.5) * erf32(X[i] * np.float32(math.sqrt(0.5))))
+
+
 @operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@in_blocks
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     """dX = dY * (P(N <= X) + X * density(X)).
 
@@ -184,17 +261,43 @@ def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     return xp.multiply(dY, derivative, out=out(X.shape, X.dtype))
 
 
+@compiled(GeluGradient)
+def _gelu_gradient_compiled(xp, dY, X, *, fast_gelu: bool = False, out):
+    if fast_gelu or dY.shape != X.shape:
+        return GeluGradient(xp, dY, X, fast_gelu=fast_gelu, out=out)
+    dX = out(X.shape, X.dtype)
+    _gelu_gradient(dY.reshape(-1), X.reshape(-1), dX.reshape(-1))
+    return dX
+
+
+@loop
+def _gelu_gradient(dY, X, dX):
+    for i in range(X.size):
+        x = X[i]
+        below = np.float32(0.5) + np.float32(0.5) * erf32(x * np.float32(math.sqrt(0.5)))
+        dX[i] = dY[i] * (below + x * exp32(x * x * np.float32(-0.5)) * np.float32(1 / math.sqrt(2 * math.pi)))
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("HardSigmoidGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def HardSigmoid(xp, X, *, alpha: float = 0.2, beta: float = 0.5, out):
     """Y = alpha * X + beta, limited to [0, 1].
 
     X [...], Y of its shape; float32.  TypeError for other dtypes.
     """
-    line = X * X.dtype.type(alpha) + X.dtype.type(beta)
-    return xp.maximum(xp.minimum(line, 1), 0, out=out(X.shape, X.dtype))
+    line = X * X.dtype.type(alpha)
+    line += X.dtype.type(beta)
+    return xp.clip(line, X.dtype.type(0), X.dtype.type(1), out=out(X.shape, X.dtype))
+
+
+@pointwise(HardSigmoid, "alpha", "beta")
+def _hard_sigmoid(X, Y, alpha, beta):
+    for i in range(Y.size):
+        Y[i] = max(min(X[i] * alpha + beta, np.float32(1)), np.float32(0))
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
     """dX = alpha * dY where 0 < Y < 1, else 0.
 
@@ -203,22 +306,59 @@ def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
     return xp.multiply(dY, ((Y > 0) & (Y < 1)) * Y.dtype.type(alpha), out=out(Y.shape, Y.dtype))
 
 
+@pointwise(HardSigmoidGradient, "alpha")
+def _hard_sigmoid_gradient(Y, dY, dX, alpha):
+    for i in range(dX.size):
+        dX[i] = dY[i] * alpha if (Y[i] > 0) & (Y[i] < 1) else np.float32(0)
+
+
+def _leaky(xp, X, slope, Y):
+    """X above 0, slope * X below.  NumPy's `where` takes ten times as long: it branches at each element."""
+    low = xp.minimum(X, zero := X.dtype.type(0))
+    low *= slope
+    xp.maximum(X, zero, out=Y)
+    Y += low
+    return Y
+
+
+def _slope(above, slope, dtype):
+    """1 where above, the slope elsewhere, both exactly."""
+    made = (~above).astype(dtype)
+    made *= slope
+    made += above
+    return made
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LeakyReluGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
     """Y = X where X >= 0, alpha * X elsewhere.
 
     X [...], Y of its shape; float32.  TypeError for other dtypes.
     """
-    return xp.multiply(X, xp.where(X >= 0, X.dtype.type(1), X.dtype.type(alpha)), out=out(X.shape, X.dtype))
+    return _leaky(xp, X, X.dtype.type(alpha), out(X.shape, X.dtype))
+
+
+@pointwise(LeakyRelu, "alpha")
+def _leaky_relu(X, Y, alpha):
+    for i in range(Y.size):
+        Y[i] = X[i] if X[i] >= 0 else alpha * X[i]
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
     """dX = dY where Y >= 0, alpha * dY elsewhere.
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, xp.where(Y >= 0, Y.dtype.type(1), Y.dtype.type(alpha)), out=out(Y.shape, Y.dtype))
+    return xp.multiply(dY, _slope(Y >= 0, Y.dtype.type(alpha), Y.dtype), out=out(Y.shape, Y.dtype))
+
+
+@pointwise(LeakyReluGradient, "alpha")
+def _leaky_relu_gradient(Y, dY, dX, alpha):
+    for i in range(dX.size):
+        dX[i] = dY[i] if Y[i] >= 0 else alpha * dY[i]
 
 
 @operator(
@@ -229,6 +369,7 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
     gradient=single("LogitGradient", "I0 GO0 -> GI0"),
     limits="eps > 0, eps < 0.5",
 )
+@in_blocks
 def Logit(xp, X, *, eps: float = 1e-6, out):
     """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps].
 
@@ -240,6 +381,7 @@ def Logit(xp, X, *, eps: float = 1e-6, out):
 
 
 @operator("dX", types=_FROM_X, alike="X dY", infer=like(0))
+@in_blocks
 def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
     """dX = dY / (X * (1 - X)) where eps <= X <= 1 - eps, else 0.
 
@@ -251,7 +393,15 @@ def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
     return dX
 
 
+@pointwise(LogitGradient, "eps")
+def _logit_gradient(X, dY, dX, eps):
+    for i in range(dX.size):
+        x = X[i]
+        dX[i] = np.float32(0) if (eps > x) | (np.float32(1) - eps < x) else dY[i] / (x * (np.float32(1) - x))
+
+
 @operator("Y", types="float32 float64", infer=like(0), gradient=single("MishGradient", "I0 O0 GO0 -> GI0"))
+@in_blocks
 def Mish(xp, X, *, out):
     """Y = X * tanh(log(exp(X) + 1)).
 
@@ -262,6 +412,7 @@ def Mish(xp, X, *, out):
 
 
 @operator("dX", types={"X": "float32 float64", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
+@in_blocks
 def MishGradient(xp, X, Y, dY, *, out):
     """dX from dY, by t = tanh(softplus(X)): dY * (t + X * (1 - t^2) * sigmoid(X)).
 
@@ -300,7 +451,27 @@ def PRelu(xp, X, slope, *, order: str = "NCHW", out):
     shape; float32.  ValueError where slope has neither one value nor one a channel.
     """
     w = _slopes(xp, X, slope, order)
-    return xp.multiply(X, xp.where(X > 0, X.dtype.type(1), w), out=out(X.shape, X.dtype))
+    return _leaky(xp, X, w, out(X.shape, X.dtype))
+
+
+@compiled(PRelu)
+def _p_relu_compiled(xp, X, slope, *, order: str = "NCHW", out):
+    if order != "NCHW" or X.ndim < 2 or slope.size == 1:
+        return PRelu(xp, X, slope, order=order, out=out)
+    _slopes(xp, X, slope, order)
+    Y = out(X.shape, X.dtype)
+    if X.size:
+        rows = X.size // math.prod(X.shape[2:])
+        _p_relu_rows(X.reshape(rows, -1), slope, Y.reshape(rows, -1))
+    return Y
+
+
+@loop
+def _p_relu_rows(X, slope, Y):
+    for k in range(X.shape[0]):
+        x, y, w = X[k], Y[k], slope[k % slope.size]
+        for i in range(x.size):
+            y[i] = x[i] if x[i] > 0 else w * x[i]
 
 
 @operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
@@ -312,11 +483,33 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """
     w = _slopes(xp, X, slope, order)
     below = ~(X > 0)
-    dX = xp.multiply(dY, xp.where(below, w, X.dtype.type(1)), out=out[0](X.shape, X.dtype))
+    dX = xp.multiply(dY, _slope(~below, w, X.dtype), out=out[0](X.shape, X.dtype))
     dW = out[1](slope.shape, slope.dtype)
     axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size > 1 else None
     dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)
     return dX, dW
+
+
+@compiled(PReluGradient)
+def _p_relu_gradient_compiled(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
+    if order != "NCHW" or X.ndim < 2 or slope.size == 1 or not X.size or dY.shape != X.shape:
+        return PReluGradient(xp, Y, dY, X, slope, order=order, out=out)
+    _slopes(xp, X, slope, order)
+    dX, dW = out[0](X.shape, X.dtype), out[1](slope.shape, slope.dtype)
+    rows = X.size // math.prod(X.shape[2:])
+    _p_relu_gradient_rows(*(A.reshape(rows, -1) for A in (X, dY, dX)), slope, dW)
+    return dX, dW
+
+
+@loop(reorder=True)
+def _p_relu_gradient_rows(X, dY, dX, slope, dW):
+    dW[:] = 0
+    for k in range(X.shape[0]):
+        x, dy, dx, w, total = X[k], dY[k], dX[k], slope[k % slope.size], np.float32(0)
+        for i in range(x.size):
+            dx[i] = dy[i] if x[i] > 0 else w * dy[i]
+            total += np.float32(0) if x[i] > 0 else dy[i] * x[i]
+        dW[k % slope.size] += total
 
 
 @operator(
@@ -327,22 +520,35 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     gradient=single("ReluNGradient", "O0 GO0 -> GI0"),
     limits="n > 0",
 )
+@in_blocks
 def ReluN(xp, X, *, n: float = 6.0, out):
     """Y = X limited to [0, n].
 
     X [...], Y of its shape; float32.  ValueError where n is not above 0.
     """
-    Y = xp.maximum(X, 0, out=out(X.shape, X.dtype))
-    return xp.minimum(Y, Y.dtype.type(n), out=Y)
+    return xp.clip(X, X.dtype.type(0), X.dtype.type(n), out=out(X.shape, X.dtype))
+
+
+@pointwise(ReluN, "n")
+def _relu_n(X, Y, n):
+    for i in range(Y.size):
+        Y[i] = min(max(X[i], np.float32(0)), n)
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0), limits="n > 0")
+@in_blocks
 def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
     """dX = dY where 0 < Y < n, else 0.
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ or n is not above 0.
     """
     return xp.multiply(dY, (Y > 0) & (Y.dtype.type(n) > Y), out=out(Y.shape, Y.dtype))
+
+
+@pointwise(ReluNGradient, "n")
+def _relu_n_gradient(Y, dY, dX, n):
+    for i in range(dX.size):
+        dX[i] = dY[i] if (Y[i] > 0) & (Y[i] < n) else np.float32(0)
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
@@ -356,6 +562,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
     gradient=single("SeluGradient", "O0 GO0 -> GI0"),
     limits="scale > 1",
 )
+@in_blocks
 def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """Y = scale * (X where X > 0, alpha * (exp(X) - 1) elsewhere).
 
@@ -366,7 +573,14 @@ def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     return xp.multiply(xp.where(X > 0, X, low), X.dtype.type(scale), out=out(X.shape, X.dtype))
 
 
+@pointwise(Selu, "alpha", "scale")
+def _selu(X, Y, alpha, scale):
+    for i in range(Y.size):
+        Y[i] = scale * (X[i] if X[i] > 0 else alpha * (exp32(X[i]) - np.float32(1)))
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0), limits="scale > 1")
+@in_blocks
 def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
     """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere).
 
@@ -378,7 +592,14 @@ def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_
     return xp.multiply(dY.reshape(Y.shape), derivative, out=out(Y.shape, Y.dtype))
 
 
+@pointwise(SeluGradient, "alpha", "scale")
+def _selu_gradient(Y, dY, dX, alpha, scale):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (scale if Y[i] > 0 else Y[i] + alpha * scale)
+
+
 @operator("Y", types="float32", infer=like(0), gradient=single("SwishGradient", "I0 O0 GO0 -> GI0"))
+@in_blocks
 def Swish(xp, X, *, out):
     """Y = X / (1 + exp(-X)).
 
@@ -388,7 +609,14 @@ def Swish(xp, X, *, out):
     return xp.divide(X, 1 + xp.exp(-X), out=out(X.shape, X.dtype))
 
 
+@pointwise(Swish)
+def _swish(X, Y):
+    for i in range(Y.size):
+        Y[i] = X[i] / (np.float32(1) + exp32(-X[i]))
+
+
 @operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
+@in_blocks
 def SwishGradient(xp, X, Y, dY, *, out):
     """dX = dY * (Y + (1 - Y) / (1 + exp(-X))).
 
@@ -397,9 +625,16 @@ def SwishGradient(xp, X, Y, dY, *, out):
     return xp.multiply(dY, Y + (1 - Y) / (1 + xp.exp(-X)), out=out(X.shape, X.dtype))
 
 
+@pointwise(SwishGradient)
+def _swish_gradient(X, Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (Y[i] + (np.float32(1) - Y[i]) / (np.float32(1) + exp32(-X[i])))
+
+
 @operator(
     "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ThresholdedReluGradient", "O0 GO0 -> GI0")
 )
+@in_blocks
 def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
     """Y = X where X > alpha, else 0.
 
@@ -410,13 +645,26 @@ def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
     return Y
 
 
+@pointwise(ThresholdedRelu, "alpha")
+def _thresholded_relu(X, Y, alpha):
+    for i in range(Y.size):
+        Y[i] = X[i] if X[i] > alpha else np.float32(0)
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
     """dX = dY where Y > 0, -dY where Y < 0 (as Caffe2 has it, whatever alpha is), else 0.
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
     return xp.multiply(dY, xp.sign(Y), out=out(Y.shape, Y.dtype))
+
+
+@pointwise(ThresholdedReluGradient, "alpha")
+def _thresholded_relu_gradient(Y, dY, dX, alpha):
+    for i in range(dX.size):
+        dX[i] = dY[i] if Y[i] > alpha else np.float32(0)
 
 
 def _infer_glu(args, inputs):

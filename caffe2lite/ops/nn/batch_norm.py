@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -99,6 +99,10 @@ class CompiledChannels(Channels):
         if not self.first:
             return super().combine(xp, X, a, Y, b, c, Z)
         _combine(X.reshape(-1), a, Y.reshape(-1), b, c, Z.reshape(-1), self.pixels)
+
+
+def _layout(xp: Any, X: Any, order: str) -> Channels:
+    return (CompiledChannels if X.dtype == np.float32 and pays(xp, X) else Channels)(X, order)
 
 
 @loop(reorder=True)
@@ -332,10 +336,9 @@ def ChannelStats(xp, X, *, order: str = "NCHW", out):
 
     X [N, C, ...] (NHWC: [N, ..., C]), sums and sumsq [C]; float32.  ValueError where X has fewer than 2 dimensions.
     """
-    layout = Channels(X, order)
+    layout = _layout(xp, X, order)
     sums, squares = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
-    sums[...] = layout.sums(xp, X)
-    squares[...] = layout.sums(xp, X, X)
+    sums[...], squares[...] = layout.moments(xp, X)
     return sums, squares
 
 
@@ -360,11 +363,11 @@ def BatchMoments(xp, X, *, order: str = "NCHW", out):
 
     X [N, C, ...] (NHWC: [N, ..., C]), mean and square [C]; float32.  ValueError where X has fewer than 2 dimensions.
     """
-    layout = Channels(X, order)
+    layout = _layout(xp, X, order)
     share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
     mean, square = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
-    mean[...] = layout.sums(xp, X) * share
-    square[...] = layout.sums(xp, X, X) * share
+    sums, squares = layout.moments(xp, X)
+    mean[...], square[...] = sums * share, squares * share
     return mean, square
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
@@ -14,6 +15,9 @@ from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, fitted, matrix
 from caffe2lite.ops.nn import cuda
 from caffe2lite.ops.nn.batch_norm import Channels
+
+_NONE = np.zeros(0, np.float32)  # for the loops: no gamma
+_U = np.uint64  # of places in arrays: signed ones might count from the end
 
 # ---- groups of channels of one image -----------------------------------------------------------------------------
 
@@ -53,6 +57,12 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
         if groups.last:
             return empty + xp.nan, empty + xp.nan
         return empty, empty + X.dtype.type(1 / np.sqrt(np.float64(epsilon)))
+    if _fits(xp, groups, X):
+        mean, inv = np.empty((2, groups.n, groups.groups), np.float32)
+        groups.vector(scale, "scale"), groups.vector(bias, "bias")
+        eps = X.dtype.type(epsilon)
+        _group_loop(X.reshape(-1), scale, bias, Y.reshape(-1), mean.reshape(-1), inv.reshape(-1), groups.pixels, eps)
+        return mean, inv
     mean = x.mean(axis=(2, 3), keepdims=True)
     variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
     inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))
@@ -61,15 +71,75 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
     return mean.reshape(groups.n, -1), inv.reshape(groups.n, -1)
 
 
+def _fits(xp: Any, groups: _Groups, X: Any) -> bool:
+    """Whether the compiled loops do it: large, float32, channels first."""
+    return not groups.last and X.dtype == np.float32 and X.size > 0 and pays(xp, X)
+
+
+@loop(reorder=True)
+def _group_loop(X, scale, bias, Y, means, invs, pixels, epsilon):  # type: ignore[no-untyped-def]
+    size, pixels = _U(X.size // means.size), _U(pixels)
+    for k in range(_U(means.size)):
+        begin, total, squares = k * size, np.float32(0), np.float32(0)
+        for j in range(begin, begin + size):
+            total += X[j]
+        mean = total / np.float32(size)
+        for j in range(begin, begin + size):
+            away = X[j] - mean
+            squares += away * away
+        inv = np.float32(1) / np.sqrt(squares / np.float32(size) + epsilon)
+        means[k], invs[k] = mean, inv
+        for row in range(size // pixels):
+            at = begin + row * pixels
+            channel = (at // pixels) % _U(scale.size)
+            a = scale[channel] * inv
+            b = bias[channel] - mean * a
+            for j in range(at, at + pixels):
+                Y[j] = X[j] * a + b
+
+
+@loop(reorder=True)
+def _group_gradient_loop(X, dY, scale, means, invs, dX, dscale, dbias, pixels):  # type: ignore[no-untyped-def]
+    size, pixels = _U(X.size // means.size), _U(pixels)
+    share = np.float32(1) / np.float32(size)
+    dscale[:] = 0
+    dbias[:] = 0
+    for k in range(_U(means.size)):
+        begin, mean, inv = k * size, means[k], invs[k]
+        level, along = np.float32(0), np.float32(0)
+        for row in range(size // pixels):
+            at = begin + row * pixels
+            channel = (at // pixels) % _U(scale.size)
+            total, product = np.float32(0), np.float32(0)
+            for j in range(at, at + pixels):
+                total += dY[j]
+                product += dY[j] * (X[j] - mean)
+            dbias[channel] += total
+            dscale[channel] += product * inv
+            level += total * scale[channel]
+            along += product * inv * scale[channel]
+        for row in range(size // pixels):
+            at = begin + row * pixels
+            a = scale[(at // pixels) % _U(scale.size)] * inv
+            b = along * share * inv * inv
+            c = level * share * inv
+            for j in range(at, at + pixels):
+                dX[j] = dY[j] * a - c - (X[j] - mean) * b
+
+
 def _group_norm_gradient(
     xp: Any, groups: _Groups, X: Any, dY: Any, scale: Any, mean: Any, inv: Any, out: Any
 ) -> tuple[Any, Any, Any]:
     x, dy, gamma = groups.view(X), groups.view(dY), groups.vector(scale, "scale")
     shape = (groups.n, groups.groups, 1, 1)
     mean, inv = fitted(mean, shape, "the mean"), fitted(inv, shape, "the deviation")
-    normal = (x - mean) * inv
     dX = out[0](X.shape, X.dtype)
     dscale, dbias = out[1](scale.shape, scale.dtype), out[2](scale.shape, scale.dtype)
+    if _fits(xp, groups, X) and dY.shape == X.shape and mean.size == inv.size == groups.n * groups.groups:
+        flat = (a.reshape(-1) for a in (X, dY, scale, mean, inv, dX, dscale, dbias))
+        _group_gradient_loop(*flat, groups.pixels)
+        return dX, dscale, dbias
+    normal = (x - mean.reshape(shape)) * inv.reshape(shape)
     dscale[...] = (dy * normal).sum(axis=(0, 3)).reshape(-1)
     dbias[...] = dy.sum(axis=(0, 3)).reshape(-1)
     d = dy * gamma
@@ -228,6 +298,10 @@ def LayerNorm(
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
+    if pays(xp, X):
+        affine = (gamma, beta) if elementwise_affine else (_NONE, _NONE)
+        _layer_loop(X.reshape(-1), *affine, Y.reshape(-1), mean.reshape(-1), std.reshape(-1), eps)
+        return Y, mean, std
     y = Y.reshape(rows.shape)
     rows.mean(axis=1, keepdims=True, out=m)
     xp.subtract(rows, m, y)
@@ -239,6 +313,28 @@ def LayerNorm(
         xp.multiply(y, gamma, y)
         xp.add(y, beta, y)
     return Y, mean, std
+
+
+@loop(reorder=True)
+def _layer_loop(X, gamma, beta, Y, means, stds, epsilon):  # type: ignore[no-untyped-def]
+    size = _U(X.size // means.size)
+    for k in range(_U(means.size)):
+        begin, total, squares = k * size, np.float32(0), np.float32(0)
+        for j in range(begin, begin + size):
+            total += X[j]
+        mean = total / np.float32(size)
+        for j in range(begin, begin + size):
+            away = X[j] - mean
+            squares += away * away
+        std = np.sqrt(squares / np.float32(size) + epsilon)
+        means[k], stds[k] = mean, std
+        inv = np.float32(1) / std
+        if gamma.size:
+            for j in range(size):
+                Y[begin + j] = (X[begin + j] - mean) * inv * gamma[j] + beta[j]
+        else:
+            for j in range(begin, begin + size):
+                Y[j] = (X[j] - mean) * inv
 
 
 operator(
@@ -273,6 +369,15 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
+    if pays(xp, X) and X.size and mean.size == std.size == len(x) and (not elementwise_affine or (gamma is not None and len(out) > 2)):
+        operands = (X.reshape(-1), dY.reshape(-1), mean.reshape(-1), std.reshape(-1))
+        if not elementwise_affine:
+            _layer_gradient_loop(*operands, _NONE, dX.reshape(-1), _NONE, _NONE)
+            return (dX,)
+        weights, _ = _affine_pair(x, gamma, None)
+        dgamma, dbeta = (out[k](gamma.shape, gamma.dtype) for k in (1, 2))
+        _layer_gradient_loop(*operands, weights, dX.reshape(-1), dgamma.reshape(-1), dbeta.reshape(-1))
+        return dX, dgamma, dbeta
     normal = (x - m) / s
     d, affine = dy, []
     if elementwise_affine:
@@ -307,6 +412,9 @@ def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
     if not X.size:
         rrms[...] = 0
         return Y, rrms
+    if X.dtype == np.float32 and pays(xp, X):
+        _rms_loop(X.reshape(-1), gamma, beta, Y.reshape(-1), rrms.reshape(-1), X.dtype.type(eps))
+        return Y, rrms
     scale = 1 / xp.sqrt(xp.square(rows).mean(axis=1) + X.dtype.type(eps))
     rrms[...] = scale.reshape(rrms.shape)
     Y.reshape(rows.shape)[...] = rows * scale[:, None] * gamma + beta
@@ -326,11 +434,75 @@ def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     weights, _ = _affine_pair(rows, gamma, None)
     dy, r = fitted(dY, rows.shape, "dY"), fitted(rrms, (rows.shape[0], 1), "rrms")
     dX = out[0](X.shape, X.dtype)
+    if X.dtype == np.float32 and pays(xp, X) and X.size and dY.shape == X.shape and r.size == len(rows):
+        dgamma, dbeta = (out[k](gamma.shape, gamma.dtype) for k in (1, 2))
+        _rms_gradient_loop(*(a.reshape(-1) for a in (dY, X, gamma, rrms, dX, dgamma, dbeta)))
+        return dX, dgamma, dbeta
     d = dy * weights
     along = (d * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
     dX.reshape(rows.shape)[...] = d * r - rows * along * r * r * r
     dgamma = _into(out[1], (dy * rows * r).sum(axis=0).reshape(gamma.shape))
     return dX, dgamma, _into(out[2], dy.sum(axis=0).reshape(gamma.shape))
+
+
+@loop(reorder=True)
+def _layer_gradient_loop(X, dY, means, stds, gamma, dX, dgamma, dbeta):  # type: ignore[no-untyped-def]
+    size = _U(X.size // means.size)
+    share = np.float32(1) / np.float32(size)
+    dgamma[:] = 0
+    dbeta[:] = 0
+    for k in range(_U(means.size)):
+        begin, mean, inv = k * size, means[k], np.float32(1) / stds[k]
+        level, along = np.float32(0), np.float32(0)
+        if gamma.size:
+            for j in range(size):
+                d, away = dY[begin + j], X[begin + j] - mean
+                level += d * gamma[j]
+                along += d * gamma[j] * away
+                dgamma[j] += d * away * inv
+                dbeta[j] += d
+        else:
+            for j in range(begin, begin + size):
+                level += dY[j]
+                along += dY[j] * (X[j] - mean)
+        level *= share
+        along *= share * inv * inv
+        if gamma.size:
+            for j in range(size):
+                dX[begin + j] = (dY[begin + j] * gamma[j] - level - (X[begin + j] - mean) * along) * inv
+        else:
+            for j in range(begin, begin + size):
+                dX[j] = (dY[j] - level - (X[j] - mean) * along) * inv
+
+
+@loop(reorder=True)
+def _rms_loop(X, gamma, beta, Y, rrms, epsilon):  # type: ignore[no-untyped-def]
+    size = _U(gamma.size)
+    for k in range(_U(rrms.size)):
+        begin, squares = k * size, np.float32(0)
+        for j in range(size):
+            squares += X[begin + j] * X[begin + j]
+        r = np.float32(1) / np.sqrt(squares / np.float32(size) + epsilon)
+        rrms[k] = r
+        for j in range(size):
+            Y[begin + j] = X[begin + j] * r * gamma[j] + beta[j]
+
+
+@loop(reorder=True)
+def _rms_gradient_loop(dY, X, gamma, rrms, dX, dgamma, dbeta):  # type: ignore[no-untyped-def]
+    size = _U(gamma.size)
+    dgamma[:] = 0
+    dbeta[:] = 0
+    for k in range(_U(rrms.size)):
+        begin, r, along = k * size, rrms[k], np.float32(0)
+        for j in range(size):
+            along += dY[begin + j] * gamma[j] * X[begin + j]
+        along *= r * r * r / np.float32(size)
+        for j in range(size):
+            d, x = dY[begin + j], X[begin + j]
+            dX[begin + j] = d * gamma[j] * r - x * along
+            dgamma[j] += d * x * r
+            dbeta[j] += d
 
 
 # ---- norms along one axis ----------------------------------------------------------------------------------------

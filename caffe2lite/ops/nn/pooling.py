@@ -10,8 +10,11 @@ import numpy as np
 from caffe2lite.ops.kit import registry, windows
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.cuda_kernels import usable
+from caffe2lite.ops.kit.extremes import largest_along
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
+from caffe2lite.ops.kit.memory import clear
+from caffe2lite.ops.kit.products import mean_along
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
 from caffe2lite.ops.nn import cuda
@@ -139,6 +142,18 @@ def _kernel_geometry(xp, X, window):
     return _geometry(X, window) if X.size and usable(xp, X) else None
 
 
+def _whole(place) -> bool:
+    """Whether there is one window, which is the image."""
+    return place.kernel == place.size and not any(place.heads) and all(o == 1 for o in place.out)
+
+
+def _images(X, window):
+    """(N, C, pixels) or (N, pixels, C), and the axis of the pixels."""
+    if window.channels_last:
+        return X.reshape(X.shape[0], -1, X.shape[-1]), 1
+    return X.reshape(*X.shape[:2], -1), 2
+
+
 def _MaxPool(xp, X, *, window: Window, out):
     geometry = _kernel_geometry(xp, X, window)
     if geometry is not None:
@@ -147,7 +162,12 @@ def _MaxPool(xp, X, *, window: Window, out):
         return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
-    if Y.size:
+    if Y.size and _whole(place):
+        images, axis = _images(X, window)
+        Y[...] = largest_along(xp, images, axis).reshape(Y.shape)
+        if bool(xp.isnan(Y.min())):
+            _maximum_with_nan(xp, X, Y, place, window)
+    elif Y.size:
         _reduce(xp, X, Y, place, window, xp.maximum, xp.finfo(X.dtype).min)
         if bool(xp.isnan(Y.min())):
             _maximum_with_nan(xp, X, Y, place, window)
@@ -163,7 +183,9 @@ def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     if geometry is not None:
         cuda.MAX_POOL_GRADIENT(xp, dX.size, dX, X, Y, dY, *geometry)
         return dX
-    dX[...] = 0
+    if dX.size and _whole(place):
+        return xp.multiply(dY, X == Y, out=dX)
+    clear(dX)
     for positions, pixels in _windows_of(place, window):
         x, y = X[pixels], Y[positions]
         target = dX[pixels]
@@ -212,7 +234,10 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
         return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
-    if Y.size:
+    if Y.size and _whole(place):
+        images, axis = _images(X, window)
+        Y[...] = mean_along(xp, images, axis).reshape(Y.shape)
+    elif Y.size:
         _reduce(xp, X, Y, place, window, xp.add, 0)
         xp.multiply(Y, 1 / _counts(xp, place, window, count_include_pad, X.dtype), out=Y)
     return Y
@@ -227,11 +252,15 @@ def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Wi
     if geometry is not None:
         cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
         return dX
-    dX[...] = 0
-    share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
-    for positions, pixels in _windows_of(place, window):
-        target = dX[pixels]
-        xp.add(target, share[positions], out=target)
+    if dX.size and _whole(place):
+        dX[...] = dY * dY.dtype.type(1 / math.prod(place.kernel))
+        return dX
+    clear(dX)
+    if dX.size:
+        share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
+        for positions, pixels in _windows_of(place, window):
+            target = dX[pixels]
+            xp.add(target, share[positions], out=target)
     return dX
 
 
@@ -295,7 +324,7 @@ for _name, _gradient in (
 def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:
     """(planes, H, W, result H, W, kernel H, W, stride H, W, top, left), or None where the loops do not fit."""
     window, place, batch, channels = _prepare(X.shape, window)
-    if window.channels_last or len(place.size) > 2 or any(d != 1 for d in place.dilation):
+    if _whole(place) or window.channels_last or len(place.size) > 2 or any(d != 1 for d in place.dilation):
         return None
     for size, positions, stride, head in zip(place.size, place.out, place.stride, place.heads):
         if head < 0 or (positions - 1) * stride - head >= size:  # a window without a pixel of the image
@@ -490,7 +519,7 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
         return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     for positions, pixels in _windows_of(place, window):
         x, target = X[pixels], dX[pixels]
         target += dY[positions] * x * xp.abs(x) ** (p - 2) / Y[positions] ** (p - 1)
@@ -540,7 +569,7 @@ def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
     if Index.size and not 0 <= int(Index.min()) <= int(Index.max()) < pixels:
         raise ValueError(f"Index must be from 0 to {pixels - 1}, found {int(Index.min())} to {int(Index.max())}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     planes = X.shape[0] * X.shape[1]
     if planes:
         rows, positions = xp.arange(planes).reshape(-1, 1), math.prod(dY.shape[2:])

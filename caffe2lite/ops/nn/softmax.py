@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, exp32, loop
+from caffe2lite.ops.kit.extremes import in_order
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
@@ -58,6 +59,32 @@ def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     xp.subtract(dy, mean, dx)
     xp.multiply(dx, y, dx)
     return dX
+
+
+@compiled(Softmax)
+def _softmax_compiled(xp, X, *, axis: int = 1, out):
+    rows = matrix(X, axis)
+    Y = out(X.shape, X.dtype)
+    if Y.size:
+        _softmax_loop(rows.reshape(-1), rows.reshape(-1).view(np.int32), Y.reshape(-1), rows.shape[1])
+    return Y
+
+
+@loop(reorder=True)
+def _softmax_loop(X, bits, Y, width):
+    for begin in range(np.uint64(0), np.uint64(X.size), np.uint64(width)):
+        end = begin + np.uint64(width)
+        largest = np.int32(-0x80000000)
+        for j in range(begin, end):
+            largest = max(largest, in_order(bits[j]))
+        most, total = np.int32(in_order(largest)).view(np.float32), np.float32(0)
+        for j in range(begin, end):
+            y = exp32(X[j] - most)
+            Y[j] = y
+            total += y
+        share = np.float32(1) / total
+        for j in range(begin, end):
+            Y[j] *= share
 
 
 @compiled(SoftmaxGradient)

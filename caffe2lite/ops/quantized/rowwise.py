@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.compiled import compiled, halves
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
@@ -49,6 +52,15 @@ def _quantiser(form, search=False):
     return kernel
 
 
+def _compiled_quantiser(form):
+    def kernel(xp, input, *, out):
+        if form is EIGHT or halves():
+            return forms.quantise_compiled(input, form, out)
+        return forms.quantise(xp, input, form, out)
+
+    return kernel
+
+
 for _name, _type, _form, _doc in (
     ("FloatToFused8BitRowwiseQuantized", "float32", EIGHT, "8 bits a value, then scale and bias as floats."),
     ("HalfFloatToFused8BitRowwiseQuantized", "float16", EIGHT, "8 bits a value, then scale and bias as floats."),
@@ -82,9 +94,11 @@ for _name, _type, _form, _doc in (
     )(_quantiser(_form))
     if _form.bits < 8:
         _record.engine("GREEDY")(_quantiser(_form, search=True))
+    if _type == "float32" and _form in (EIGHT, FOUR, TWO):
+        compiled(_record)(_compiled_quantiser(_form))
 
 
-def _dequantiser(form, dtype):
+def _dequantiser(form, dtype, loops=False):
     def kernel(xp, input, *, out):
         if input.ndim < 1:
             raise ValueError("the input must have rows, found a scalar")
@@ -92,8 +106,11 @@ def _dequantiser(form, dtype):
         if width < 0:
             raise ValueError(f"rows have {input.shape[-1]} bytes, fewer than the {form.tail} of scale and bias")
         Y = out((*input.shape[:-1], width), dtype)
-        if Y.size:
-            Y.reshape(-1, width)[...] = forms.dequantise(xp, input.reshape(-1, input.shape[-1]), form)
+        rows = input.reshape(-1, input.shape[-1])
+        if loops and (form is EIGHT or halves()):
+            forms.dequantise_compiled(rows, form, Y.reshape(-1, width))
+        elif Y.size:
+            Y.reshape(-1, width)[...] = forms.dequantise(xp, rows, form)
         return Y
 
     return kernel
@@ -109,7 +126,7 @@ for _name, _type, _form in (
     ("Fused2BitRowwiseQuantizedToFloat", "float32", TWO),
     ("Fused2BitRowwiseQuantizedToHalf", "float16", TWO),
 ):
-    operator(
+    _record = operator(
         "output",
         name=_name,
         types="uint8",
@@ -121,6 +138,8 @@ for _name, _type, _form in (
         bias take.
         """,
     )(_dequantiser(_form, _type))
+    if _type == "float32":
+        compiled(_record, also="uint8")(_dequantiser(_form, _type, loops=True))
 
 
 @operator(
@@ -177,6 +196,28 @@ def _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
 def _check_weights(weights, indices):
     if weights is not None and weights.shape != indices.shape:
         raise ValueError(f"there must be one weight for each of {indices.shape[0]} indices, got {list(weights.shape)}")
+
+
+def _fused_compiled(DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
+    if DATA.ndim != 2 or not DATA.size or LENGTHS.ndim != 1 or (form is not EIGHT and not halves()):
+        return _fused(np, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    check_indices(INDICES, DATA.shape[0])
+    _check_weights(WEIGHTS, INDICES)
+    lengths_to_starts(np, LENGTHS, INDICES.shape[0], exact=True)
+    width = (DATA.shape[1] - form.tail) * form.per_byte
+    Y = out((LENGTHS.shape[0], width), "float32")
+    if Y.size:
+        weights = np.zeros(0, np.float32) if WEIGHTS is None else WEIGHTS
+        forms.sum_rows_compiled(DATA, weights, INDICES, LENGTHS, form, mean, Y)
+    return Y
+
+
+def _compiled_sum(form, mean, weighted):
+    if weighted:
+        return lambda xp, DATA, WEIGHTS, INDICES, LENGTHS, *, out: _fused_compiled(
+            DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean
+        )
+    return lambda xp, DATA, INDICES, LENGTHS, *, out: _fused_compiled(DATA, None, INDICES, LENGTHS, out, form, mean)
 
 
 def _fused_sum(form, mean):
@@ -257,7 +298,7 @@ for _name, _form, _kernel, _mean in (
     if _kernel in (_pruned_sum, _pruned_weighted):
         _types["MAPPING"] = "int32"
         _mapping, _size = ", MAPPING [K] int32 from indices to rows, -1 for those pruned", "K"
-    operator(
+    _record = operator(
         "output",
         name=_name,
         types=_types,
@@ -269,6 +310,8 @@ for _name, _form, _kernel, _mean in (
         output [S, D] float32. ValueError where the lengths do not sum to M, or an index is not in [0, {_size}).
         """,
     )(_kernel(_form, _mean))
+    if "MAPPING" not in _types:
+        compiled(_record, also="uint8")(_compiled_sum(_form, _mean, _weighted))
 
 
 @operator(

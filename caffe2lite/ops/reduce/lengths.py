@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit import registry, segments
-from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, together
+from caffe2lite.ops.kit.compiled import compiled, cores, halves, loop, prefetch, together, widen
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
@@ -21,6 +21,7 @@ _SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
 _RUNS = "data [R, ...], lengths [K]"
 _LOOKUP = "data [R, ...], indices [I], lengths [K]"
 _NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
+_NO_INDICES = np.zeros(0, np.int64)  # for the compiled loops: all rows, one after the other
 _SHARED = 1 << 20  # elements to be read from which on several threads pay
 _U = np.uint64
 _AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
@@ -78,6 +79,16 @@ def LengthsMean(xp, data, lengths, *, out):
     return _divide(xp, result, counts)
 
 
+@compiled(LengthsSum)
+def _lengths_sum_compiled(xp, data, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, None, lengths, out)
+
+
+@compiled(LengthsMean)
+def _lengths_mean_compiled(xp, data, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, None, lengths, out, mean=True)
+
+
 @operator(
     "Y",
     types=_DENSE,
@@ -93,6 +104,12 @@ def LengthsMax(xp, data, lengths, *, out):
     """
     starts, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
+
+
+@compiled(LengthsMax)
+def _lengths_max_compiled(xp, data, lengths, *, out):
+    _counts(lengths, data.shape[0])
+    return segments.maximum_runs(data, None, lengths, _result(out, lengths, data))
 
 
 @operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
@@ -111,6 +128,27 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
     return xp.multiply(dX, data == Y[rows], out=dX)
 
 
+@compiled(LengthsMaxWithMainInputAndForwardOutputGradient)
+def _lengths_max_gradient_compiled(xp, Y, dY, lengths, data, *, out):
+    _counts(lengths, data.shape[0])
+    if Y.shape != (lengths.shape[0], *data.shape[1:]) or dY.shape != Y.shape:
+        return LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, out=out)
+    dX = out(data.shape, data.dtype)
+    if dX.size:
+        _maximum_gradient(Y.reshape(-1), dY.reshape(-1), lengths, data.reshape(-1), dX.reshape(-1))
+    return dX
+
+
+@loop
+def _maximum_gradient(Y, dY, lengths, data, dX):
+    width, i = _U(Y.size // lengths.size), _U(0)
+    for k in range(_U(lengths.size)):
+        for _ in range(lengths[k]):
+            for j in range(width):
+                dX[i + j] = dY[k * width + j] if data[i + j] == Y[k * width + j] else np.float32(0)
+            i += width
+
+
 @operator(
     "Y",
     types={"data": "float32", "weights": "float32", "lengths": "int32"},
@@ -126,6 +164,12 @@ def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = Fa
     """
     check_weights(weights, data.shape[0])
     return _sum(xp, data, None, lengths, out, weights)[0]
+
+
+@compiled(LengthsWeightedSum)
+def _lengths_weighted_sum_compiled(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
+    check_weights(weights, data.shape[0])
+    return _sum_compiled(data, weights, None, lengths, out)
 
 
 def _weighted(g, plain, by_weights):
@@ -182,36 +226,45 @@ def _sum_compiled(
 ) -> Any:
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
-    check_lookup(data, indices, lengths)
-    _counts(lengths, indices.shape[0])
+    if data.dtype == np.float16 and not halves():
+        data = data.astype(np.float32)
+    if indices is None:
+        _counts(lengths, data.shape[0])
+        indices = _NO_INDICES
+    else:
+        check_lookup(data, indices, lengths)
+        _counts(lengths, indices.shape[0])
     Y = _result(out, lengths, data)
     if Y.size:
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
-        together(
-            [
-                functools.partial(
-                    _sum_rows,
-                    rows,
-                    weights if positional else weights[begin:end],
-                    indices[begin:end],
-                    lengths[first:last],
-                    sums[first:last].reshape(-1),
-                    mean,
-                    positional,
-                )
-                for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
-            ]
-        )
+        if rows.dtype == np.float16:
+            rows = rows.view(np.uint16)
+        together([
+            functools.partial(
+                _sum_rows, rows if indices.size else rows[begin * sums.shape[1] :],
+                weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
+                sums[first:last].reshape(-1), mean, positional,
+            )
+            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+        ])
     return Y
 
 
 @loop
+def _place(indices, i, width):
+    """Where the i-th row begins."""
+    return (_U(indices[i]) if indices.size else i) * width
+
+
+@loop
 def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
-    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end.
+    """Y[k] = sum of the rows of segment k, all arrays flat; without indices all rows in turn.
+
+    Indices are unsigned: signed ones might count from the end.
 
     Four rows are added at a time, one after the other, so that a sum is read and written once for four of them.
     """
-    width, last = _U(Y.size // lengths.size), _U(indices.size - 1)
+    width, last = _U(Y.size // lengths.size), _U(max(indices.size, 1) - 1)
     begin = _U(0)
     for k in range(_U(lengths.size)):
         y = k * width
@@ -221,27 +274,27 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         i = begin
         while i < end:
             some = min(end - i, _U(4))
-            for s in range(some):
+            for s in range(some if indices.size else _U(0)):
                 soon = _U(indices[min(i + s + _AHEAD, last)]) * width
                 for j in range(_U(0), width, _LINE):
                     prefetch(data, soon + j)
-            if some == _U(4) and not weights.size:
-                a, b = _U(indices[i]) * width, _U(indices[i + _U(1)]) * width
-                c, d = _U(indices[i + _U(2)]) * width, _U(indices[i + _U(3)]) * width
+            if some == _U(4) and indices.size and not weights.size:
+                a, b = _place(indices, i, width), _place(indices, i + _U(1), width)
+                c, d = _place(indices, i + _U(2), width), _place(indices, i + _U(3), width)
                 for j in range(width):
-                    total = Y[y + j] + data[a + j]
-                    total += data[b + j]
-                    total += data[c + j]
-                    total += data[d + j]
+                    total = Y[y + j] + widen(data[a + j])
+                    total += widen(data[b + j])
+                    total += widen(data[c + j])
+                    total += widen(data[d + j])
                     Y[y + j] = total
             else:
                 for s in range(i, i + some):
-                    row = _U(indices[s]) * width
+                    row = _place(indices, s, width)
                     w = np.float32(1)
                     if weights.size:
                         w = weights[s - begin] if positional else weights[s]
                     for j in range(width):
-                        Y[y + j] += w * data[row + j]
+                        Y[y + j] += w * widen(data[row + j])
             i += some
         if mean and end > begin:
             share = np.float32(1) / np.float32(lengths[k])
@@ -260,7 +313,7 @@ def SparseLengthsSum(xp, data, indices, lengths, *, out):
     return _sum(xp, data, indices, lengths, out)[0]
 
 
-@compiled(SparseLengthsSum)
+@compiled(SparseLengthsSum, also="float16")
 def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out)
 
@@ -277,7 +330,7 @@ def SparseLengthsMean(xp, data, indices, lengths, *, out):
     return _divide(xp, result, counts)
 
 
-@compiled(SparseLengthsMean)
+@compiled(SparseLengthsMean, also="float16")
 def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
 
@@ -295,6 +348,13 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
 
 
+@compiled(SparseLengthsMax)
+def _sparse_lengths_max_compiled(xp, data, indices, lengths, *, out):
+    segments.check_indices(indices, data.shape[0])
+    _counts(lengths, indices.shape[0])
+    return segments.maximum_runs(data, indices, lengths, _result(out, lengths, data))
+
+
 @operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [I]", infer=_infer, gradient=_sparse_weighted)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k.
@@ -307,7 +367,7 @@ def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_wei
     return _sum(xp, data, indices, lengths, out, weights)[0]
 
 
-@compiled(SparseLengthsWeightedSum)
+@compiled(SparseLengthsWeightedSum, also="float16")
 def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     check_weights(weights, indices.shape[0])
     return _sum_compiled(data, weights, indices, lengths, out)
@@ -330,7 +390,7 @@ def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, o
     return _sum(xp, data, indices, lengths, out, weights[positions])[0]
 
 
-@compiled(SparseLengthsPositionalWeightedSum)
+@compiled(SparseLengthsPositionalWeightedSum, also="float16")
 def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices, lengths, *, out):
     if lengths.size and int(lengths.max()) > weights.size:
         raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
@@ -515,3 +575,55 @@ def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
 @compiled(registry.find("SparseLengthsIndicesInGradientWeightedSumGradient"))
 def _weighted_gradient_of_compiled(xp, weights, dY, lengths, indices, *, out):
     return _weighted_gradient_compiled(xp, weights, dY, lengths, out=out)
+
+
+def _both_compiled(weights, dY, lengths, data, indices, out):
+    _check_gradients(dY, lengths)
+    size = data.shape[0] if indices is None else indices.shape[0]
+    _counts(lengths, size)
+    check_weights(weights, size)
+    if indices is not None:
+        segments.check_indices(indices, data.shape[0])
+    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](weights.shape, weights.dtype)
+    if dX.size and dY.shape[1:] == data.shape[1:]:
+        where = _NO_INDICES if indices is None else indices
+        _gradient_by_both(weights, dY.reshape(-1), lengths, data.reshape(-1), where, dX.reshape(-1), dW)
+    else:
+        _weighted_gradient_both(np, weights, dY, lengths, data, indices, out)
+    return dX, dW
+
+
+@loop(reorder=True)
+def _gradient_by_both(weights, dY, lengths, data, indices, dX, dW):
+    width, i, last = _U(dY.size // lengths.size), _U(0), _U(max(indices.size, 1) - 1)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for _ in range(lengths[k]):
+            if indices.size:
+                soon = _U(indices[min(i + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            row, to, w, total = _place(indices, i, width), i * width, weights[i], np.float32(0)
+            for j in range(width):
+                total += dY[y + j] * data[row + j]
+                dX[to + j] = dY[y + j] * w
+            dW[i] = total
+            i += _U(1)
+
+
+@compiled(registry.find("LengthsWeightedSumWithMainInputGradient"))
+def _dense_both_compiled(xp, weights, dY, lengths, data, *, out):
+    return _both_compiled(weights, dY, lengths, data, None, out)
+
+
+@compiled(
+    *(
+        registry.find(n)
+        for n in (
+            "SparseLengthsWeightedSumWithMainInputGradient",
+            "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient",
+        )
+    )
+)
+def _sparse_both_compiled(xp, weights, dY, lengths, data, indices, *, out):
+    return _both_compiled(weights, dY, lengths, data, indices, out)

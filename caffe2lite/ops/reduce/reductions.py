@@ -6,8 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
+from caffe2lite.ops.kit.products import abs_sums, sum_along
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis, fitted
 
@@ -26,7 +30,11 @@ def extreme(xp: Any, X: Any, axes: tuple[int, ...], largest: bool, lanes: bool =
         kept = tuple(d for a, d in enumerate(X.shape) if a not in axes)
         info = xp.finfo(X.dtype) if X.dtype.kind == "f" else xp.iinfo(X.dtype)
         return xp.full(kept, info.min if largest else info.max, X.dtype)
-    result = X.max(axis=axes) if largest else X.min(axis=axes)
+    run = X.ndim - len(axes)
+    if axes == tuple(range(run, X.ndim)) and X.size:  # the last axes are one
+        result = (largest_along if largest else smallest_along)(xp, X.reshape((*X.shape[:run], -1)), run)
+    else:
+        result = X.max(axis=axes) if largest else X.min(axis=axes)
     if X.dtype.kind == "f" and xp.isnan(result).any():
         return _extreme_with_nan(xp, X, axes, largest, lanes)
     return result
@@ -74,7 +82,7 @@ def _check_results(X: Any, shape: tuple[int, ...], **operands: Any) -> None:
 
 
 def _sum(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
-    return X.sum(axis=axes, dtype=X.dtype)
+    return sum_along(xp, X, axes)
 
 
 def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
@@ -82,6 +90,9 @@ def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _l1(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
+    if xp is np and X.size and axes and axes[-1] == X.ndim - 1 and axes == tuple(range(axes[0], X.ndim)):
+        rows = X.reshape(-1, math.prod(X.shape[axes[0] :]))
+        return abs_sums(xp, rows).reshape(X.shape[: axes[0]])
     return abs(X).sum(axis=axes)
 
 

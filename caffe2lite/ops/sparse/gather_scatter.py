@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_indices, last_of_each, sweeps, within
+from caffe2lite.ops.kit.rows import check_indices, last_of_each, put_rows, sweeps, take_rows, within
+from caffe2lite.ops.kit.segments import add_by_id
 from caffe2lite.ops.kit.shapes import axis_of, one
 
 _INDICES = "int32 int64"
@@ -23,6 +26,9 @@ def add_rows(xp: Any, target: Any, indices: Any, values: Any) -> None:
         return
     if xp is not np:
         xp.add.at(target, indices, values)
+        return
+    if pays(xp, values) and values.dtype == np.float32 == target.dtype:
+        add_by_id(values, None, indices, None, target, fresh=False)
         return
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
@@ -131,7 +137,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     if dY.shape != (*X.shape[:at], *inner, *X.shape[at + 1 :]):
         raise ValueError(f"dY {list(dY.shape)} does not fit X {list(X.shape)} and indices {list(indices.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if dX.size and dY.size:
         rows = (xp.arange(outer)[:, None] * X.shape[at] + each).reshape(-1)
         add_rows(xp, dX.reshape(outer * X.shape[at], width), rows, dY.reshape(len(rows), width))
@@ -163,6 +169,9 @@ def ScatterAssign(xp, X, indices, slices):
             f"indices"
         )
     rows, values = X.reshape(X.shape[0], width), slices.reshape(ids.size, width)
+    if pays(xp, values) and width:
+        put_rows(rows, ids, values)
+        return X
     for at in sweeps(xp, ids):
         rows[ids[at]] = values[at]
     return X
@@ -226,6 +235,9 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
                 f"pair {k} must be rows of {X.dtype} and one weight of {weight.dtype}, found "
                 f"{source.dtype}{list(source.shape)} and {w.dtype}{list(w.shape)}"
             )
+    if len(sources) == 1 and X.dtype == np.float32 and width and pays(xp, sources[0]):
+        _weigh_rows(X.reshape(-1), weight.reshape(-1), ids, sources[0].reshape(-1), weights[0].reshape(-1), width)
+        return X
     rows, turns = X.reshape(X.shape[0], width), list(sweeps(xp, ids))
     for at in turns:
         rows[ids[at]] *= scale
@@ -233,6 +245,19 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
         for at in turns:
             rows[ids[at]] += (source.reshape(ids.size, width)[at] * w.reshape(())).astype(X.dtype)
     return X
+
+
+@loop
+def _weigh_rows(X, w0, ids, source, w1, width):  # type: ignore[no-untyped-def]
+    a, b = w0[0], w1[0]
+    for i in range(ids.size if a != 1 else 0):
+        row = ids[i] * width
+        for j in range(width):
+            X[row + j] *= a
+    for i in range(ids.size):
+        row, at = ids[i] * width, i * width
+        for j in range(width):
+            X[row + j] += source[at + j] * b
 
 
 def _to_dense_gradient(g: Any) -> Any:
@@ -262,7 +287,7 @@ def SparseToDense(xp, indices, values, rows_of=None, *, out):
     rows = needed if rows_of is None else (rows_of.shape[0] if rows_of.ndim else 0)
     check_indices(indices, rows, "the dense tensor")
     Y = out((rows, *values.shape[1:]), values.dtype)
-    Y[...] = 0
+    clear(Y)
     add_rows(xp, Y, indices, values)
     return Y
 
@@ -327,7 +352,7 @@ def BooleanMask(xp, X, mask, *, out):
     _check_mask(X.shape[0], mask)
     places = xp.nonzero(mask)[0]
     Y = out[0]((places.size, *X.shape[1:]), X.dtype)
-    Y[...] = X[places]
+    take_rows(xp, X, places, Y)
     if len(out) < 2:
         return Y
     which = out[1]((places.size,), "int64")
@@ -348,7 +373,7 @@ def BooleanMaskGradient(xp, mask, dY, *, out):
     if places.size > dY.size:
         raise ValueError(f"the mask has {places.size} true values, dY only {dY.size}")
     dX = out((mask.size,), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     dX[places] = dY.reshape(-1)[: places.size]
     return dX
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import last_of_each
 
@@ -114,7 +115,7 @@ def SparseToDenseMaskGradient(
         raise ValueError(f"dY must begin with the shape {list(front)}, found {list(dY.shape)}")
     block = dY.shape[len(front) :]
     dX = out((indices.size, *block), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     there = xp.nonzero(columns >= 0)[0][::-1]
     _, last = xp.unique(rows[there] * len(mask) + columns[there], return_index=True)
     there = there[last]  # of several values for one place the last stood in the result

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
-from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.memory import check_result, clear
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.rows import copy_runs, owners, take_rows
 from caffe2lite.ops.kit.shapes import one
 
 _INT = "int32 int64"
@@ -23,14 +25,6 @@ def _vector(lengths, what="lengths"):
     _one_dimension(lengths, what)
     if lengths.size and int(lengths.min()) < 0:
         raise ValueError(f"{what} must not be negative, got {int(lengths.min())}")
-
-
-def _owners(xp, lengths):
-    """Return for each row the segment that it is in."""
-    ends = xp.cumsum(lengths.astype("int64"))
-    total = int(ends[-1]) if lengths.size else 0
-    check_result((total,), "int64")
-    return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
 @operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
@@ -61,7 +55,9 @@ def LengthsToRanges(xp, lengths, *, out):
     """
     _one_dimension(lengths)
     ranges = out((lengths.shape[0], 2), lengths.dtype)
-    ranges[:, 0] = xp.cumsum(lengths) - lengths
+    if lengths.size:
+        ranges[0, 0] = 0
+        xp.cumsum(lengths[:-1], dtype=lengths.dtype, out=ranges[1:, 0])
     ranges[:, 1] = lengths
     return ranges
 
@@ -77,11 +73,10 @@ def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
     lengths [S] int32 -> offsets [S], or [S + 1], int32. ValueError where the lengths are no vector.
     """
     _one_dimension(lengths)
-    ends = xp.cumsum(lengths)
     offsets = out((lengths.shape[0] + include_last_offset,), lengths.dtype)
-    offsets[: lengths.shape[0]] = ends - lengths
-    if include_last_offset:
-        offsets[-1] = ends[-1] if lengths.size else 0
+    if offsets.size:
+        offsets[0] = 0
+        xp.cumsum(lengths[: offsets.size - 1], dtype=lengths.dtype, out=offsets[1:])
     return offsets
 
 
@@ -107,9 +102,9 @@ def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     is negative.
     """
     _vector(lengths)
-    owners = _owners(xp, lengths)
-    weights = out(owners.shape, "float32")
-    weights[...] = 1 / xp.power(lengths[owners].astype("float32"), xp.float32(power))
+    each = 1 / xp.power(lengths.astype("float32"), xp.float32(power))
+    weights = out((int(lengths.sum()),), "float32")
+    take_rows(xp, each, owners(xp, lengths), weights)
     return weights
 
 
@@ -173,13 +168,13 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     """
     _vector(lengths)
     size = int(one(index_size, "the size of the index"))
-    owners = _owners(xp, lengths)
-    if owners.shape[0] != indices.size:
-        raise ValueError(f"the lengths sum to {owners.shape[0]}, and there are {indices.size} indices")
+    total = int(lengths.sum())
+    if total != indices.size:
+        raise ValueError(f"the lengths sum to {total}, and there are {indices.size} indices")
     segments.check_indices(indices, size)
     hot = out((lengths.shape[0], size), "float32")
-    hot[...] = 0
-    hot[owners, indices] = 1
+    clear(hot)
+    hot.reshape(-1)[owners(xp, lengths) * size + indices] = 1
     return hot
 
 
@@ -194,12 +189,9 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     starts, counts = segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
     segments.check_indices(INDICES, counts.shape[0])
     chosen = counts[INDICES]
-    owners = _owners(xp, chosen)
-    places = xp.arange(owners.shape[0]) - (xp.cumsum(chosen) - chosen)[owners]
-    rows = starts[INDICES][owners] + places
-    Y = out((rows.shape[0], *ITEMS.shape[1:]), ITEMS.dtype)
-    if Y.size:
-        Y[...] = ITEMS[rows]
+    ends = xp.cumsum(chosen)
+    Y = out((int(ends[-1]) if chosen.size else 0, *ITEMS.shape[1:]), ITEMS.dtype)
+    copy_runs(xp, ITEMS, starts[INDICES], Y, ends - chosen, chosen)
     return Y
 
 
@@ -219,14 +211,12 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
     DATA [N, ...] float32, float64, int32 or int64, LENGTHS [S] int32 -> OUTPUT [S * target_length, ...]. ValueError
     where the lengths do not sum to N, a segment is longer than target_length, or that is below 1.
     """
-    _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    starts, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     if counts.size and int(counts.max()) > target_length:
         raise ValueError(f"a segment has {int(counts.max())} rows, more than target_length = {target_length}")
     Y = out((counts.shape[0] * target_length, *DATA.shape[1:]), DATA.dtype)
     Y[...] = padding_value
-    if DATA.size:
-        places = xp.arange(target_length).reshape(1, -1) < counts.reshape(-1, 1)
-        Y[places.reshape(-1)] = DATA
+    copy_runs(xp, DATA, starts, Y, xp.arange(counts.shape[0]) * target_length, counts)
     return Y
 
 
@@ -266,8 +256,7 @@ def LengthsTile(xp, DATA, LENGTHS, *, out):
     if DATA.ndim < 1 or DATA.shape[0] != LENGTHS.shape[0]:
         raise ValueError(f"there must be one length for each row, got {list(DATA.shape)} and {list(LENGTHS.shape)}")
     Y = out((int(LENGTHS.sum()), *DATA.shape[1:]), DATA.dtype)
-    if Y.size:
-        Y[...] = xp.repeat(DATA, LENGTHS.tolist(), axis=0)
+    take_rows(xp, DATA, owners(xp, LENGTHS), Y)
     return Y
 
 
@@ -275,8 +264,8 @@ def _top_places(xp, DATA, LENGTHS, k):
     """Return (order, rows, which of them there are, first rows): for each segment its k best rows, the first of equal ones first."""
     _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     starts = xp.cumsum(counts) - counts
-    owners = _owners(xp, LENGTHS)
-    order = xp.lexsort(xp.stack([xp.arange(DATA.shape[0]).astype(DATA.dtype), -DATA, owners.astype(DATA.dtype)]))
+    by_value = xp.argsort(-DATA, kind="stable")
+    order = by_value[xp.argsort(owners(xp, LENGTHS)[by_value], kind="stable")]
     places = xp.arange(k).reshape(1, -1)
     there = places < counts.reshape(-1, 1)
     rows = xp.where(there, starts.reshape(-1, 1) + places, 0)
@@ -310,6 +299,38 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     return values, indices
 
 
+@compiled(LengthsTopK)
+def _lengths_top_k_compiled(xp, DATA, LENGTHS, *, k: int, out):
+    if DATA.ndim != 1 or k > 64:  # beyond that a sort is quicker than putting in place one by one
+        return LengthsTopK(xp, DATA, LENGTHS, k=k, out=out)
+    segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
+    _top_of_runs(DATA, LENGTHS, values, indices)
+    return values, indices
+
+
+@loop
+def _top_of_runs(data, lengths, values, indices):
+    """The best so far stand in order; what is better than the last of them moves up to its place.  NaN comes last."""
+    begin, k = 0, values.shape[1]
+    for n in range(lengths.size):
+        best, where = values[n], indices[n]
+        have = 0
+        for i in range(lengths[n]):
+            x = data[begin + i]
+            if have == k and not (x > best[k - 1] or (x == x and best[k - 1] != best[k - 1])):
+                continue
+            at = have if have < k else k - 1
+            while at > 0 and (x > best[at - 1] or (x == x and best[at - 1] != best[at - 1])):
+                best[at], where[at] = best[at - 1], where[at - 1]
+                at -= 1
+            best[at], where[at] = x, i
+            have = min(have + 1, k)
+        for i in range(have, k):
+            best[i], where[i] = 0, -1
+        begin += lengths[n]
+
+
 @operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"}, limits="k >= 1")
 def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     """The gradient goes to the rows that were among the best.
@@ -324,7 +345,7 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
         )
     starts = xp.cumsum(LENGTHS) - LENGTHS
     dX = out((int(LENGTHS.sum()),), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     there = indices >= 0
     if bool((there & (indices >= LENGTHS.reshape(-1, 1))).any()):
         raise ValueError(f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}")
@@ -350,11 +371,9 @@ def GatherRanges(xp, DATA, RANGES, *, out):
         )
     starts, counts = RANGES[..., 0].reshape(-1).astype("int64"), RANGES[..., 1].reshape(-1).astype("int64")
     _check_ranges(starts, counts, DATA.shape[0])
-    owners = _owners(xp, counts)
-    rows = starts[owners] + xp.arange(owners.shape[0]) - (xp.cumsum(counts) - counts)[owners]
-    Y = out[0]((rows.shape[0],), DATA.dtype)
-    if Y.size:
-        Y[...] = DATA[rows]
+    ends = xp.cumsum(counts)
+    Y = out[0]((int(ends[-1]) if counts.size else 0,), DATA.dtype)
+    copy_runs(xp, DATA, starts, Y, ends - counts, counts)
     lengths = out[1]((RANGES.shape[0],), "int32")
     lengths[...] = RANGES[..., 1].sum(axis=1)
     return Y, lengths
