@@ -140,7 +140,7 @@ BUDGETS = [  # (launches, synchronisations), operator, inputs, outputs, how `pre
     ((3, 2), "RoIPool", [f(1, 8, 14, 14), ROIS], 2, {"pooled_h": 7, "pooled_w": 7}),
     ((1, 2), "RoIAlign", [f(1, 8, 14, 14), ROIS], 1, {"pooled_h": 7, "pooled_w": 7, "sampling_ratio": 2}),
     ((1, 0), "MaxPool", [f(16, 8, 14, 14)], 1, {"kernel": 3, "stride": 2, "pad": 1}),
-    ((1, 0), "AveragePool", [f(16, 8, 7, 7)], 1, {"kernel": 7}),
+    ((1, 0), "AveragePool", [f(16, 8, 7, 7)], 1, {"kernel": 3}),
     ((1, 0), "LRN", [f(16, 8, 7, 7)], 2, {"size": 5, "alpha": 1e-4, "beta": 0.75}),
     ((6, 0), "Conv", [f(2, 8, 32, 32), f(8, 8, 3, 3), f(8)], 1, {"kernel": 3, "pad": 1}),
     ((6, 0), "Conv", [f(64, 8, 32, 32), f(8, 8, 3, 3), f(8)], 1, {"kernel": 3, "pad": 1}),

@@ -30,7 +30,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PATH = [str(ROOT), str(ROOT / "compat"), str(ROOT / "tests"), str(ROOT / "tools")]
 PACKAGES = ["cupy-cuda12x>=14,<15", "numpy>=2", "protobuf>=5"]
 VENV = pathlib.Path.home() / ".cache" / "caffe2lite-cupy"
-BY_VALUES = frozenset(
+_BY_VALUES = "nonzero flatnonzero argwhere unique bincount compress repeat setdiff1d intersect1d union1d trim_zeros"
+BY_VALUES = frozenset(_BY_VALUES.split())
+BINARY = "add sub mul truediv floordiv mod pow and or xor"
+OTHER = "matmul lshift rshift eq ne lt le gt ge neg pos invert abs getitem"
     "nonzero flatnonzero argwhere unique bincount compress repeat setdiff1d intersect1d union1d trim_zeros".split()
 )
 
@@ -129,11 +132,11 @@ def watch(shadow: Shadow) -> None:
         return call
 
     emulated._Function.__getattr__ = method
-    for name in ("add sub mul truediv floordiv mod pow matmul and or xor lshift rshift eq ne lt le gt ge neg pos invert "
-                 "abs getitem").split():  # fmt: skip
+    for name in [*BINARY.split(), *OTHER.split()]:
         _watch_operator(shadow, f"__{name}__", getattr(operator, f"__{name}__"))
-    for name in "add sub mul truediv floordiv mod pow and or xor".split():
-        _watch_operator(shadow, f"__r{name}__", lambda a, b, f=getattr(operator, f"__{name}__"): f(b, a))
+    for name in BINARY.split():
+        forward = getattr(operator, f"__{name}__")
+        _watch_operator(shadow, f"__r{name}__", lambda a, b, forward=forward: forward(b, a))
         _watch_operator(shadow, f"__i{name}__", getattr(operator, f"__i{name}__"))
     _watch_operator(shadow, "__setitem__", operator.setitem)
 
@@ -144,7 +147,8 @@ def _watch_operator(shadow: Shadow, name: str, real: Callable[..., Any]) -> None
     def call(*args: Any) -> Any:
         made = plain(*args)
         masked = name.endswith("item__") and "bool" in repr(described(args[1]))
-        shadow.send(name, real, args, {}, None if masked else made)
+        if not masked:  # how much a mask takes is told by its values
+            shadow.send(name, real, args, {}, made)
         return made
 
     setattr(emulated.EmulatedArray, name, call)

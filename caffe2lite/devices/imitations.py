@@ -61,6 +61,12 @@ def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     return np.repeat(a, repeats, axis)
 
 
+def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    if isinstance(v, np.generic):
+        raise NotImplementedError("CuPy's searchsorted takes Python's numbers or arrays, no NumPy scalar")
+    return np.searchsorted(a, v, side, sorter)  # type: ignore[call-overload]
+
+
 def _add_reduceat(array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
     """Differences of prefix sums in the type of the array: they lose digits, and Inf and NaN spread to what follows."""
     rows = np.moveaxis(array, axis, 0)
@@ -78,7 +84,12 @@ def _add_reduceat(array: Any, indices: Any, axis: int = 0, dtype: Any = None, ou
     return out
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"take": _take, "take_along_axis": _take_along_axis, "repeat": _repeat}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "take": _take,
+    "take_along_axis": _take_along_axis,
+    "repeat": _repeat,
+    "searchsorted": _searchsorted,
+}
 
 
 def function(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

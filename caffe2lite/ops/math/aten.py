@@ -52,7 +52,7 @@ def ATen(ctx, *Xs, operator: str):
         result = function(*bound.args, **bound.kwargs)
     except (ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError) as e:  # what NumPy says of them
         shapes = ", ".join(f"{X.dtype}{list(X.shape)}" for X in Xs)
-        raise ValueError(f"ATen function {operator!r} does not take {shapes} with the arguments {args}") from e
+        raise ValueError(f"ATen function {operator!r} does not take {shapes} with the arguments {args}: {e}") from e
     results = result if isinstance(result, tuple) else (result,)
     return tuple(ctx.xp.asarray(r) for r in results[: len(ctx.outputs)])
 
