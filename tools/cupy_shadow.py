@@ -34,8 +34,6 @@ _BY_VALUES = "nonzero flatnonzero argwhere unique bincount compress repeat setdi
 BY_VALUES = frozenset(_BY_VALUES.split())
 BINARY = "add sub mul truediv floordiv mod pow and or xor"
 OTHER = "matmul lshift rshift eq ne lt le gt ge neg pos invert abs getitem"
-    "nonzero flatnonzero argwhere unique bincount compress repeat setdiff1d intersect1d union1d trim_zeros".split()
-)
 
 
 class Shadow:
