@@ -253,8 +253,8 @@ class Instance:
             self._check_alike(ins)
         if record.shapes:
             self._check_shapes(ins)
-        for check, wanted in record.checks:
-            check(*ins, **{name: value for name, value in self.kwargs.items() if name in wanted})
+        for check, names in record.checks:
+            check(*ins, **{name: value for name, value in self.kwargs.items() if name in names})
         if self.compiled_kernel is not None:
             kernel = self.compiled_kernel
             wanted = compiled.worthwhile(kernel, ins)

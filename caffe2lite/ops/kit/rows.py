@@ -123,7 +123,9 @@ def take_rows(xp: ModuleType, source: np.ndarray, rows: np.ndarray, target: np.n
         return
     if pays(xp, source if source.size > target.size else target):
         words = _words(source)
-        _take_rows(source.reshape(-1).view(words), rows.reshape(-1), target.reshape(-1).view(words), _width(source, words))
+        _take_rows(
+            source.reshape(-1).view(words), rows.reshape(-1), target.reshape(-1).view(words), _width(source, words)
+        )
     elif xp is np:
         np.take(source, rows, axis=0, out=target, mode="clip")  # "raise" would go through a buffer
     else:

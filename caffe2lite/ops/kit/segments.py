@@ -307,7 +307,11 @@ def _maximum_runs(data, indices, lengths, result, from_least, least):  # type: i
 
 
 def add_by_id(
-    data: np.ndarray, indices: np.ndarray | None, ids: np.ndarray, weights: np.ndarray | None, result: np.ndarray,
+    data: np.ndarray,
+    indices: np.ndarray | None,
+    ids: np.ndarray,
+    weights: np.ndarray | None,
+    result: np.ndarray,
     fresh: bool = True,
 ) -> np.ndarray:
     """result[ids[i]] = sum of the rows data[indices[i]] (all rows, where there are no indices), times their weights."""

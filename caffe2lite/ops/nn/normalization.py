@@ -364,12 +364,19 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     x = matrix(X, axis)
     dy = fitted(dY, x.shape, "dY")
     if mean.size < x.shape[0] or std.size < x.shape[0]:
-        raise ValueError(f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}")
+        raise ValueError(
+            f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}"
+        )
     m, s = (v.reshape(-1)[: x.shape[0], None] for v in (mean, std))
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
-    if pays(xp, X) and X.size and mean.size == std.size == len(x) and (not elementwise_affine or (gamma is not None and len(out) > 2)):
+    if (
+        pays(xp, X)
+        and X.size
+        and mean.size == std.size == len(x)
+        and (not elementwise_affine or (gamma is not None and len(out) > 2))
+    ):
         operands = (X.reshape(-1), dY.reshape(-1), mean.reshape(-1), std.reshape(-1))
         if not elementwise_affine:
             _layer_gradient_loop(*operands, _NONE, dX.reshape(-1), _NONE, _NONE)

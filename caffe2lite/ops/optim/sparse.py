@@ -58,7 +58,9 @@ def _rate(lr: Any) -> Any:
     gradient=FORBID_GRADIENT,
     infer=like(0, 1, 3),
 )
-def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
+def SparseMomentumSGDUpdate(
+    xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out
+):
     """MomentumSGDUpdate of the rows in `indices`.
 
     grad [n, ...], moment and param [N, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError where
@@ -83,7 +85,9 @@ def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: f
 
 
 @compiled(SparseMomentumSGDUpdate)
-def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out):
+def _sparse_momentum_compiled(
+    xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out
+):
     ids, g, p, m = _rows(param, indices, grad, moment)
     steps = out[0](grad.shape, grad.dtype)
     _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
@@ -358,7 +362,9 @@ def _check_counter(param, moment, indices, grad, lr, counter=None, *, counter_ha
     if counter_halflife <= 0:
         return
     if counter is None:
-        raise ValueError(f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row")
+        raise ValueError(
+            f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row"
+        )
     if param.ndim and counter.size < param.shape[0]:
         raise ValueError(f"the counter {list(counter.shape)} must have a value for each of {param.shape[0]} rows")
 

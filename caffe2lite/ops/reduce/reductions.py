@@ -454,7 +454,11 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
     _check_results(X, shape, dmean=dmean, dvariance=dvariance, mean=mean)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
-    dmean, dvariance, mean = fitted(dmean, shape, "dmean"), fitted(dvariance, shape, "dvariance"), fitted(mean, shape, "mean")
+    dmean, dvariance, mean = (
+        fitted(dmean, shape, "dmean"),
+        fitted(dvariance, shape, "dvariance"),
+        fitted(mean, shape, "mean"),
+    )
     dX[...] = (dmean + 2 * (X - mean) * dvariance) * share
     return dX
 
