@@ -192,6 +192,8 @@ def report(table, options):
     yield f"Written by `python benchmarks/sweep.py --against GENUINE_PYTHON --rounds {options.rounds} --write docs/performance.md`"
     yield f"on {platform.machine()}, Python {platform.python_version()}, one thread. Ratios are this package's time over that of"
     yield "genuine Caffe2: below 1 it is faster. *Plain* is NumPy alone, *fast* with Numba (the extra `fast`)."
+    yield "Compiled kernels are ready before the clock starts (`CAFFE2LITE_NUMBA=wait`). Where nothing says why a case is"
+    yield "above 1, it is not known."
     yield ""
     yield "| | processor, fast | processor, plain | wall, fast | wall, plain |"
     yield "|---|---|---|---|---|"
