@@ -1,5 +1,6 @@
 """The compiled kernels (engine NUMBA) give what the plain ones give, up to rounding."""
 
+import itertools
 import subprocess
 import sys
 import threading
@@ -174,3 +175,32 @@ def test_plain_serves_until_the_compiled_kernel_is_ready(always, monkeypatch, ca
         made.run()
     assert instance.kernel is instance.compiled_kernel
     np.testing.assert_allclose(workspace.fetch("y"), first, rtol=1e-6)
+
+
+EDGES = np.array([0, -0.0, 1, -1, 0.5, -0.5, 3, -3, 7, -7, 30, -30, 1e-30, -1e-30, np.inf, -np.inf, np.nan], "f")
+POINTWISE = [
+    name
+    for name in COMPILED
+    if not (r := registry.find(name)).variadic and len(r.inputs) <= 3 and len(r.outputs) == 1 and r.takes_out
+]
+
+
+@pytest.mark.parametrize("kind", POINTWISE)
+def test_edges_of_numbers_as_plain(kind):
+    """Every combination of edges, with every float argument negative, 0 and positive; NaN and infinity included."""
+    pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
+    record = registry.find(kind)
+    grid = np.array(list(itertools.product(EDGES, repeat=len(record.inputs))), "f").T
+    inputs = [row.copy() for row in grid]
+    variants = [{}, *({a.name: v} for a in record.args.values() if a.kind == "float" for v in (-1.0, 0.0, 0.5, 2.0))]
+    for args in variants:
+        try:
+            with np.errstate(all="ignore"):
+                plain = record(np, *inputs, **args)
+        except (ValueError, TypeError, IndexError):  # it takes no vectors of one length
+            continue
+        have = np.full_like(plain, 77)
+        made = record.kernels["NUMBA", registry.CPU](
+            np, *inputs, **record.parameters(dict(args)), out=lambda shape, dtype, have=have: have
+        )
+        np.testing.assert_allclose(made, plain, rtol=1e-4, atol=1e-6, err_msg=str(args))

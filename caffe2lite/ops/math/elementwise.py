@@ -86,7 +86,7 @@ def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, ou
 @pointwise(ClipGradient, "min", "max")
 def _clip_gradient(Y, dY, dX, low, high):
     for i in range(dX.size):
-        dX[i] = dY[i] if (low < Y[i]) & (high > Y[i]) else np.float32(0)
+        dX[i] = dY[i] * (np.float32(1) if (low < Y[i]) & (high > Y[i]) else np.float32(0))
 
 
 @operator(

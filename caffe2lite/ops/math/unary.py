@@ -213,7 +213,7 @@ def _cbrt_gradient_loop(dY, Y, dX):
 def _cube_gradient_loop(dY, X, dX):
     for i in range(dX.size):
         three = dY[i] + dY[i] + dY[i]  # in its own type
-        dX[i] = three * X[i] * X[i]
+        dX[i] = three * (X[i] * X[i])
 
 
 @pointwise(find("ErfGradient"))
@@ -231,13 +231,13 @@ def _log1p_gradient_loop(X, dY, dX):
 @pointwise(find("ReciprocalGradient"))
 def _reciprocal_gradient_loop(Y, dY, dX):
     for i in range(dX.size):
-        dX[i] = -dY[i] * Y[i] * Y[i]
+        dX[i] = -dY[i] * (Y[i] * Y[i])
 
 
 @pointwise(find("RsqrtGradient"))
 def _rsqrt_gradient_loop(dY, Y, dX):
     for i in range(dX.size):
-        dX[i] = dY[i] * Y[i] * Y[i] * Y[i] * np.float32(-0.5)
+        dX[i] = dY[i] * (Y[i] * Y[i] * Y[i]) * np.float32(-0.5)
 
 
 @pointwise(find("TanhGradient"))

@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import in_blocks
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of
-from caffe2lite.ops.kit.special import erf, erf32
+from caffe2lite.ops.kit.special import erf, erf32, keep_where
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
 _FROM_X = {"X": "float32", "dY": "=X"}
@@ -216,7 +216,8 @@ def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, ((Y > 0) & (Y < 1)) * Y.dtype.type(alpha), out=out(Y.shape, Y.dtype))
+    dX = keep_where(xp, (Y > 0) & (Y < 1), dY, out(Y.shape, Y.dtype))
+    return xp.multiply(dX, Y.dtype.type(alpha), dX)
 
 
 @pointwise(HardSigmoidGradient, "alpha")

@@ -13,6 +13,7 @@ from caffe2lite.ops.kit.infer import like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, in_blocks, zeros
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes
+from caffe2lite.ops.kit.special import keep_where
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
 
@@ -58,7 +59,7 @@ def ReluGradient(xp, Y, dY, *, out):
     Y [...], dY and dX of its shape; float32, on GPUs float16 too.  ValueError where the shapes differ.
     """
     dX = out(Y.shape, Y.dtype)
-    return xp.multiply(dY, Y > 0, dX)
+    return keep_where(xp, Y > 0, dY, dX)
 
 
 @pointwise(ReluGradient)
@@ -100,7 +101,7 @@ def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
 @pointwise(EluGradient, "alpha")
 def _elu_gradient(Y, dY, dX, alpha):
     for i in range(dX.size):
-        dX[i] = dY[i] if Y[i] >= 0 else dY[i] * (Y[i] + alpha)
+        dX[i] = dY[i] * (Y[i] + alpha) if Y[i] < 0 else dY[i]
 
 
 def _leaky(xp, X, slope, Y):
@@ -272,7 +273,7 @@ def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ or n is not above 0.
     """
-    return xp.multiply(dY, (Y > 0) & (Y.dtype.type(n) > Y), out=out(Y.shape, Y.dtype))
+    return keep_where(xp, (Y > 0) & (Y.dtype.type(n) > Y), dY, out(Y.shape, Y.dtype))
 
 
 @pointwise(ReluNGradient, "n")
