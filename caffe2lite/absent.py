@@ -29,7 +29,6 @@ _ABSENT = {
     "python.ideep": _PLAIN_CPU,
     "python.mint": "it drew blobs on a web page; caffe2.contrib.tensorboard writes them for TensorBoard",
     "python.mkl": _PLAIN_CPU,
-    "python.models.__sym_init__": "it fetched models from a site that is gone; load the files of a model by caffe2.python.workspace",
     "python.numa_benchmark": _BENCHMARK,
     "python.onnx.test_onnxifi": "ONNXIFI's accelerators are gone",
     "python.operator_test.conftest": "it belongs to Caffe2's own tests, which `caffe2lite conformance` runs",

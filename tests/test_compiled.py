@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import golden_cases
 import numpy as np
@@ -149,3 +150,27 @@ def test_numba_is_imported_for_large_operands_only():
     for switch in "10":
         environment = {"CAFFE2LITE_NUMBA": switch, "PYTHONPATH": ":".join(p for p in sys.path if p)}
         subprocess.run([sys.executable, "-c", code, switch], check=True, env=environment)
+
+
+def test_plain_serves_until_the_compiled_kernel_is_ready(always, monkeypatch, capsys):
+    monkeypatch.delenv("CAFFE2LITE_NUMBA")
+    monkeypatch.setattr(compiled, "_ready", {})
+    monkeypatch.setattr(compiled, "_patience", 0.01)
+    may_go, rehearse = threading.Event(), compiled._rehearse
+    monkeypatch.setattr(compiled, "_rehearse", lambda *args: may_go.wait(120) and rehearse(*args))
+    net = caffe2_pb2.NetDef(name="net", op=[caffe2_pb2.OperatorDef(type="LeakyRelu", input=["x"], output=["y"])])
+    workspace = Workspace()
+    workspace.feed("x", floats(4, 5))
+    made = runner.make_net(net, workspace)
+    (instance,) = made.instances
+    made.run()
+    first = workspace.fetch("y")
+    assert instance.kernel is instance.plain_kernel
+    assert "are being compiled" in capsys.readouterr().err
+    may_go.set()
+    (job,) = compiled._ready.values()
+    job.result(timeout=120)
+    for _ in range(3):  # runs that are bound come back to it, too
+        made.run()
+    assert instance.kernel is instance.compiled_kernel
+    np.testing.assert_allclose(workspace.fetch("y"), first, rtol=1e-6)

@@ -16,7 +16,17 @@ KINDS = [
 
 
 def test_nothing_is_found():
-    script = [sys.executable, str(ROOT / "tools" / "hostile_operands.py"), "--seed", "7", "--cases", "12", "--jobs", "2", *KINDS]
+    script = [
+        sys.executable,
+        str(ROOT / "tools" / "hostile_operands.py"),
+        "--seed",
+        "7",
+        "--cases",
+        "12",
+        "--jobs",
+        "2",
+        *KINDS,
+    ]
     done = subprocess.run(script, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert json.loads(done.stdout.splitlines()[-1])["cases"] >= 200

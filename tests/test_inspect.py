@@ -753,10 +753,17 @@ def test_a_net_nested_too_deeply_is_said(tmp_path):
 
 
 def test_an_input_of_no_net_gets_the_closest_names(tmp_path):
-    op = "".join(f'op {{ type: "Relu" input: "data_{i}" output: "y{i}" }} external_input: "data_{i}" ' for i in range(50))
+    op = "".join(
+        f'op {{ type: "Relu" input: "data_{i}" output: "y{i}" }} external_input: "data_{i}" ' for i in range(50)
+    )
     (tmp_path / "net.txt").write_text(f'name: "wide" {op}')
     done = subprocess.run(
         [sys.executable, "-m", "caffe2lite", "inspect", "--input", "data17:2", tmp_path / "net.txt"],
         capture_output=True, text=True,
     )  # fmt: skip
-    assert done.returncode == 2 and "data_17" in done.stderr and "45 others" in done.stderr and "data_30" not in done.stderr
+    assert (
+        done.returncode == 2
+        and "data_17" in done.stderr
+        and "45 others" in done.stderr
+        and "data_30" not in done.stderr
+    )

@@ -445,3 +445,19 @@ def test_what_is_nested_too_deeply_is_said(source, tmp_path):
         result = run(command, tmp_path / "a.py")
         assert result.exit_code == (1 if command == "port" else 2), result.output
         assert "Traceback" not in result.output
+
+
+def test_a_mended_file_is_not_mended_again(tmp_path):
+    """Though its neighbours are of Python 2: what it prints would change."""
+    text = 'd = {"a": 1.0}\nfor k, v in d.iteritems():\n    print "key", k, v\n'
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "other.py").write_text('print "hello"\n')
+    line = [sys.executable, "-m", "caffe2lite"]
+    for turn in range(2):
+        subprocess.run([*line, "port", "--write", "train.py"], cwd=tmp_path, capture_output=True)
+        assert (tmp_path / "train.py").read_text() == text.replace("iteritems", "items").replace(
+            'print "key", k, v', 'print("key", k, v)'
+        ), turn
+    said = subprocess.run([*line, "run", "train.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert said.stdout == "key a 1.0\n", said.stderr
+    assert [p.name for p in tmp_path.glob("*.orig*")] == ["train.py.orig"]

@@ -238,7 +238,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=int, default=12, help="changed cases a type")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the cases on which both agree")
-    parser.add_argument("--answers", type=pathlib.Path, help="folder for genuine's answers: what is there is not asked again")
+    parser.add_argument(
+        "--answers", type=pathlib.Path, help="folder for genuine's answers: what is there is not asked again"
+    )
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # lengths of billions are refused, not granted

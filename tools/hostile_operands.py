@@ -55,7 +55,9 @@ HOST_ONLY = {"AtomicAppend", "CTCBeamSearchDecoder", "CTCGreedyDecoder", "If", "
 def values(rng, shape, dtype):
     """An array of that type with small numbers, and sometimes with odd ones."""
     if dtype == "object":
-        return np.array([rng.choice([b"", b"text", b"\xff"]) for _ in range(int(np.prod(shape)))], object).reshape(shape)
+        return np.array([rng.choice([b"", b"text", b"\xff"]) for _ in range(int(np.prod(shape)))], object).reshape(
+            shape
+        )
     kind = np.dtype(dtype).kind
     if kind == "f":
         made = (rng.standard_normal(shape) * rng.choice([1, 3])).astype(dtype)
@@ -100,7 +102,9 @@ def made_up(rng, record):
     for o in range(outputs):
         i = enforced.get(o)
         op.output.append(op.input[i] if i is not None and i < count else f"out{o}")
-    free = [(i, o) for i, o in record.inplace - record.enforced if 0 <= i < count and 0 <= o < outputs and o not in enforced]
+    free = [
+        (i, o) for i, o in record.inplace - record.enforced if 0 <= i < count and 0 <= o < outputs and o not in enforced
+    ]
     if free and rng.random() < 0.3:
         i, o = free[rng.integers(len(free))]
         op.output[o] = op.input[i]
@@ -205,7 +209,9 @@ def workspace_of(contents, op, record, gpu):
         if isinstance(content, bytes):
             serialize.read(workspace.create_blob(name), content)
             continue
-        at = [record.inputs[min(k, len(record.inputs) - 1)] for k, n in enumerate(op.input) if n == name and record.inputs]
+        at = [
+            record.inputs[min(k, len(record.inputs) - 1)] for k, n in enumerate(op.input) if n == name and record.inputs
+        ]
         host = content.dtype == object or any(o in record.host for o in at)
         workspace.feed(name, content, None if host else option)
     for name in op.input:
@@ -247,8 +253,10 @@ def differs(a, b):
 
 
 def same_bytes(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and (
-        a.tobytes() == b.tobytes() if a.dtype != object else a.tolist() == b.tolist()
+    return (
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and (a.tobytes() == b.tobytes() if a.dtype != object else a.tolist() == b.tolist())
     )
 
 
@@ -282,7 +290,11 @@ class Trial:
             compiled.LEAST = 0
             self.compare("compiled", self.run("compiled"))
             compiled.LEAST = 1 << 62
-        if record.name not in HOST_ONLY and not any(_of_strings(c) for c in contents.values()) and not record.name.startswith("Int8"):
+        if (
+            record.name not in HOST_ONLY
+            and not any(_of_strings(c) for c in contents.values())
+            and not record.name.startswith("Int8")
+        ):
             self.compare("GPU", self.run("GPU", gpu=True))
 
     def run(self, where, gpu=False, again=False):

@@ -226,8 +226,16 @@ class Instance:
         self.store(self.kernel(self.first_argument, *ins, **self.kwargs))
 
     def _run_on_device(self) -> None:
-        with self.device.context():
-            self._run()
+        device = self.device
+        peers = {b.device for b in self.inputs if b.storage is not None} - {device, HOST} if self.record.peer else ()
+        with device.context():
+            for peer in peers:  # what is read there has been put on its stream, and runs later
+                device.after(peer)
+            try:
+                self._run()
+            finally:
+                for peer in peers:  # what comes there next may overwrite it
+                    peer.after(device)
 
     def _check(self, ins: Sequence[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
@@ -245,8 +253,8 @@ class Instance:
             self._check_alike(ins)
         if record.shapes:
             self._check_shapes(ins)
-        for check, wanted in record.checks:
-            check(*ins, **{name: value for name, value in self.kwargs.items() if name in wanted})
+        for check, names in record.checks:
+            check(*ins, **{name: value for name, value in self.kwargs.items() if name in names})
         if self.compiled_kernel is not None:
             kernel = self.compiled_kernel
             wanted = compiled.worthwhile(kernel, ins)

@@ -67,7 +67,12 @@ def sources(root: str, ends: tuple[str, ...] = (".py",)) -> Iterator[str]:
 
 
 def guess(path: str, root: str = "") -> Guess:
-    """Say which Python a file means that both can read: as the files nearest to it, else as the project says of itself."""
+    """Say which Python a file means that both can read: as the files nearest to it, else as the project says of itself.
+
+    A file that was mended is of Python 3, whatever the others are.
+    """
+    if _mended(path):
+        return Guess(False, f"as it was mended: {os.path.basename(path)}.orig is what it was")
     root = root or root_of(path)
     votes = _votes(root)
     folder = os.path.dirname(os.path.realpath(path))
@@ -83,13 +88,18 @@ def guess(path: str, root: str = "") -> Guess:
     return said if said is not None else Guess(False, "nothing in the project says otherwise")
 
 
+def _mended(path: str) -> bool:
+    """Return whether `port --write` has written the file: it leaves what was there beside it."""
+    return os.path.lexists(f"{path}.orig")
+
+
 @functools.cache
 def _votes(root: str) -> list[tuple[str, bool]]:
     """Return (file, whether it is of Python 2) of the files of a project that show it."""
     found = []
     for path, _ in zip(sources(root), range(_MOST_FILES)):
         with contextlib.suppress(OSError):
-            shown = _shows(python2.read(path), path)
+            shown = False if _mended(path) else _shows(python2.read(path), path)
             if shown is not None:
                 found.append((path, shown))
     return found

@@ -249,7 +249,12 @@ def two_models(rng):
 def cnn_models(rng):
     arguments = maybe(rng, 0.4, order=["NCHW", "NHWC"], name=["cnn"], use_cudnn=[True, False], cudnn_exhaustive_search=[True],
                       ws_nbytes_limit=[100], init_params=[True, False])  # fmt: skip
-    steps = ["from caffe2.python import cnn", f"m = cnn.CNNModelHelper({arguments[2:]})", "feed('data', (2, 4, 6, 6))", "x = core.BlobReference('data')"]
+    steps = [
+        "from caffe2.python import cnn",
+        f"m = cnn.CNNModelHelper({arguments[2:]})",
+        "feed('data', (2, 4, 6, 6))",
+        "x = core.BlobReference('data')",
+    ]
     blob, c, s = "x", 4, 6
     for i in range(rng.randint(1, 5)):
         kind = rng.choice(["Conv", "GroupConv", "MaxPool", "AveragePool", "SpatialBN", "LRN", "Relu", "Dropout", "Concat", "Sum",
@@ -285,7 +290,11 @@ def cnn_models(rng):
 
 @family
 def memonger_variants(rng):
-    steps = start(rng)[:1] + ["from caffe2.python import memonger", "m = model_helper.ModelHelper('m')", "x = core.BlobReference('in')"]
+    steps = start(rng)[:1] + [
+        "from caffe2.python import memonger",
+        "m = model_helper.ModelHelper('m')",
+        "x = core.BlobReference('in')",
+    ]
     scope = rng.choice(["", "", "t", "gpu_0", "a/b"])
     lines, blobs = [], ["x"]
     width = rng.choice([3, 4])
@@ -297,11 +306,7 @@ def memonger_variants(rng):
             lines.append(f"h{i} = m.net.{rng.choice(['Sum', 'Add', 'Mul'])}([{blob}, {rng.choice(blobs[1:])}], 's{i}')")
         else:
             kind = rng.choice(["Sigmoid", "Tanh", "Relu", "Sqr"])
-            out = (
-                "m.net."
-                + kind
-                + f"({blob}, {rng.choice([repr(f'a{i}'), blob if blob != 'x' else repr(f'a{i}')])})"
-            )
+            out = "m.net." + kind + f"({blob}, {rng.choice([repr(f'a{i}'), blob if blob != 'x' else repr(f'a{i}')])})"
             lines.append(f"h{i} = {out}")
         blobs.append(f"h{i}")
     lines.append(f"loss = m.net.AveragedLoss(m.net.ReduceBackMean({blobs[-1]}, 'mean'), 'loss')")

@@ -1,25 +1,25 @@
 """Optimizers, recurrent nets, data parallel models, layers, control flow, tasks, schemas, predictors."""
 
-from program_families.base import SCOPES, Code, family, maybe, under
+from program_families.base import SCOPES, family, maybe, under
 
 OPTIMIZERS = {
-    "sgd": dict(momentum=[0.9], nesterov=[True, False], policy=["fixed", "step", "inv", "exp"], gamma=[0.5], stepsize=[2],
-                power=[0.5], weight_decay=[0.1], sparse_dedup_aggregator=["sum"], lars=[0.5], max_gradient_norm=[1.0],
-                allow_lr_injection=[True]),
-    "multi_precision_sgd": dict(momentum=[0.1], nesterov=[True], policy=["fixed"]),
-    "ftrl": dict(engine=[""], alpha=[0.1], beta=[0.5], lambda1=[0.1], lambda2=[0.1]),
-    "gftrl": dict(engine=[""], alpha=[0.1], beta=[0.5], lambda1=[0.1], lambda2=[0.1]),
-    "adagrad": dict(epsilon=[1e-3], decay=[0.9], policy=["fixed"], lars=[0.5], rowWise=[True], engine=[""], output_effective_lr=[True],
-                    output_effective_lr_and_update=[True], max_gradient_norm=[1.0], weight_decay=[0.1], use_dedicated_lr_iteration_counter=[True],
-                    pruning_options=[None], swa_enabled=[False], counter_halflife=[-1], weight_scale=[None]),
-    "wngrad": dict(epsilon=[1e-3], policy=["fixed"], moment_init=[50.0], max_gradient_norm=[1.0]),
-    "storm": dict(momentum=[5.0], beta=[0.2], policy=["fixed"], sparse_dedup_aggregator=["mean"]),
-    "adadelta": dict(epsilon=[1e-3], decay=[0.9], policy=["fixed"], engine=[""]),
-    "adam": dict(beta1=[0.8], beta2=[0.9], epsilon=[1e-3], policy=["fixed", "step"], gamma=[0.5], stepsize=[1], use_lr_adaption=[True], lr_alpha=[0.1],
-                 normalized_lr_adaption=[False], rowWise=[True], enableRAdam=[True], use_smart_decay=[True], max_gradient_norm=[1.0], lars=[0.5]),
-    "decay_adagrad": dict(beta1=[0.5], weight_decay=[0.1], ema_options=[None], bias_correction_first=[False], epsilon=[1e-3]),
-    "yellowfin": dict(alpha=[0.1], mu=[0.5], beta=[0.9], curv_win_width=[5], zero_debias=[False]),
-    "rms_prop": dict(decay=[0.8], momentum=[0.5], policy=["fixed"], engine=[""], max_gradient_norm=[2.0]),
+    "sgd": {"momentum": [0.9], "nesterov": [True, False], "policy": ["fixed", "step", "inv", "exp"], "gamma": [0.5], "stepsize": [2],
+                "power": [0.5], "weight_decay": [0.1], "sparse_dedup_aggregator": ["sum"], "lars": [0.5], "max_gradient_norm": [1.0],
+                "allow_lr_injection": [True]},
+    "multi_precision_sgd": {"momentum": [0.1], "nesterov": [True], "policy": ["fixed"]},
+    "ftrl": {"engine": [""], "alpha": [0.1], "beta": [0.5], "lambda1": [0.1], "lambda2": [0.1]},
+    "gftrl": {"engine": [""], "alpha": [0.1], "beta": [0.5], "lambda1": [0.1], "lambda2": [0.1]},
+    "adagrad": {"epsilon": [1e-3], "decay": [0.9], "policy": ["fixed"], "lars": [0.5], "rowWise": [True], "engine": [""], "output_effective_lr": [True],
+                    "output_effective_lr_and_update": [True], "max_gradient_norm": [1.0], "weight_decay": [0.1], "use_dedicated_lr_iteration_counter": [True],
+                    "pruning_options": [None], "swa_enabled": [False], "counter_halflife": [-1], "weight_scale": [None]},
+    "wngrad": {"epsilon": [1e-3], "policy": ["fixed"], "moment_init": [50.0], "max_gradient_norm": [1.0]},
+    "storm": {"momentum": [5.0], "beta": [0.2], "policy": ["fixed"], "sparse_dedup_aggregator": ["mean"]},
+    "adadelta": {"epsilon": [1e-3], "decay": [0.9], "policy": ["fixed"], "engine": [""]},
+    "adam": {"beta1": [0.8], "beta2": [0.9], "epsilon": [1e-3], "policy": ["fixed", "step"], "gamma": [0.5], "stepsize": [1], "use_lr_adaption": [True], "lr_alpha": [0.1],
+                 "normalized_lr_adaption": [False], "rowWise": [True], "enableRAdam": [True], "use_smart_decay": [True], "max_gradient_norm": [1.0], "lars": [0.5]},
+    "decay_adagrad": {"beta1": [0.5], "weight_decay": [0.1], "ema_options": [None], "bias_correction_first": [False], "epsilon": [1e-3]},
+    "yellowfin": {"alpha": [0.1], "mu": [0.5], "beta": [0.9], "curv_win_width": [5], "zero_debias": [False]},
+    "rms_prop": {"decay": [0.8], "momentum": [0.5], "policy": ["fixed"], "engine": [""], "max_gradient_norm": [2.0]},
 }  # fmt: skip
 
 
@@ -28,7 +28,11 @@ def optimizers(rng):
     kind = rng.choice(sorted(OPTIMIZERS))
     sparse = rng.random() < 0.4
     scope = rng.choice(["", "", *SCOPES])
-    steps = ["from caffe2.python import brew, model_helper, optimizer, regularizer", "m = model_helper.ModelHelper('m')", "feed('x', (4, 3))"]
+    steps = [
+        "from caffe2.python import brew, model_helper, optimizer, regularizer",
+        "m = model_helper.ModelHelper('m')",
+        "feed('x', (4, 3))",
+    ]
     body = "x = core.BlobReference('x')\nh = brew.fc(m, x, 'fc', 3, 2)\n"
     if sparse:
         steps += ["feed('table', (6, 3))", "workspace.FeedBlob('ids', np.array([1, 3, 1, 0], 'i8'))"]
@@ -41,7 +45,9 @@ def optimizers(rng):
         steps.append(rng.choice(["brew.add_weight_decay(m, 0.01)", "brew.iter(m, 'iter')",
                                  "optimizer.reset_optimizer_instance_count()",
                                  "m.net.AddExternalOutput('loss')"]))  # fmt: skip
-    steps.append(under(rng.choice(["", scope]), f"o = optimizer.build_{kind}(m{rate}{maybe(rng, 0.3, **OPTIMIZERS[kind])})"))
+    steps.append(
+        under(rng.choice(["", scope]), f"o = optimizer.build_{kind}(m{rate}{maybe(rng, 0.3, **OPTIMIZERS[kind])})")
+    )
     if rng.random() < 0.2:
         steps.append("optimizer.add_weight_decay(m, 0.05)")
     if rng.random() < 0.2:
@@ -62,7 +68,20 @@ def recurrent(rng):
              f"feed('seq', ({t}, {n}, {d}))", f"workspace.FeedBlob('len', np.array({rng.choice([[3, 3], [2, 3], [1, 2]])}, 'i4'))",
              *(f"feed('{s}{i}', (1, {n}, {h}))" for s in "hc" for i in range(2)),
              "seq, length = core.BlobReference('seq'), core.BlobReference('len')\nst = [core.BlobReference(x) for x in ('h0', 'c0', 'h1', 'c1')]"]  # fmt: skip
-    kind = rng.choice(["LSTM", "LSTM", "MILSTM", "GRU", "BasicRNN", "LayerNormLSTM", "LayerNormMILSTM", "attention", "stacked", "cell"])
+    kind = rng.choice(
+        [
+            "LSTM",
+            "LSTM",
+            "MILSTM",
+            "GRU",
+            "BasicRNN",
+            "LayerNormLSTM",
+            "LayerNormMILSTM",
+            "attention",
+            "stacked",
+            "cell",
+        ]
+    )
     more = maybe(rng, 0.4, forget_bias=[0.0, 1.0], memory_optimization=[True], forward_only=[True], drop_states=[True],
                  return_last_layer_only=[True, False], static_rnn_unroll_size=[None, 3], no_cudnn=[True])  # fmt: skip
     if kind in ("LSTM", "MILSTM", "LayerNormLSTM", "LayerNormMILSTM"):
@@ -70,22 +89,49 @@ def recurrent(rng):
     elif kind == "stacked":
         call = f"r = rnn_cell.LSTM(m, seq, length, st, {d}, [{h}, {h}], 'rnn'{more.replace(', no_cudnn=True', '')})"
     elif kind == "GRU":
-        call = f"r = gru_cell.GRU(m, seq, length, st[:1], {d}, {h}, 'rnn'" + maybe(rng, 0.4, drop_states=[True], forward_only=[True], linear_before_reset=[True]) + ")"
+        call = (
+            f"r = gru_cell.GRU(m, seq, length, st[:1], {d}, {h}, 'rnn'"
+            + maybe(rng, 0.4, drop_states=[True], forward_only=[True], linear_before_reset=[True])
+            + ")"
+        )
     elif kind == "BasicRNN":
-        call = f"r = rnn_cell.BasicRNN(m, seq, length, st[:1], {d}, {h}, 'rnn'" + maybe(rng, 0.6, drop_states=[True], forward_only=[True], activation=["tanh", "relu"]) + ")"
+        call = (
+            f"r = rnn_cell.BasicRNN(m, seq, length, st[:1], {d}, {h}, 'rnn'"
+            + maybe(rng, 0.6, drop_states=[True], forward_only=[True], activation=["tanh", "relu"])
+            + ")"
+        )
     elif kind == "attention":
         call = (f"cell = rnn_cell.LSTMWithAttentionCell(encoder_output_dim={h}, encoder_outputs=core.BlobReference('enc'), encoder_lengths=None, decoder_input_dim={d}, decoder_state_dim={h}, name='att', "
                 f"attention_type=rnn_cell.AttentionType.{rng.choice(['Regular', 'Recurrent', 'Dot', 'SoftCoverage'])}, weighted_encoder_outputs=None, forget_bias=0.0, lstm_memory_optimization=False, attention_memory_optimization={rng.choice([True, False])})\n"
                 "r = cell.apply_over_sequence(m, seq, length, [st[0], st[1], core.BlobReference('ctx')], outputs_with_grads=[0])")  # fmt: skip
         steps.append(f"feed('enc', ({t}, {n}, {h}))\nfeed('ctx', (1, {n}, {h}))")
     else:
-        inner = rng.choice([f"rnn_cell.LSTMCell({d}, {h}, 0.0, False, 'c')", f"rnn_cell.BasicRNNCell({d}, {h}, 0.0, False, 'tanh', name='c')", f"gru_cell.GRUCell({d}, {h}, 0.0, False, 'c')"])
-        wrap = rng.choice(["{}", "rnn_cell.DropoutCell({}, dropout_ratio=0.5, use_cudnn=False, mask=0) if 0 else {}", "rnn_cell.UnrolledCell({}, 3)", "rnn_cell.MultiRNNCell([{}], 'multi')", "rnn_cell.MultiRNNCell([{}], 'multi', residual_output_layers=[0])"])
+        inner = rng.choice(
+            [
+                f"rnn_cell.LSTMCell({d}, {h}, 0.0, False, 'c')",
+                f"rnn_cell.BasicRNNCell({d}, {h}, 0.0, False, 'tanh', name='c')",
+                f"gru_cell.GRUCell({d}, {h}, 0.0, False, 'c')",
+            ]
+        )
+        wrap = rng.choice(
+            [
+                "{}",
+                "rnn_cell.DropoutCell({}, dropout_ratio=0.5, use_cudnn=False, mask=0) if 0 else {}",
+                "rnn_cell.UnrolledCell({}, 3)",
+                "rnn_cell.MultiRNNCell([{}], 'multi')",
+                "rnn_cell.MultiRNNCell([{}], 'multi', residual_output_layers=[0])",
+            ]
+        )
         call = f"cell = {wrap.replace('{}', inner)}\nshow(cell.get_state_names(), cell.get_output_dim(), cell.get_output_state_index())\nr = cell.apply_over_sequence(m, seq, length, st[:len(cell.get_state_names())])"
     steps.append(under(scope, call))
     steps.append("show(r)")
     if rng.random() < 0.6:
-        steps.append(under(scope, "loss = m.net.AveragedLoss(m.net.SumElements(r[0], 's'), 'loss')\ngr = m.AddGradientOperators([loss])"))
+        steps.append(
+            under(
+                scope,
+                "loss = m.net.AveragedLoss(m.net.SumElements(r[0], 's'), 'loss')\ngr = m.AddGradientOperators([loss])",
+            )
+        )
         if rng.random() < 0.3:
             steps.append("optimizer.build_sgd(m, 0.1)")
         if rng.random() < 0.2:
@@ -100,40 +146,103 @@ def parallel_models(rng):
     options = maybe(rng, 0.3, optimize_gradient_memory=[True, False], broadcast_computed_params=[False], net_type=["dag", "simple"],
                     use_nccl=[False], combine_spatial_bn=[True], barrier_net_timeout_sec=[5], num_threads_per_device=[2],
                     max_concurrent_distributed_ops=[4])  # fmt: skip
-    layers = [rng.choice(["h = brew.relu(m, h, h)", "h = brew.fc(m, h, 'fc2', 4, 4)", "h = brew.tanh(m, h, 't')", "h = m.Sigmoid(h, 'sig')"]) for _ in range(rng.randint(0, 2))]
-    forward = "def forward(m, scale):\n    h = brew.fc(m, 'data', 'fc1', 3, 4)\n" + "".join(f"    {line}\n" for line in layers)
+    layers = [
+        rng.choice(
+            [
+                "h = brew.relu(m, h, h)",
+                "h = brew.fc(m, h, 'fc2', 4, 4)",
+                "h = brew.tanh(m, h, 't')",
+                "h = m.Sigmoid(h, 'sig')",
+            ]
+        )
+        for _ in range(rng.randint(0, 2))
+    ]
+    forward = "def forward(m, scale):\n    h = brew.fc(m, 'data', 'fc1', 3, 4)\n" + "".join(
+        f"    {line}\n" for line in layers
+    )
     if "combine_spatial_bn" in options:
         forward = "def forward(m, scale):\n    h = brew.conv(m, 'data', 'c', 2, 2, 1)\n    h = brew.spatial_bn(m, h, 'bn', 2, is_test=False)\n    h = brew.fc(m, h, 'fc1', 8, 4)\n"
-    forward += "    s, loss = m.SoftmaxWithLoss([h, 'label'], ['softmax', 'loss'])\n    return [m.Scale(loss, scale=scale)]"
+    forward += (
+        "    s, loss = m.SoftmaxWithLoss([h, 'label'], ['softmax', 'loss'])\n    return [m.Scale(loss, scale=scale)]"
+    )
     shape = "(4, 2, 2, 2)" if "combine_spatial_bn" in options else "(4, 3)"
-    optimizer = rng.choice(["optimizer.build_sgd(m, 0.1, momentum=0.9)", "optimizer.build_adam(m, 0.1)", "optimizer.build_adagrad(m, 0.1)", "optimizer.build_sgd(m, 0.1, max_gradient_norm=1.0)"])
+    optimizer = rng.choice(
+        [
+            "optimizer.build_sgd(m, 0.1, momentum=0.9)",
+            "optimizer.build_adam(m, 0.1)",
+            "optimizer.build_adagrad(m, 0.1)",
+            "optimizer.build_sgd(m, 0.1, max_gradient_norm=1.0)",
+        ]
+    )
     inputs = rng.choice(["lambda m: None", "lambda m: None", "lambda m: m.net.Copy('raw', 'data')"])
-    post = rng.choice(["", "", ", post_sync_builder_fun=lambda m: m.net.Copy('loss', 'loss_copy')", ", pre_grad_net_transformer_fun=lambda m: None", ", net_transformer_fun=lambda m, n, o, s, l: None"])
-    prefix = "cpu" if cpu else "gpu"
-    steps = ["from caffe2.python import brew, model_helper, optimizer, data_parallel_model as dpm", f"m = model_helper.ModelHelper({rng.choice(['', 'name=' + repr('train')])})", forward]
+    post = rng.choice(
+        [
+            "",
+            "",
+            ", post_sync_builder_fun=lambda m: m.net.Copy('loss', 'loss_copy')",
+            ", pre_grad_net_transformer_fun=lambda m: None",
+            ", net_transformer_fun=lambda m, n, o, s, l: None",
+        ]
+    )
+    steps = [
+        "from caffe2.python import brew, model_helper, optimizer, data_parallel_model as dpm",
+        f"m = model_helper.ModelHelper({rng.choice(['', 'name=' + repr('train')])})",
+        forward,
+    ]
     kind = rng.choice(["build", "build", "build", "param", "bmuf", "mixed"])
     base = f"m, input_builder_fun={inputs}, forward_pass_builder_fun=forward, devices={list(range(devices))}"
     if kind == "bmuf":
-        steps.append(f"dpm.Parallelize_BMUF({base}, param_update_builder_fun=lambda m: {optimizer}, cpu_device={cpu}" + maybe(rng, 0.5, block_learning_rate=[0.5], nesterov=[True], reset_momentum_sgd=[True], warmup_iterations=[2], add_blobs_to_sync=[None], num_threads_per_device=[2]) + ")")
+        steps.append(
+            f"dpm.Parallelize_BMUF({base}, param_update_builder_fun=lambda m: {optimizer}, cpu_device={cpu}"
+            + maybe(
+                rng,
+                0.5,
+                block_learning_rate=[0.5],
+                nesterov=[True],
+                reset_momentum_sgd=[True],
+                warmup_iterations=[2],
+                add_blobs_to_sync=[None],
+                num_threads_per_device=[2],
+            )
+            + ")"
+        )
     elif kind == "param":
-        steps.append("def update(m):\n    it = brew.iter(m, 'iter')\n    lr = m.LearningRate(it, 'lr', base_lr=-0.1, policy='fixed')\n    one = m.param_init_net.ConstantFill([], 'ONE', shape=[1], value=1.0)\n    for p in m.GetParams():\n        g = m.param_to_grad[p]\n        m.WeightedSum([p, one, g, lr], p)")
+        steps.append(
+            "def update(m):\n    it = brew.iter(m, 'iter')\n    lr = m.LearningRate(it, 'lr', base_lr=-0.1, policy='fixed')\n    one = m.param_init_net.ConstantFill([], 'ONE', shape=[1], value=1.0)\n    for p in m.GetParams():\n        g = m.param_to_grad[p]\n        m.WeightedSum([p, one, g, lr], p)"
+        )
         steps.append(f"dpm.Parallelize({base}, param_update_builder_fun=update, cpu_device={cpu}{options}{post})")
     else:
         shared = ", shared_model=True" if rng.random() < 0.15 and cpu else ""
-        steps.append(f"dpm.Parallelize({base}, optimizer_builder_fun=lambda m: {optimizer}, cpu_device={cpu}{options}{post}{shared})")
+        steps.append(
+            f"dpm.Parallelize({base}, optimizer_builder_fun=lambda m: {optimizer}, cpu_device={cpu}{options}{post}{shared})"
+        )
     if cpu:
-        steps.append(f"for d in range({devices}):\n    feed('cpu_%d/data' % d, {shape})\n    feed('cpu_%d/raw' % d, {shape})\n    feed('cpu_%d/label' % d, (4,), 'i4', 0, 4)")
+        steps.append(
+            f"for d in range({devices}):\n    feed('cpu_%d/data' % d, {shape})\n    feed('cpu_%d/raw' % d, {shape})\n    feed('cpu_%d/label' % d, (4,), 'i4', 0, 4)"
+        )
         steps += ["init(m.param_init_net)", "workspace.CreateNet(m.net)", "workspace.RunNet(m.net, 2)",
-                  rng.choice(["dpm.FinalizeAfterCheckpoint(m, cpu_mode=True)", "show(dpm.GetCheckpointParams(m))", "dpm.RunInitNet(m) if 0 else None", "show(dpm.GetLearningRateBlobNames(m))", f"dpm.Synchronize(m)", "dpm.OptimizeGradientMemory(m, {}, set(), False)", "show(dpm.GetDevicePrefix() if hasattr(dpm, 'GetDevicePrefix') else 0)", "dpm.ConvertNetForDevice(m.net)"])]  # fmt: skip
+                  rng.choice(["dpm.FinalizeAfterCheckpoint(m, cpu_mode=True)", "show(dpm.GetCheckpointParams(m))", "dpm.RunInitNet(m) if 0 else None", "show(dpm.GetLearningRateBlobNames(m))", "dpm.Synchronize(m)", "dpm.OptimizeGradientMemory(m, {}, set(), False)", "show(dpm.GetDevicePrefix() if hasattr(dpm, 'GetDevicePrefix') else 0)", "dpm.ConvertNetForDevice(m.net)"])]  # fmt: skip
     else:
-        steps.append(rng.choice(["show(dpm.GetCheckpointParams(m))", "show(m._device_grouped_blobs.keys())", "show(dpm.ExtractPredictorNet.__name__ if hasattr(dpm, 'ExtractPredictorNet') else 0)"]))
-    steps.append("show(m._devices, m._losses_by_gpu, sorted(m._device_grouped_blobs), m._param_names if hasattr(m, '_param_names') else 0)")
+        steps.append(
+            rng.choice(
+                [
+                    "show(dpm.GetCheckpointParams(m))",
+                    "show(m._device_grouped_blobs.keys())",
+                    "show(dpm.ExtractPredictorNet.__name__ if hasattr(dpm, 'ExtractPredictorNet') else 0)",
+                ]
+            )
+        )
+    steps.append(
+        "show(m._devices, m._losses_by_gpu, sorted(m._device_grouped_blobs), m._param_names if hasattr(m, '_param_names') else 0)"
+    )
     return steps
 
 
 @family
 def control_flow(rng):
-    steps = ["from caffe2.python import control, net_builder, task, session\nfrom caffe2.python.net_builder import ops, NetBuilder"]
+    steps = [
+        "from caffe2.python import control, net_builder, task, session\nfrom caffe2.python.net_builder import ops, NetBuilder"
+    ]
     body = ["a = ops.Const(%r)" % rng.choice([1, 2.5, True, "s"]), "b = ops.Const(3)", "c = ops.Const([1, 2, 3])"]
     for i in range(rng.randint(1, 4)):
         body.append(rng.choice([
@@ -157,11 +266,33 @@ def control_flow(rng):
                                              "While('w', control.NotNet(cond), n[0])", "Until('u', cond, n[0])", "DoWhile('w', control.NotNet(cond), n[0])", "DoUntil('u', cond, n[0])", "For('f', n[0], 3)", "RunOnceIf('r', cond, n[0])", "RunOnceIfNot('r', cond, n[0])", "DoNet('x', n[0])" if 0 else "BoolNet(('b', True), ('c', False))", "SwitchNot('s', (cond, n[0]))"]),
                 "show(s.Proto() if hasattr(s, 'Proto') else s)", "p = core.Plan('p')\np.AddStep(s)\nshow(p.Proto())\nworkspace.RunPlan(p)",
                 "show(control.MergeConditionNets('m', [cond, cond], 'And'), control.CombineConditions('c', [cond], 'Or') if 0 else 0, control.NotNet(cond))"]  # fmt: skip
-    program = "with NetBuilder(" + rng.choice(["", "name='nb'", "initial_scope='x'"]) + ") as nb:\n    " + "\n".join(body).replace("\n", "\n    ")
+    program = (
+        "with NetBuilder("
+        + rng.choice(["", "name='nb'", "initial_scope='x'"])
+        + ") as nb:\n    "
+        + "\n".join(body).replace("\n", "\n    ")
+    )
     if kind == "task":
-        program = "with task.TaskGroup() as tg:\n    with task.Task(name='t%s') as t:\n        " % rng.choice(["", "1"]) + "\n".join(body).replace("\n", "\n        ") + "\n        t.add_output(b)"
-        return [*steps, program, "show(tg.to_task().get_step().Proto())", "s = session.LocalSession()\ns.run(tg)", "show(t.outputs()[0].fetch())", "show(t.get_step().Proto(), tg.workspace_type(), str(tg))"]
-    return [*steps, program, "p = core.Plan('p')\np.AddStep(core.to_execution_step(nb))\nshow(p.Proto())", "workspace.RunPlan(p)", "show(nb.get())"]
+        program = (
+            "with task.TaskGroup() as tg:\n    with task.Task(name='t%s') as t:\n        " % rng.choice(["", "1"])
+            + "\n".join(body).replace("\n", "\n        ")
+            + "\n        t.add_output(b)"
+        )
+        return [
+            *steps,
+            program,
+            "show(tg.to_task().get_step().Proto())",
+            "s = session.LocalSession()\ns.run(tg)",
+            "show(t.outputs()[0].fetch())",
+            "show(t.get_step().Proto(), tg.workspace_type(), str(tg))",
+        ]
+    return [
+        *steps,
+        program,
+        "p = core.Plan('p')\np.AddStep(core.to_execution_step(nb))\nshow(p.Proto())",
+        "workspace.RunPlan(p)",
+        "show(nb.get())",
+    ]
 
 
 @family
@@ -169,9 +300,13 @@ def schemas(rng):
     field = ["schema.Scalar(np.float32)", "schema.Scalar((np.int64, (3,)))", "schema.Scalar(np.int32, 'blob')", "schema.List(schema.Scalar(np.int64))", "schema.Map(schema.Scalar(np.int64), schema.Scalar(np.float32))",
              "schema.Struct(('x', schema.Scalar(np.float32)), ('y', schema.Scalar(str)))", "schema.Scalar()", "schema.ListWithEvicted(schema.Scalar(np.int64))", "schema.Tuple(schema.Scalar(), schema.Scalar(np.int32))", "schema.RawTuple(2)"]  # fmt: skip
     names = ["a", "b", "c", "a:q", "d"]
-    draw = lambda: "schema.Struct(" + ", ".join(f"({n!r}, {rng.choice(field)})" for n in rng.sample(names, rng.randint(1, 4))) + ")"
+    draw = lambda: (
+        "schema.Struct("
+        + ", ".join(f"({n!r}, {rng.choice(field)})" for n in rng.sample(names, rng.randint(1, 4)))
+        + ")"
+    )
     steps = [f"r = {draw()}", f"q = {draw()}", "show(r, q)"]
-    for i in range(rng.randint(2, 6)):
+    for _i in range(rng.randint(2, 6)):
         steps.append(rng.choice([
             "show(r + q)", "show(r - q)", "show(r['a'])", "show(r.a, r.get('zz', None))", "show(r.clone(keep_blobs=True), r == q, r == r.clone())",
             "n = core.Net('n')\nv = schema.NewRecord(n, r)\nshow(v)", "n = core.Net('n')\nv = schema.InitEmptyRecord(n, r)\nworkspace.RunNetOnce(n)\nshow(v)", "show(schema.from_blob_list(r, ['b%d' % i for i in range(len(r.field_names()))]))",
@@ -185,11 +320,26 @@ def schemas(rng):
 
 @family
 def drawing(rng):
-    steps = ["from caffe2.python import net_drawer, net_printer, brew, model_helper, visualize", "m = model_helper.ModelHelper('m')"]
+    steps = [
+        "from caffe2.python import net_drawer, net_printer, brew, model_helper, visualize",
+        "m = model_helper.ModelHelper('m')",
+    ]
     blobs = ["'in'"]
     for i in range(rng.randint(1, 5)):
         b = rng.choice(blobs)
-        steps.append(under(rng.choice(["", "s"]), rng.choice([f"h{i} = brew.fc(m, {b}, 'l{i}', 2, 2)", f"h{i} = m.net.Relu({b}, {b}, name='n{i}')", f"h{i} = m.net.Sum([{b}, {rng.choice(blobs)}], 'x{i}', engine='E')", f"h{i} = m.net.Scale({b}, 'y', scale=0.5)"])))
+        steps.append(
+            under(
+                rng.choice(["", "s"]),
+                rng.choice(
+                    [
+                        f"h{i} = brew.fc(m, {b}, 'l{i}', 2, 2)",
+                        f"h{i} = m.net.Relu({b}, {b}, name='n{i}')",
+                        f"h{i} = m.net.Sum([{b}, {rng.choice(blobs)}], 'x{i}', engine='E')",
+                        f"h{i} = m.net.Scale({b}, 'y', scale=0.5)",
+                    ]
+                ),
+            )
+        )
         blobs.append(f"h{i}")
     steps.append(rng.choice([
         "g = net_drawer.GetPydotGraph(m.net, rankdir='TB')\nprint(g.to_string())", "g = net_drawer.GetPydotGraphMinimal(m.net.Proto().op, 'name')\nprint(g.to_string())", "g = net_drawer.GetPydotGraphMinimal(m.net, minimal_dependency=True)\nprint(g.to_string())",
@@ -202,8 +352,15 @@ def drawing(rng):
 
 @family
 def exporting(rng):
-    steps = ["from caffe2.python import brew, model_helper, optimizer\nfrom caffe2.python.predictor import mobile_exporter, predictor_exporter as pe, predictor_py_utils as pu", "m = model_helper.ModelHelper('m')", "feed('data', (2, 3))", "x = core.BlobReference('data')"]
-    steps.append(under(rng.choice(["", "s"]), "h = brew.fc(m, x, 'fc', 3, 4)\nh = brew.softmax(m, brew.relu(m, h, 'r'), 'out')"))
+    steps = [
+        "from caffe2.python import brew, model_helper, optimizer\nfrom caffe2.python.predictor import mobile_exporter, predictor_exporter as pe, predictor_py_utils as pu",
+        "m = model_helper.ModelHelper('m')",
+        "feed('data', (2, 3))",
+        "x = core.BlobReference('data')",
+    ]
+    steps.append(
+        under(rng.choice(["", "s"]), "h = brew.fc(m, x, 'fc', 3, 4)\nh = brew.softmax(m, brew.relu(m, h, 'r'), 'out')")
+    )
     steps.append("init(m.param_init_net)")
     steps.append(rng.choice([
         "i, p = mobile_exporter.Export(workspace, m.net, m.params)\nshow(i, p)\nq = workspace.Predictor(i.SerializeToString(), p.SerializeToString())\nshow(q.run({'data': values('z', (2, 3))}) if 0 else q.run([values('z', (2, 3))]))",
@@ -221,14 +378,14 @@ def exporting(rng):
 def workspaces(rng):
     """Blobs and nets by hand, errors in the middle."""
     steps = ["n = core.Net('n')"]
-    for i in range(rng.randint(3, 9)):
+    for _i in range(rng.randint(3, 9)):
         b, o = rng.choice("abc"), rng.choice("abcd")
         steps.append(rng.choice([
             f"feed({b!r}, {rng.choice(['(2, 3)', '(4,)', '()', '(0, 2)'])}, {rng.choice(['f4', 'f4', 'i4', 'i8', 'f8', 'u1', '?'])!r})", f"n.{rng.choice(['Relu', 'Sigmoid', 'Copy', 'Sqr', 'Shape', 'Negative'])}({b!r}, {o!r})", f"n.{rng.choice(['Add', 'Sum', 'Mul', 'MatMul'])}([{b!r}, {o!r}], 'd')",
             "workspace.CreateNet(n)", "workspace.CreateNet(n, True)", "workspace.RunNet(n)", "workspace.RunNet('n', 2, True)", "workspace.RunNetOnce(n)", f"workspace.ResetBlob({b!r}) if hasattr(workspace, 'ResetBlob') else None", "show(workspace.Blobs(), workspace.HasBlob('a'))",
             f"workspace.RunOperatorOnce(core.CreateOperator({rng.choice(['Print', 'Summarize'])!r}, {b!r}, [], to_file=1))", f"workspace.FeedBlob({b!r}, np.array(['x', 'yz'], dtype=object))", f"workspace.FeedBlob({b!r}, {rng.choice(['3.5', 'b' + repr('raw'), repr('text'), 'np.float32(2)', '[1, 2]', 'None'])})", f"show(workspace.FetchBlob({b!r}))", f"show(workspace.FetchBlobs([{b!r}, {o!r}]))",
-            f"workspace.SwitchWorkspace({rng.choice(['w', 'v', 'default'])!r}, {rng.choice([True, False])})", "workspace.ResetWorkspace(workspace.RootFolder())", f"workspace.CreateBlob({b!r})", f"with core.NameScope('s'):\n    n.Relu({b!r}, {o!r})\n    feed(core.ScopedName({b!r}), (2,))", f"show(workspace.InferShapesAndTypes([n], {{{b!r}: [2, 3]}}))", f"n.AddExternalInput({b!r})", f"n.AddExternalOutput({o!r})", f"show(n.Proto(), n.external_inputs)",
+            f"workspace.SwitchWorkspace({rng.choice(['w', 'v', 'default'])!r}, {rng.choice([True, False])})", "workspace.ResetWorkspace(workspace.RootFolder())", f"workspace.CreateBlob({b!r})", f"with core.NameScope('s'):\n    n.Relu({b!r}, {o!r})\n    feed(core.ScopedName({b!r}), (2,))", f"show(workspace.InferShapesAndTypes([n], {{{b!r}: [2, 3]}}))", f"n.AddExternalInput({b!r})", f"n.AddExternalOutput({o!r})", "show(n.Proto(), n.external_inputs)",
             "workspace.RunOperatorOnce(core.CreateOperator('Bogus', 'a', 'b'))", f"workspace.RunOperatorsOnce([core.CreateOperator('Copy', {b!r}, {o!r}), core.CreateOperator('Relu', 'zz', 'b')])", f"n.Bogus({b!r})", f"n.Proto().type = {rng.choice(['dag', 'simple', 'async_scheduling', 'bogus'])!r}", "workspace.C.delete_net('n') if hasattr(workspace.C, 'delete_net') else None", f"n.ConstantFill([], {o!r}, shape=[2, 2], value={rng.choice(['1.5', '2', 'True', repr('s')])})", f"n.Python(lambda i, o: o[0].feed(i[0].data * 2))([{b!r}], [{o!r}])",
-            f"n.Slice([{b!r}], {o!r}, starts=[0, 1], ends=[-1, 2])", f"n.FC([{b!r}, 'w', 'b'], {o!r})", "feed('w', (2, 3))", f"n.Split({b!r}, ['p', 'q'], axis=0)", f"show(core.ScopedBlobReference({b!r}), core.BlobReference({b!r}) + '_x', str(core.BlobReference({b!r})) < 'b')", f"p = core.Plan('p')\np.AddStep(core.execution_step('s', n, num_iter=2))\nworkspace.RunPlan(p)",
+            f"n.Slice([{b!r}], {o!r}, starts=[0, 1], ends=[-1, 2])", f"n.FC([{b!r}, 'w', 'b'], {o!r})", "feed('w', (2, 3))", f"n.Split({b!r}, ['p', 'q'], axis=0)", f"show(core.ScopedBlobReference({b!r}), core.BlobReference({b!r}) + '_x', str(core.BlobReference({b!r})) < 'b')", "p = core.Plan('p')\np.AddStep(core.execution_step('s', n, num_iter=2))\nworkspace.RunPlan(p)",
         ]))  # fmt: skip
     return steps

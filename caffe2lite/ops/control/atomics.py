@@ -132,7 +132,11 @@ def AtomicAppend(ctx, mutex, *tensors):
     with needed(Mutex, mutex).lock:
         for name, blob, more in zip(ctx.op.output, ctx.outputs, tensors[half:]):  # all of them fit, or none is changed
             have = blob.value
-            if more.size and have.size and (have.dtype != more.dtype or have.shape[1:] != more.shape[1:] or not have.ndim):
+            if (
+                more.size
+                and have.size
+                and (have.dtype != more.dtype or have.shape[1:] != more.shape[1:] or not have.ndim)
+            ):
                 raise ValueError(
                     f"{more.dtype}{list(more.shape)} cannot be appended to {name!r}, {have.dtype}{list(have.shape)}"
                 )

@@ -214,7 +214,9 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
     size = initial.shape[-1]
     first = initial.shape[0] if initial.ndim == 3 else 1
     if initial.ndim > 3 or (initial.ndim > 1 and initial.shape[-2] not in (1, batch)):
-        raise ValueError(f"an initial state must be [width], [{batch}, width] or [n, {batch}, width], found {list(initial.shape)}")
+        raise ValueError(
+            f"an initial state must be [width], [{batch}, width] or [n, {batch}, width], found {list(initial.shape)}"
+        )
     states = blob.resize((steps + first, batch, size), initial.dtype, ctx.device)
     if initial.ndim == 1:
         states[:first] = initial.reshape(1, 1, size)
@@ -265,7 +267,9 @@ def RecurrentNetworkGradient(
     _check_places(param, len(values), "param")
     _check_places(initial_recurrent_state_ids, len(values), "initial_recurrent_state_ids")
     if not any(name in ctx.op.input[given:] for name in (*alias_dst, *recurrent_states)):
-        raise ValueError("none of alias_dst and recurrent_states is among the inputs, which end with the outputs of the forward pass")
+        raise ValueError(
+            "none of alias_dst and recurrent_states is among the inputs, which end with the outputs of the forward pass"
+        )
     sequence = values[0].value
     if getattr(sequence, "ndim", 0) < 1:
         raise ValueError(f"{ctx.op.input[given]!r}, the input of the forward pass, must be a sequence [T, ...]")
@@ -391,7 +395,9 @@ def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window:
     """
     begin = _now(timestep) + offset
     if not external.shape[0] or not window > 0 or not 0 <= begin <= external.shape[0] - window:
-        raise ValueError(f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor")
+        raise ValueError(
+            f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor"
+        )
     each = external.size // external.shape[0]
     ctx.outputs[0].view(ctx.inputs[1], begin * each, (window, *external.shape[1:]))
 

@@ -53,7 +53,9 @@ class Tree:
         for k in range(1, len(ends)):
             lengths = tensors[self.lengths_of[k]]
             if lengths.ndim != 1 or lengths.dtype != np.int32 or (lengths.size and int(lengths.min()) < 0):
-                raise ValueError(f"field {self.fields[self.lengths_of[k]]!r} must be int32 lengths, one dimension, none negative")
+                raise ValueError(
+                    f"field {self.fields[self.lengths_of[k]]!r} must be int32 lengths, one dimension, none negative"
+                )
             rows = slice(begins[self.parent[k]], ends[self.parent[k]])
             ends[k] = begins[k] + int(lengths[rows].sum())
         return ends
@@ -209,8 +211,15 @@ def _offset_matrix(tree, tensors):
     matrix[:, 0] = np.arange(examples + 1)
     for k in range(1, len(tree.lengths_of)):
         lengths, rows = tensors[tree.lengths_of[k]], int(matrix[-1, tree.parent[k]])
-        if lengths.ndim != 1 or lengths.dtype != np.int32 or len(lengths) < rows or (lengths.size and lengths.min() < 0):
-            raise ValueError(f"field {tree.fields[tree.lengths_of[k]]!r} must be int32 lengths for {rows} rows, none negative")
+        if (
+            lengths.ndim != 1
+            or lengths.dtype != np.int32
+            or len(lengths) < rows
+            or (lengths.size and lengths.min() < 0)
+        ):
+            raise ValueError(
+                f"field {tree.fields[tree.lengths_of[k]]!r} must be int32 lengths for {rows} rows, none negative"
+            )
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         matrix[:, k] = starts[matrix[:, tree.parent[k]]]
     return matrix

@@ -231,7 +231,7 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
     shares = np.cumsum(np.asarray(weights or [1.0] * len(queues)))
     if shares[-1] <= 0:
         raise ValueError(f"the weights must have a positive sum, found {list(weights)}")
-    chosen = int(np.searchsorted(shares, ctx.rng.random() * shares[-1], side="right"))
+    chosen = int(np.searchsorted(shares, float(ctx.rng.random()) * shares[-1], side="right"))
     blobs = list(ctx.outputs[:-1])
     if 0 <= table_idx_blob < len(blobs):
         blobs.pop(table_idx_blob).resize((1,), np.int32)[...] = chosen

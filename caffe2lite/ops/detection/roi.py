@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from caffe2lite.ops.detection import cuda
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
@@ -41,6 +43,21 @@ def image_of(roi, size, batch):
         must = f"must be from 0 to {batch - 1}" if batch else "cannot be: there are no images"
         raise ValueError(f"the image of a roi is {image}; it {must}")
     return image, box
+
+
+def _check_boxes(rois, batch, size, aligned=False):
+    """ValueError where a roi is of no image or, if aligned, has a negative size: before a kernel takes all of them."""
+    for roi in on_host(rois):
+        box = image_of(roi, size, batch)[1]
+        if aligned:
+            check_size(box)
+
+
+def check_size(box):
+    """ValueError where the box is turned inside out."""
+    x1, y1, x2, y2 = (float(v) for v in box)
+    if x2 < x1 or y2 < y1:
+        raise ValueError(f"a roi has a negative size: {[x1, y1, x2, y2]}")
 
 
 def _shape(X, rois, order, *pooled):
@@ -97,8 +114,8 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
     w, h = x2 - x1, y2 - y1
     if not aligned:
         w, h = max(w, 1.0), max(h, 1.0)
-    elif w < 0 or h < 0:
-        raise ValueError(f"a roi has a negative size: {[float(v) for v in roi]}")
+    else:
+        check_size(roi)
     return _side(y1, h, pooled_h, shape[0], sampling_ratio), _side(x1, w, pooled_w, shape[1], sampling_ratio)
 
 
@@ -123,6 +140,11 @@ def RoIAlign(
     """
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
+    if usable(xp, X) and order != "NHWC":
+        _check_boxes(RoIs, X.shape[0], 4, aligned)
+        sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_ALIGN(xp, Y.size, Y, X, RoIs, *sizes, sampling_ratio, aligned)
+        return Y
     for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
@@ -151,6 +173,11 @@ def RoIAlignGradient(
     dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
+    if usable(xp, dY) and dX.flags.c_contiguous:
+        _check_boxes(RoIs, X.shape[0], 4, aligned)
+        sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_ALIGN_GRADIENT(xp, dY.size, dX, dY, RoIs, *sizes, sampling_ratio, aligned)
+        return dX
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
@@ -298,6 +325,11 @@ def RoIPool(
     shape = (rois.shape[0], X.shape[1], pooled_h, pooled_w)
     Y = out[0](shape, X.dtype)
     argmax = None if is_test else out[1](shape, "int32")
+    if usable(xp, X):
+        _check_boxes(rois, X.shape[0], 4)
+        sizes = (5, *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_POOL(xp, Y.size, Y, argmax, X, rois, *sizes)
+        return (Y,) if is_test else (Y, argmax)
     for r, roi in enumerate(on_host(rois)):
         image, box = image_of(roi, 4, X.shape[0])
         x, y, w, h = _pool_box(box, spatial_scale)
@@ -341,6 +373,11 @@ def RoIPoolGradient(
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
+    if usable(xp, dY):
+        _check_boxes(rois, X.shape[0], 4)
+        sizes = (5, *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_POOL_GRADIENT(xp, dY.size, dX, dY, argmaxes, rois, *sizes)
+        return dX
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
     for r, roi in enumerate(on_host(rois)):
         image, _ = image_of(roi, 4, X.shape[0])

@@ -223,7 +223,9 @@ def GivenTensorByteStringToUInt8Fill(
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
     if len(data) < math.prod(dims):
-        raise ValueError(f"the shape {list(dims)} needs {math.prod(dims)} bytes, but the string in `values` has {len(data)}")
+        raise ValueError(
+            f"the shape {list(dims)} needs {math.prod(dims)} bytes, but the string in `values` has {len(data)}"
+        )
     Y = out(dims, "uint8")
     Y.reshape(-1)[...] = xp.asarray(list(data[: Y.size]), dtype="uint8")
     return Y

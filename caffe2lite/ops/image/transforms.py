@@ -115,7 +115,9 @@ def _show(xp, x, rows, columns, y, value=0.0):
         i, j = xp.nonzero(rows >= 0)[0], xp.nonzero(columns >= 0)[0]
         if i.size and j.size:
             show, across = slice(int(i[0]), int(i[-1]) + 1), slice(int(j[0]), int(j[-1]) + 1)
-            y[:, :, show, across] = x[:, :, int(rows[i[0]]) : int(rows[i[-1]]) + 1, int(columns[j[0]]) : int(columns[j[-1]]) + 1]
+            y[:, :, show, across] = x[
+                :, :, int(rows[i[0]]) : int(rows[i[-1]]) + 1, int(columns[j[0]]) : int(columns[j[-1]]) + 1
+            ]
         return
     y[...] = xp.take(xp.take(x, columns, axis=3), rows, axis=2)
 
@@ -450,7 +452,9 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
     n, c, h, w = X.shape
     height, width = h + top + bottom, w + left + right
     if block_size < 1 or min(top, left, bottom, right) < 0:
-        raise ValueError(f"block_size must be positive and the pads not negative: {block_size}, {[top, left, bottom, right]}")
+        raise ValueError(
+            f"block_size must be positive and the pads not negative: {block_size}, {[top, left, bottom, right]}"
+        )
     check_result((n, c, height, width), X.dtype)
     for what, size in (("height", height), ("width", width)):
         if size % block_size:

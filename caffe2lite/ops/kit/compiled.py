@@ -53,7 +53,7 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
     return largest >= LEAST and available()
 
 
-PATIENCE = 2.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
+PATIENCE = 1.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
 _ready: dict[Any, concurrent.futures.Future[None]] = {}
 _patience = PATIENCE
 
@@ -83,7 +83,9 @@ def ready(kernel: Callable[..., Any], record: registry.Operator, operands: Seque
     return job.done()
 
 
-def _rehearse(kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]) -> None:
+def _rehearse(
+    kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]
+) -> None:
     """Call the kernel on operands like these, for which all its loops are compiled; its results go nowhere.
 
     Indices are copied, since they have been checked and the net may write others meanwhile; what is written is new.
@@ -132,7 +134,11 @@ class Loop:
 
         function = self._function
         known = {name: function.__globals__.get(name) for name in function.__code__.co_names}
-        called = {name: _INTRINSICS[f.__name__]() for name, f in known.items() if getattr(f, "__name__", "") in _INTRINSICS}
+        called: dict[str, Any] = {
+            name: _INTRINSICS[title]()
+            for name, f in known.items()
+            if (title := getattr(f, "__name__", "")) in _INTRINSICS
+        }
         called |= {name: f._compile(inner=True) for name, f in known.items() if isinstance(f, Loop)}
         if called:
             names = {**function.__globals__, **called}

@@ -48,9 +48,30 @@ def sweeps(xp: ModuleType, indices: np.ndarray) -> Iterator[np.ndarray | slice]:
         return
     place = xp.arange(n)
     rank = xp.empty(n, place.dtype)
-    rank[order] = place - xp.maximum.accumulate(xp.where(first, place, 0))
+    rank[order] = place - place[first][xp.cumsum(first) - 1]
     for turn in range(int(rank.max()) + 1):
         yield xp.nonzero(rank == turn)[0]
+
+
+def within(xp: ModuleType, indices: np.ndarray, size: int, wrap: bool) -> np.ndarray:
+    """Indices within the axis; ValueError for others.  With `wrap`, negative ones count from the end."""
+    if not indices.size:
+        return indices
+    low, high = int(indices.min()), int(indices.max())
+    if high >= size or low < (-size if wrap else 0):
+        raise ValueError(
+            f"index {high if high >= size else low} is outside of the data, which have {size} entries there"
+        )
+    return xp.where(indices < 0, indices + size, indices) if low < 0 else indices
+
+
+def last_of_each(xp: ModuleType, indices: np.ndarray) -> np.ndarray | slice:
+    """The last position of each index.  Several values that are written to one place at once leave any of them on a GPU."""
+    if xp is np or not indices.size:
+        return slice(None)
+    order = xp.argsort(indices, kind="stable")
+    ordered = indices[order]
+    return order[xp.concatenate([ordered[1:] != ordered[:-1], xp.ones(1, bool)])]
 
 
 def gradient_rows(param: np.ndarray, indices: np.ndarray, grad: np.ndarray) -> np.ndarray:
@@ -102,7 +123,9 @@ def take_rows(xp: ModuleType, source: np.ndarray, rows: np.ndarray, target: np.n
         return
     if pays(xp, source if source.size > target.size else target):
         words = _words(source)
-        _take_rows(source.reshape(-1).view(words), rows.reshape(-1), target.reshape(-1).view(words), _width(source, words))
+        _take_rows(
+            source.reshape(-1).view(words), rows.reshape(-1), target.reshape(-1).view(words), _width(source, words)
+        )
     elif xp is np:
         np.take(source, rows, axis=0, out=target, mode="clip")  # "raise" would go through a buffer
     else:

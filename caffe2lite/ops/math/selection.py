@@ -192,7 +192,9 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
             f"dvalues and indices must have {sum(ks)} values, found {list(dvalues.shape)} and {list(indices.shape)}"
         )
     if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < rows.shape[1]:
-        raise ValueError(f"indices must be from 0 to {rows.shape[1] - 1}, found {int(indices.min())} to {int(indices.max())}")
+        raise ValueError(
+            f"indices must be from 0 to {rows.shape[1] - 1}, found {int(indices.min())} to {int(indices.max())}"
+        )
     dX = out(X.shape, X.dtype)
     clear(dX)
     if ks:

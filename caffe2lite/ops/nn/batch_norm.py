@@ -33,7 +33,9 @@ class Channels:
     def rows(self, X: Any) -> Any:
         """X as rows: (N C, pixels), or (N pixels, C)."""
         if X.size != self.n * self.count * self.pixels:
-            raise ValueError(f"all images must be as many and as large: {self.shape} is expected, found {list(X.shape)}")
+            raise ValueError(
+                f"all images must be as many and as large: {self.shape} is expected, found {list(X.shape)}"
+            )
         return (
             X.reshape(self.n * self.count, self.pixels) if self.first else X.reshape(self.n * self.pixels, self.count)
         )
@@ -157,10 +159,12 @@ def _bn_gradient(g: Any) -> Any:
     """A test normalizes with the running statistics, training with those of the batch."""
     g.need("is_test")
     saved = [g.I(3), g.I(4)] if g.arg("is_test", 0) else [g.O(3), g.O(4)]
-    if g.arg("num_batches", 1) > 1:
+    if g.arg("num_batches", 1) > 1 and not g.arg("is_test", 0):
         saved += [g.GI(1), g.GI(2)]
     elif g.num_inputs != 5:
-        raise ValueError(f"SpatialBN with sums of several batches needs num_batches above 1, found {g.arg('num_batches', 1)}")
+        raise ValueError(
+            f"SpatialBN takes sums of batches in training with num_batches above 1; it has {g.num_inputs} inputs"
+        )
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 

@@ -84,7 +84,7 @@ def _convolve(xp, X, W, b, out, window):
 
 def _depthwise(xp, X, W, Y, place):
     """Each channel with its own filter: a sum over the taps, without columns."""
-    for block in columns.blocks(X.shape[0], X.shape[1], place):
+    for block in columns.blocks(xp, X.shape[0], X.shape[1], place):
         padded = columns.padded_block(xp, X, place, block)
         views = columns.window_views(xp, padded, place, block)
         target = columns.block_of(Y, block)

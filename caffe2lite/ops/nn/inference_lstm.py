@@ -13,7 +13,9 @@ def _run(xp, steps, h, c, weights, backwards):
     gates = 4 * h.shape[1]
     wanted = [(gates, steps.shape[2]), (gates, h.shape[1]), *[(gates,)] * len(biases)]
     if [w.shape for w in weights] != wanted:
-        raise ValueError(f"the weights of a layer must be {[list(w) for w in wanted]}, they are {[list(w.shape) for w in weights]}")
+        raise ValueError(
+            f"the weights of a layer must be {[list(w) for w in wanted]}, they are {[list(w.shape) for w in weights]}"
+        )
     gates_in = steps @ w_in.T + sum(biases)
     made = xp.empty((*steps.shape[:2], h.shape[1]), steps.dtype)
     for t in reversed(range(len(steps))) if backwards else range(len(steps)):

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import loop, pays
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import axis_of, fitted, matrix
+from caffe2lite.ops.nn import cuda
 from caffe2lite.ops.nn.batch_norm import Channels
 
 _NONE = np.zeros(0, np.float32)  # for the loops: no gamma
@@ -362,12 +364,19 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     x = matrix(X, axis)
     dy = fitted(dY, x.shape, "dY")
     if mean.size < x.shape[0] or std.size < x.shape[0]:
-        raise ValueError(f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}")
+        raise ValueError(
+            f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}"
+        )
     m, s = (v.reshape(-1)[: x.shape[0], None] for v in (mean, std))
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
-    if pays(xp, X) and X.size and mean.size == std.size == len(x) and (not elementwise_affine or (gamma is not None and len(out) > 2)):
+    if (
+        pays(xp, X)
+        and X.size
+        and mean.size == std.size == len(x)
+        and (not elementwise_affine or (gamma is not None and len(out) > 2))
+    ):
         operands = (X.reshape(-1), dY.reshape(-1), mean.reshape(-1), std.reshape(-1))
         if not elementwise_affine:
             _layer_gradient_loop(*operands, _NONE, dX.reshape(-1), _NONE, _NONE)
@@ -598,12 +607,20 @@ def LRN(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: fl
     axis = _lrn_axis(X, order)
     Y = out[0](X.shape, X.dtype)
     S = out[1](X.shape, X.dtype) if len(out) > 1 else None
+    if usable(xp, X):
+        cuda.LRN(xp, X.size, Y, S, X, X.shape[axis], _inner(X, axis), *_window(size), alpha / size, beta, bias)
+        return Y if S is None else (Y, S)
     for n in range(len(X)):
         x, y = X[n : n + 1], Y[n : n + 1]
         s = _scale(xp, x, axis, size, alpha, bias, S[n : n + 1] if S is not None else None)
         _power(xp, s, beta, y)
         xp.multiply(x, y, y)
     return Y if S is None else (Y, S)
+
+
+def _inner(X: Any, axis: int) -> int:
+    """How far apart neighbours along the axis are."""
+    return math.prod(X.shape[axis + 1 :])
 
 
 def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out: Any = None) -> Any:
@@ -628,6 +645,11 @@ def LRNGradient(
     if order == "NCHW":  # for channels last Caffe2 takes the window of the forward pass, which tells for an even size
         before, behind = behind, before
     dX = out(X.shape, X.dtype)
+    if usable(xp, X):
+        scales, place = xp.empty(X.shape, X.dtype), (X.shape[axis], _inner(X, axis))
+        cuda.LRN(xp, X.size, None, scales, X, *place, *_window(size), alpha / size, beta, bias)
+        cuda.LRN_GRADIENT(xp, X.size, dX, scales, X, Y, dY, *place, before, behind, alpha / size, beta)
+        return dX
     for n in range(len(X)):
         x, y, dy, dx = (A[n : n + 1] for A in (X, Y, dY, dX))
         s = _scale(xp, x, axis, size, alpha, bias)

@@ -9,6 +9,7 @@ import numpy as np
 
 from caffe2lite.ops.kit import registry, windows
 from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.extremes import largest_along
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
@@ -16,6 +17,7 @@ from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.products import mean_along
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
+from caffe2lite.ops.nn import cuda
 
 
 def _prepare(shape, window):
@@ -135,6 +137,11 @@ def _maximum_with_nan(xp, X, Y, place, window):
         new[...] = False
 
 
+def _kernel_geometry(xp, X, window):
+    """What the CUDA kernels are told of a pool, None where the plain formulas take it."""
+    return _geometry(X, window) if X.size and usable(xp, X) else None
+
+
 def _whole(place) -> bool:
     """Whether there is one window, which is the image."""
     return place.kernel == place.size and not any(place.heads) and all(o == 1 for o in place.out)
@@ -148,6 +155,11 @@ def _images(X, window):
 
 
 def _MaxPool(xp, X, *, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
+    if geometry is not None:
+        Y = _result(X, window, out)
+        cuda.MAX_POOL(xp, Y.size, Y, X, *geometry)
+        return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size and _whole(place):
@@ -165,8 +177,12 @@ def _MaxPool(xp, X, *, window: Window, out):
 def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
+    geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
+    if geometry is not None:
+        cuda.MAX_POOL_GRADIENT(xp, dX.size, dX, X, Y, dY, *geometry)
+        return dX
     if dX.size and _whole(place):
         return xp.multiply(dY, X == Y, out=dX)
     clear(dX)
@@ -211,6 +227,11 @@ def _counts(xp, place, window, include_pad, dtype):
 
 
 def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
+    if geometry is not None:
+        Y = _result(X, window, out)
+        cuda.AVERAGE_POOL(xp, Y.size, Y, X, _fixed(geometry, count_include_pad), *geometry)
+        return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
     if Y.size and _whole(place):
@@ -225,8 +246,12 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
 def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
+    geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
+    if geometry is not None:
+        cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
+        return dX
     if dX.size and _whole(place):
         dX[...] = dY * dY.dtype.type(1 / math.prod(place.kernel))
         return dX
@@ -293,7 +318,7 @@ for _name, _gradient in (
     )(_AveragePoolGradient)
 
 
-# ---- compiled: one- and two-dimensional images NCHW ---------------------------------------------------------------
+# ---- compiled, for the CPU and for GPUs: one- and two-dimensional images NCHW --------------------------------------
 
 
 def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:

@@ -43,7 +43,13 @@ def Softmax(xp, X, *, axis: int = 1, out):
     return Y
 
 
-@operator("dX", shapes="dY = Y", types={"Y": "float32", "dY": "=Y"}, cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
+@operator(
+    "dX",
+    shapes="dY = Y",
+    types={"Y": "float32", "dY": "=Y"},
+    cuda_types={"Y": "float32 float16", "dY": "=Y"},
+    infer=like(0),
+)
 def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     """dX = (dY - sum of dY * Y) * Y, row by row.
 

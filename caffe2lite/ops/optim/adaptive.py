@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.shapes import check_sizes, one
 
 _FOREVER = 2**63 - 1
 
+
 @operator(
     "param_out moment_out grad_sq_sum_out",
     inplace={0: 0, 1: 1, 2: 2},

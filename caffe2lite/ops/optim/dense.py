@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes, fitted, one
+from caffe2lite.ops.optim import cuda
 
 _F = np.float32  # of the compiled loops
 
@@ -48,6 +50,10 @@ def _placed(out: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 def _momentum(xp: Any, grad: Any, moment: Any, lr: Any, momentum: float, nesterov: bool, outs: Any, param: Any) -> None:
     """outs: gradient, moment and, with a parameter, parameter."""
     mu = grad.dtype.type(momentum)
+    if usable(xp, grad):
+        new_p = outs[2] if param is not None else None
+        cuda.MOMENTUM(xp, grad.size, *outs[:2], new_p, grad, moment, param, lr, mu, nesterov)
+        return
 
     def step(xp: Any, g: Any, m: Any, new_g: Any, new_m: Any, p: Any = None, new_p: Any = None) -> None:
         t = xp.empty(g.shape, g.dtype)
@@ -225,6 +231,10 @@ def Adam(
     correction = kind(adam_correction(iter, beta1, beta2))
     rate = one(lr, "lr")
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2, grad)))
+    if usable(xp, param):
+        targets = (*outs, None)[:4]
+        cuda.ADAM(xp, param.size, *targets, param, moment1, moment2, grad, rate, b1, b2, c1, c2, eps, correction)
+        return outs
 
     def step(xp, p, m, v, g, new_p, new_m, new_v, step_out=None):
         t = xp.empty(p.shape, p.dtype)
@@ -294,6 +304,10 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
     kind = param.dtype.type
     rate, eps, keep, pull = one(lr, "lr"), kind(epsilon), kind(decay), kind(weight_decay)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment, grad, grad)))
+    if usable(xp, param):
+        targets = (*outs, None, None)[:4]
+        cuda.ADAGRAD(xp, param.size, *targets, param, moment, grad, rate, eps, keep, pull)
+        return outs
 
     def step(xp, p, m, g, new_p, new_m, lr_out=None, update_out=None):
         t = xp.empty(p.shape, p.dtype)

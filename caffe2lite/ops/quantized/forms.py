@@ -169,7 +169,9 @@ def quantise_compiled(X: Any, form: Format, out: Any) -> Any:
         rows, made = X.reshape(-1, width), Y.reshape(-1, packed + form.tail)
         low, high = row_bounds(rows)
         half = form.parameter == "float16"
-        _pack_rows(rows.reshape(-1), low.reshape(-1), high.reshape(-1), made.reshape(-1), form.bits, form.per_byte, half)
+        _pack_rows(
+            rows.reshape(-1), low.reshape(-1), high.reshape(-1), made.reshape(-1), form.bits, form.per_byte, half
+        )
     return Y
 
 

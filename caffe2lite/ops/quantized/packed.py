@@ -49,7 +49,9 @@ def by_range(values: np.ndarray) -> Int8Tensor:
     """Return the values quantized so that the smallest value becomes 0 and the largest 255; 0 is met exactly."""
     if not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())
-        raise ValueError(f"values with NaN or infinity have no range to be quantized by: {count} of {values.size} are such")
+        raise ValueError(
+            f"values with NaN or infinity have no range to be quantized by: {count} of {values.size} are such"
+        )
     low = min(float(values.min(initial=0)), 0.0)
     high = max(float(values.max(initial=0)), 0.0)
     scale = (high - low) / 255 or 0.1

@@ -235,7 +235,9 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     if MAPPING.size == 1 and int(MAPPING.reshape(-1)[0]) == 0:  # no pruning
         return _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
     if MAPPING.ndim != 1 or DATA.ndim != 2:
-        raise ValueError(f"DATA [N, bytes] and a mapping [M] are needed, found {list(DATA.shape)} and {list(MAPPING.shape)}")
+        raise ValueError(
+            f"DATA [N, bytes] and a mapping [M] are needed, found {list(DATA.shape)} and {list(MAPPING.shape)}"
+        )
     check_indices(INDICES, MAPPING.shape[0])
     _check_weights(WEIGHTS, INDICES)
     rows = MAPPING[INDICES]
@@ -571,7 +573,9 @@ def QuantDecode(xp, codebook, *codes, out):
     return tuple(made)
 
 
-@operator("dcodebook", num_inputs=(3, MANY), counts=lambda n, m: n % 2 == 1, types={"codebook": "float32"}, infer=like(0))
+@operator(
+    "dcodebook", num_inputs=(3, MANY), counts=lambda n, m: n % 2 == 1, types={"codebook": "float32"}, infer=like(0)
+)
 def QuantDecodeGradient(xp, codebook, *rest, out):
     """The gradient by each value of the code book: the sum over its uses.
 

@@ -314,7 +314,7 @@ def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-
 
 def _bisect(xp: Any, ordered: Any, wanted: int, tol: float) -> float:
     """A value that `wanted` of the values do not exceed: where none of the middles does, one within `tol`."""
-    below = lambda value: int(xp.searchsorted(ordered, ordered.dtype.type(value), side="right"))
+    below = lambda value: int(xp.searchsorted(ordered, xp.asarray([value], ordered.dtype), side="right")[0])
     low, high = float(ordered[0]), float(ordered[-1])
     if wanted == ordered.size:
         return high

@@ -58,7 +58,13 @@ def check_lookup(data, indices, lengths):
     segments.check_indices(indices, data.shape[0])
 
 
-@operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
+@operator(
+    "Y",
+    types=_DENSE,
+    shapes=_RUNS,
+    infer=_infer,
+    gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"),
+)
 def LengthsSum(xp, data, lengths, *, out):
     """Y[k] = sum of the rows of segment k of the data.
 
@@ -68,7 +74,13 @@ def LengthsSum(xp, data, lengths, *, out):
     return _sum(xp, data, None, lengths, out)[0]
 
 
-@operator("Y", types=_DENSE, shapes=_RUNS, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
+@operator(
+    "Y",
+    types=_DENSE,
+    shapes=_RUNS,
+    infer=_infer,
+    gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"),
+)
 def LengthsMean(xp, data, lengths, *, out):
     """Y[k] = mean of the rows of segment k; 0 for one without rows.
 
@@ -239,14 +251,21 @@ def _sum_compiled(
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
         if rows.dtype == np.float16:
             rows = rows.view(np.uint16)
-        together([
-            functools.partial(
-                _sum_rows, rows if indices.size else rows[begin * sums.shape[1] :],
-                weights if positional else weights[begin:end], indices[begin:end], lengths[first:last],
-                sums[first:last].reshape(-1), mean, positional,
-            )
-            for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
-        ])
+        together(
+            [
+                functools.partial(
+                    _sum_rows,
+                    rows if indices.size else rows[begin * sums.shape[1] :],
+                    weights if positional else weights[begin:end],
+                    indices[begin:end],
+                    lengths[first:last],
+                    sums[first:last].reshape(-1),
+                    mean,
+                    positional,
+                )
+                for first, last, begin, end in _parts(lengths, indices.size * sums.shape[1])
+            ]
+        )
     return Y
 
 
@@ -303,7 +322,9 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         begin = end
 
 
-@operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
+@operator(
+    "Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient")
+)
 def SparseLengthsSum(xp, data, indices, lengths, *, out):
     """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings.
 
@@ -318,8 +339,9 @@ def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out)
 
 
-
-@operator("Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
+@operator(
+    "Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient")
+)
 def SparseLengthsMean(xp, data, indices, lengths, *, out):
     """Y[k] = mean of data[i] over the indices of segment k.
 
@@ -333,7 +355,6 @@ def SparseLengthsMean(xp, data, indices, lengths, *, out):
 @compiled(SparseLengthsMean, also="float16")
 def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
-
 
 
 @operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
@@ -355,7 +376,13 @@ def _sparse_lengths_max_compiled(xp, data, indices, lengths, *, out):
     return segments.maximum_runs(data, indices, lengths, _result(out, lengths, data))
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [I]", infer=_infer, gradient=_sparse_weighted)
+@operator(
+    "Y",
+    types={**_SPARSE, "weights": "float32"},
+    shapes=_LOOKUP + ", weights [I]",
+    infer=_infer,
+    gradient=_sparse_weighted,
+)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k.
 
@@ -371,7 +398,6 @@ def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_wei
 def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     check_weights(weights, indices.shape[0])
     return _sum_compiled(data, weights, indices, lengths, out)
-
 
 
 @operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [W]", infer=_infer)
@@ -538,7 +564,12 @@ for _name, _outputs, _kernel, _types, _doc in (
     if "_sparse_both" in _kernel.__name__:
         _types = {**_types, "data": "float32", "indices": _INT}
     operator(
-        _outputs, name=_name, types=_types, shapes=_shapes, infer=_GRADIENT_SHAPES.get(_name), doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}"
+        _outputs,
+        name=_name,
+        types=_types,
+        shapes=_shapes,
+        infer=_GRADIENT_SHAPES.get(_name),
+        doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}",
     )(_kernel)
 
 

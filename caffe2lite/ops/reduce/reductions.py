@@ -454,7 +454,11 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
     _check_results(X, shape, dmean=dmean, dvariance=dvariance, mean=mean)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
-    dmean, dvariance, mean = fitted(dmean, shape, "dmean"), fitted(dvariance, shape, "dvariance"), fitted(mean, shape, "mean")
+    dmean, dvariance, mean = (
+        fitted(dmean, shape, "dmean"),
+        fitted(dvariance, shape, "dvariance"),
+        fitted(mean, shape, "mean"),
+    )
     dX[...] = (dmean + 2 * (X - mean) * dvariance) * share
     return dX
 
@@ -504,14 +508,11 @@ _arg_extreme("ArgMin", False, "Y = index of the smallest element along the axis,
 
 def _weighted_gradient(g: Any) -> Any:
     dims = f"_{g.O(0)}_dims"
-    ops = [g.new("Shape", [g.I(0)], [dims])]
-    if g.arg("grad_on_weights", 0):
-        ops.append(
-            g.new("ReduceFrontWeightedSumWithMainInputGradient", [g.I(1), g.GO(0), dims, g.I(0)], [g.GI(0), g.GI(1)])
-        )
-    else:
-        ops.append(g.new("ReduceFrontWeightedSumGradient", [g.I(1), g.GO(0), dims], [g.GI(0)]))
-    return ops
+    # There is a gradient by the weights too, but Caffe2's maker never asks for it, whatever grad_on_weights says.
+    return [
+        g.new("Shape", [g.I(0)], [dims]),
+        g.new("ReduceFrontWeightedSumGradient", [g.I(1), g.GO(0), dims], [g.GI(0)]),
+    ]
 
 
 @operator(

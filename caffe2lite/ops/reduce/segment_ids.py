@@ -267,7 +267,9 @@ for _name, _types, _maker, _infer, _doc in (
 ):  # fmt: skip
     _operands = _UNSORTED if "Unsorted" in _name else _SORTED
     _how = "Unsorted" not in _name, "weights" in _types, "indices" in _types, "Mean" in _name
-    _record = operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(_reducer(*_how))
+    _record = operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(
+        _reducer(*_how)
+    )
     compiled(_record)(_reducer(*_how, loops=True))
 
 _PLAIN = {"dY": _FLOAT, "segment_ids": "int32"}

@@ -46,7 +46,14 @@ for _name, _kernel, _traits, _inplace, _gradient, _doc in (
     ("EnsureDense", _ensure_dense, "", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
 ):
     operator(
-        "Y", name=_name, inplace=_inplace, peer="any", infer=like(0), gradient=_gradient, doc=f"{_doc}\n\n{_SHARED}", traits=_traits
+        "Y",
+        name=_name,
+        inplace=_inplace,
+        peer="any",
+        infer=like(0),
+        gradient=_gradient,
+        doc=f"{_doc}\n\n{_SHARED}",
+        traits=_traits,
     )(_kernel).bind(_copy_again)
 
 

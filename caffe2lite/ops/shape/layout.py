@@ -9,7 +9,7 @@ from caffe2lite.ops.kit.broadcast import result_shape, sum_to
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.rows import check_range, last_of_each
 from caffe2lite.ops.kit.shapes import axis_of
 
 # ---- transposition -----------------------------------------------------------------------------------------------
@@ -528,7 +528,8 @@ def BatchPermutationGradient(xp, indices, dY, *, out):
     _check_rows(indices, dY)
     dX = out(dY.shape, dY.dtype)
     dX[...] = dY[:1]
-    dX[indices] = dY
+    keep = last_of_each(xp, indices)
+    dX[indices[keep]] = dY[keep]
     return dX
 
 

@@ -50,7 +50,9 @@ class Merge:
     def back(self, merged):
         """Return merged rows in the order of the inputs, one input after the other."""
         if merged.ndim < 1 or merged.shape[0] != self.rows.shape[0]:
-            raise ValueError(f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}")
+            raise ValueError(
+                f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}"
+            )
         result = self.xp.empty_like(merged)
         result[self.rows] = merged
         return result

@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
 from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_indices, put_rows, sweeps, take_rows
+from caffe2lite.ops.kit.rows import check_indices, last_of_each, put_rows, sweeps, take_rows, within
 from caffe2lite.ops.kit.segments import add_by_id
 from caffe2lite.ops.kit.shapes import axis_of, one
 
@@ -39,18 +39,6 @@ def add_rows(xp: Any, target: Any, indices: Any, values: Any) -> None:
         target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
 
 
-def _checked(xp: Any, indices: Any, size: int, wrap: bool) -> Any:
-    """Indices within the axis; ValueError for others.  With `wrap`, negative ones count from the end."""
-    if not indices.size:
-        return indices
-    low, high = int(indices.min()), int(indices.max())
-    if high >= size or low < (-size if wrap else 0):
-        raise ValueError(
-            f"index {high if high >= size else low} is outside of the data, which have {size} entries there"
-        )
-    return xp.where(indices < 0, indices + size, indices) if low < 0 else indices
-
-
 def _take(xp: Any, data: Any, indices: Any, axis: int, Y: Any) -> None:
     if xp is np:
         np.take(data, indices, axis=axis, out=Y, mode="clip")  # they are checked: "raise" would go through a buffer
@@ -59,7 +47,7 @@ def _take(xp: Any, data: Any, indices: Any, axis: int, Y: Any) -> None:
 
 
 def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: bool, out: Any) -> Any:
-    indices = _checked(xp, indices, X.shape[at], wrap)
+    indices = within(xp, indices, X.shape[at], wrap)
     if not match_outer:
         Y = out((*X.shape[:at], *indices.shape, *X.shape[at + 1 :]), X.dtype)
         if Y.size:
@@ -140,7 +128,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     ValueError where dY has not that shape, or an index is not in [0, n).
     """
     at = axis_of(axis, X.ndim)
-    indices = _checked(xp, indices, X.shape[at], False)
+    indices = within(xp, indices, X.shape[at], False)
     outer, width = math.prod(X.shape[:at]), math.prod(X.shape[at + 1 :])
     if match_outer and (indices.ndim < at + 1 or indices.shape[:at] != X.shape[:at]):
         raise ValueError(f"with match_outer the indices {list(indices.shape)} must begin with {list(X.shape[:at])}")
@@ -209,14 +197,16 @@ def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
         )
     if any(n > m for d, (n, m) in enumerate(zip(indices.shape, X.shape)) if d != at):
         raise ValueError(f"the indices {list(indices.shape)} go beyond X {list(X.shape)}")
-    ids = _checked(xp, indices, X.shape[at], False)
+    ids = within(xp, indices, X.shape[at], False)
     in_place = out.replaces(X)
     Y = out(X.shape, X.dtype)
     if not in_place:
         xp.copyto(Y, X)
     where = list(xp.meshgrid(*[xp.arange(d) for d in indices.shape], indexing="ij"))
     where[at] = ids
-    Y[tuple(where)] = updates
+    places = sum(w.reshape(-1) * math.prod(X.shape[d + 1 :]) for d, w in enumerate(where))
+    keep = last_of_each(xp, places)
+    Y.reshape(-1)[places[keep]] = updates.reshape(-1)[keep]
     return Y
 
 
@@ -488,7 +478,9 @@ def BatchSparseToDense(
     check_indices(indices, width, "a row")
     Y = out((lengths.size, width), values.dtype)
     Y[...] = default_value
-    Y[rows, indices] = values
+    places = rows * width + indices
+    keep = last_of_each(xp, places)
+    Y.reshape(-1)[places[keep]] = values[keep]
     return Y
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.rows import last_of_each
 
 
 def _columns(xp: Any, indices: Any, mask: Any) -> Any:
@@ -86,7 +87,9 @@ def SparseToDenseMask(
     Y = out[0]((*front, len(mask), *block), values.dtype)
     Y[...] = default
     there = columns >= 0
-    Y.reshape(count, len(mask), *block)[rows[there], columns[there]] = values[there]
+    places = rows[there] * len(mask) + columns[there]
+    keep = last_of_each(xp, places)
+    Y.reshape(count * len(mask), *block)[places[keep]] = values[there][keep]
     if len(out) < 2 or not return_presence_mask:
         return Y
     presence = out[1]((*front, len(mask)), "bool")

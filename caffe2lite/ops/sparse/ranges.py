@@ -348,7 +348,9 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     clear(dX)
     there = indices >= 0
     if bool((there & (indices >= LENGTHS.reshape(-1, 1))).any()):
-        raise ValueError(f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}")
+        raise ValueError(
+            f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}"
+        )
     rows = (starts.reshape(-1, 1) + indices)[there]
     dX[rows] = dY[there]
     return dX
@@ -523,7 +525,9 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
     return made
 
 
-@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT)
+@operator(
+    "partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT
+)
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
     """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it.
 
@@ -539,7 +543,9 @@ def Partition(xp, *inputs, pack_first_input: int = 0, out):
     return tuple(made[i] for i in range(len(out)))
 
 
-@operator("partitions*", num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT)
+@operator(
+    "partitions*", num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT
+)
 def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
     """As Partition by the second input; the first one holds lengths, and each partition gets its own.
 
