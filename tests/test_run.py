@@ -318,7 +318,8 @@ out = subprocess.check_output(['echo', 'hi']).split('\\n')[0]
 ordered = sorted([3, 1, 2], cmp=lambda a, b: b - a)
 result = [back.op[0].type, rows, words['a'] == here + 'a,b', cPickle.load(memory), struct.unpack('<i', packed.read(4))[0],
           out == 'hi', '%s!' % out, 'say ' + out, isinstance(out, str), ordered, round(2.5), round(-0.5), urllib.quote('a b'),
-          base64.b64encode('hi') == 'aGk=', zip([1], [2])[0], {1: 2}.keys()[0], 'h' in out, out[0] == 'h', isinstance(open(here + 'net.pb'), file)]
+          base64.b64encode('hi') == 'aGk=', zip([1], [2])[0], {1: 2}.keys()[0], 'h' in out, out[0] == 'h',
+          isinstance(open(here + 'net.pb'), file)]
 print result
 """
 
