@@ -50,6 +50,8 @@ def why(name: str) -> str:
     for known, reason in _ABSENT.items():
         if f"{inner}.".startswith(f"{known}."):
             return reason
+    if inner.startswith("python.models.") and inner.count(".") == 2:
+        return f"a model is downloaded first: python -m caffe2.python.models.download -i {inner.rpartition('.')[2]}"
     if inner.endswith("_test") and inner not in _PACKAGES:
         return _TEST.format(file=inner.replace(".", "/"))
     return ""

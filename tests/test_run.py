@@ -318,7 +318,8 @@ out = subprocess.check_output(['echo', 'hi']).split('\\n')[0]
 ordered = sorted([3, 1, 2], cmp=lambda a, b: b - a)
 result = [back.op[0].type, rows, words['a'] == here + 'a,b', cPickle.load(memory), struct.unpack('<i', packed.read(4))[0],
           out == 'hi', '%s!' % out, 'say ' + out, isinstance(out, str), ordered, round(2.5), round(-0.5), urllib.quote('a b'),
-          base64.b64encode('hi') == 'aGk=', zip([1], [2])[0], {1: 2}.keys()[0], 'h' in out, out[0] == 'h']
+          base64.b64encode('hi') == 'aGk=', zip([1], [2])[0], {1: 2}.keys()[0], 'h' in out, out[0] == 'h',
+          isinstance(open(here + 'net.pb'), file)]
 print result
 """
 
@@ -328,7 +329,7 @@ def test_text_and_bytes_are_one(tmp_path, capsys):
     found = run_script(str(tmp_path / "t.py"))["result"]
     here = True
     assert found == ["Relu", [["a", "b"]], here, {"w": 1}, 258, True, "hi!", "say hi", True, [3, 2, 1], 3.0, -1.0, "a%20b", True,
-                     (1, 2), 1, True, True]  # fmt: skip
+                     (1, 2), 1, True, True, True]  # fmt: skip
 
 
 def test_bytes_of_no_encoding_stay_the_same(tmp_path, capfdbinary):

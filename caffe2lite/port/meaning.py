@@ -29,6 +29,7 @@ DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", text.MARK, "__caffe2lite_caught_
 COMPARED, DIVIDE_IN_PLACE = "__caffe2lite_compared__", "__caffe2lite_divide_in_place__"
 OWNER, KEY = "__caffe2lite_owner__", "__caffe2lite_key__"  # of what `/=` changes
 NUMBER = "__caffe2lite_number__"
+FILES = "__caffe2lite_files__"
 STRINGS = "__caffe2lite_strings__"  # what is a `str` for isinstance
 _CALLED = {*gone.METHODS, *gone.ARRAY_METHODS, "exists", "isfile"}
 # Methods that take or give what Python 2 had as a `str`, and that are of bytes here.
@@ -276,8 +277,8 @@ def _is_number(node: ast.Call) -> bool:
 
 def _strings(kinds: ast.expr) -> ast.expr:
     """Return the second argument of isinstance, for which Python 2's `str` are also the bytes that stand for them."""
-    if isinstance(kinds, ast.Name) and kinds.id == "str":
-        return _name(STRINGS, kinds)
+    if isinstance(kinds, ast.Name) and kinds.id in ("str", "file"):
+        return _name(STRINGS if kinds.id == "str" else FILES, kinds)
     if isinstance(kinds, ast.Tuple):
         kinds.elts = [_strings(kind) for kind in kinds.elts]
     return kinds
@@ -369,6 +370,7 @@ CHANGED: dict[str, Any] = {"open": text.open, "round": _round, "sorted": _sorted
 HELPERS: dict[str, Any] = {
     DIVIDE: divide, CALL: call, COMPARED: compared, DIVIDE_IN_PLACE: divide_in_place, STRINGS: (str, text.Bytes),
     NUMBER: as_number,
+    FILES: io.IOBase,
 }  # fmt: skip
 
 

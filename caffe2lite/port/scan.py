@@ -176,7 +176,10 @@ def divisions(tree: ast.Module, path: str) -> list[Finding]:
     """Return the divisions of Python 2 source that may have been of integers: a person decides where they probably were."""
     remedy = "write // where integers are meant; `caffe2lite run` does what Python 2 did"
     found = []
+    rounded = {id(n.args[0]) for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args and _rounds(n)}
     for node in ast.walk(tree):
+        if id(node) in rounded:
+            continue  # as before, for numbers above 0
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             sides = (node.left, node.right)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
@@ -188,6 +191,10 @@ def divisions(tree: ast.Module, path: str) -> list[Finding]:
         message = f"`{_short(node)}` was rounded down for integers in Python 2"
         found.append(Finding(path, node.lineno, "P006", message, remedy, ASK if all(map(_counts, sides)) else NOTE))
     return found
+
+
+def _rounds(node: ast.Call) -> bool:
+    return (node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")) in ("int", "floor")
 
 
 def _counts(node: ast.expr) -> bool:
