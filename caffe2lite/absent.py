@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.abc
+import os
 from typing import Any
 
 _BUILD = "it made source code when Caffe2 was built"
@@ -29,7 +30,6 @@ _ABSENT = {
     "python.ideep": _PLAIN_CPU,
     "python.mint": "it drew blobs on a web page; caffe2.contrib.tensorboard writes them for TensorBoard",
     "python.mkl": _PLAIN_CPU,
-    "python.models.__sym_init__": "it fetched models from a site that is gone; load the files of a model by caffe2.python.workspace",
     "python.numa_benchmark": _BENCHMARK,
     "python.onnx.test_onnxifi": "ONNXIFI's accelerators are gone",
     "python.operator_test.conftest": "it belongs to Caffe2's own tests, which `caffe2lite conformance` runs",
@@ -45,12 +45,20 @@ _PACKAGES = ("python.operator_test", "python.serialized_test")
 _TEST = "it is one of Caffe2's own tests; `caffe2lite conformance --only {file}` runs it"
 
 
+def _is_here(inner: str) -> bool:
+    """Return whether caffe2lite has that module or package."""
+    path = os.path.join(os.path.dirname(__file__), *inner.split("."))
+    return os.path.isdir(path) or os.path.exists(f"{path}.py")
+
+
 def why(name: str) -> str:
     """Why a module such as `caffe2.python.mint` is not here, and what to use instead; "" if Caffe2 had none of that name."""
     inner = name.partition(".")[2]
     for known, reason in _ABSENT.items():
         if f"{inner}.".startswith(f"{known}."):
             return reason
+    if inner.startswith("python.models.") and inner.count(".") == 2 and not _is_here(inner):
+        return f"a model is downloaded first: python -m caffe2.python.models.download -i {inner.rpartition('.')[2]}"
     if inner.endswith("_test") and inner not in _PACKAGES:
         return _TEST.format(file=inner.replace(".", "/"))
     return ""

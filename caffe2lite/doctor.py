@@ -44,7 +44,7 @@ def examine() -> list[Finding]:
         _blas(),
     ]
     extras = {"lmdb": "lmdb", "redis": "redis", "onnx": "onnx", "pillow": "image", "pydot": "tools", "click": "tools",
-              "libcst": "port", "fissix": "port", "numba": "fast"}  # fmt: skip
+              "libcst": "port", "fissix": "port", "numba": "fast", "av": "video", "torch": "torch"}  # fmt: skip
     return found + [_package(name, install(extra)) for name, extra in extras.items()]
 
 

@@ -20,6 +20,9 @@ from caffe2lite.ops.sparse.indices import Map
 from caffe2lite.proto import caffe2_pb2
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+# Caffe2 has these for the CPU only: decoders, Int8 tensors; nets within If and While that say CPU themselves.
+HOST_ONLY = {"AtomicAppend", "CTCBeamSearchDecoder", "CTCGreedyDecoder", "Int8FCPackWeight", "Int8Quantize", "Int8RoIAlign",
+             "If", "While"}  # fmt: skip
 
 
 @functools.cache
@@ -55,13 +58,13 @@ def cases_of(path):
     yield from sorted(files.items())
 
 
-def load(files, gpu=False):
+def load(files, gpu=False, device_id=0):
     """(workspace with the inputs, OperatorDef) of a case, on an (emulated) GPU where asked."""
     op = caffe2_pb2.OperatorDef.FromString(files["op.pb"])
     record = registry.get(op.type)
     workspace = Workspace()
     if gpu:
-        op.device_option.device_type, op.device_option.device_id = caffe2_pb2.CUDA, 0
+        op.device_option.device_type, op.device_option.device_id = caffe2_pb2.CUDA, device_id
     for k, name in enumerate(op.input):
         content = files.get(f"in_{k}.blob")
         if content is None or workspace.get_blob(name) is not None:
@@ -72,7 +75,7 @@ def load(files, gpu=False):
             strings = proto.tensor.data_type == caffe2_pb2.TensorProto.STRING
             if proto.type == "Tensor" and not strings and operand not in record.host:
                 proto.tensor.device_detail.device_type = caffe2_pb2.CUDA
-                proto.tensor.device_detail.device_id = 0
+                proto.tensor.device_detail.device_id = device_id
             content = proto.SerializeToString()
         serialize.read(workspace.create_blob(name), content)
     return workspace, op
@@ -120,10 +123,10 @@ def difference(workspace, name, content, values=True):
     return f"{int((~same).sum())} of {same.size} values differ; at {at}: {have[at]!r}, expected {want[at]!r}"
 
 
-def replay(files, gpu=False):
+def replay(files, gpu=False, device_id=0):
     """What is wrong with a case of an operator; None where nothing is."""
     meta = json.loads(files["meta.json"])
-    workspace, op = load(files, gpu)
+    workspace, op = load(files, gpu, device_id)
     refused = meta.get("engine_error")
     if refused and "Not Implemented" in refused and registry.get(op.type).module.endswith(".detectron"):
         refused = None  # genuine has Detectron's operators for GPUs only

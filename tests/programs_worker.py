@@ -280,7 +280,7 @@ def run(steps, folder):
             x = workspace.FetchBlob(name)
             # Of the gradients of states genuine Caffe2 keeps the first step's alone; the others it leaves halfway.
             blobs[str(name)] = canonical(x[:1] if name.endswith("_states_grad") and isinstance(x, np.ndarray) else x)
-        except Exception as e:
+        except Exception:
             blobs[str(name)] = "bytes:%s, a C++ native class of type nullptr (uninitialized)." % name
     workspace.ResetWorkspace()  # closes files
     return {

@@ -1,7 +1,9 @@
 """The compiled kernels (engine NUMBA) give what the plain ones give, up to rounding."""
 
+import itertools
 import subprocess
 import sys
+import threading
 
 import golden_cases
 import numpy as np
@@ -21,9 +23,10 @@ def always(monkeypatch):
     """Compiled kernels for operands of any size."""
     pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
     monkeypatch.setattr(compiled, "LEAST", 0)
+    monkeypatch.setenv("CAFFE2LITE_NUMBA", "wait")
 
 
-@pytest.mark.parametrize("kind", [n for n in COMPILED if n in golden_cases.types("operators")])
+@pytest.mark.parametrize("kind", golden_cases.types("operators"))  # of all: what many share has compiled loops, too
 def test_recorded_cases(kind, always):
     cases = golden_cases.cases("operators", kind)
     assert [(name, wrong) for name, files in cases if (wrong := golden_cases.replay(files))] == []
@@ -148,3 +151,56 @@ def test_numba_is_imported_for_large_operands_only():
     for switch in "10":
         environment = {"CAFFE2LITE_NUMBA": switch, "PYTHONPATH": ":".join(p for p in sys.path if p)}
         subprocess.run([sys.executable, "-c", code, switch], check=True, env=environment)
+
+
+def test_plain_serves_until_the_compiled_kernel_is_ready(always, monkeypatch, capsys):
+    monkeypatch.delenv("CAFFE2LITE_NUMBA")
+    monkeypatch.setattr(compiled, "_ready", {})
+    monkeypatch.setattr(compiled, "_patience", 0.01)
+    may_go, rehearse = threading.Event(), compiled._rehearse
+    monkeypatch.setattr(compiled, "_rehearse", lambda *args: may_go.wait(120) and rehearse(*args))
+    net = caffe2_pb2.NetDef(name="net", op=[caffe2_pb2.OperatorDef(type="LeakyRelu", input=["x"], output=["y"])])
+    workspace = Workspace()
+    workspace.feed("x", floats(4, 5))
+    made = runner.make_net(net, workspace)
+    (instance,) = made.instances
+    made.run()
+    first = workspace.fetch("y")
+    assert instance.kernel is instance.plain_kernel
+    assert "are being compiled" in capsys.readouterr().err
+    may_go.set()
+    (job,) = compiled._ready.values()
+    job.result(timeout=120)
+    for _ in range(3):  # runs that are bound come back to it, too
+        made.run()
+    assert instance.kernel is instance.compiled_kernel
+    np.testing.assert_allclose(workspace.fetch("y"), first, rtol=1e-6)
+
+
+EDGES = np.array([0, -0.0, 1, -1, 0.5, -0.5, 3, -3, 7, -7, 30, -30, 1e-30, -1e-30, np.inf, -np.inf, np.nan], "f")
+POINTWISE = [
+    name
+    for name in COMPILED
+    if not (r := registry.find(name)).variadic and len(r.inputs) <= 3 and len(r.outputs) == 1 and r.takes_out
+]
+
+
+@pytest.mark.parametrize("kind", POINTWISE)
+def test_edges_of_numbers_as_plain(kind):
+    """Every combination of edges, with every float argument negative, 0 and positive; NaN and infinity included."""
+    pytest.importorskip("numba", reason="the compiled kernels need the extra caffe2lite[fast]")
+    record = registry.find(kind)
+    grid = np.array(list(itertools.product(EDGES, repeat=len(record.inputs))), "f").T
+    inputs = [row.copy() for row in grid]
+    variants = [{}, *({a.name: v} for a in record.args.values() if a.kind == "float" for v in (-1.0, 0.0, 0.5, 2.0))]
+    for args in variants:
+        try:
+            with np.errstate(all="ignore"):
+                plain = record(np, *inputs, **args)
+        except (ValueError, TypeError, IndexError):  # it takes no vectors of one length
+            continue
+        have = np.full_like(plain, 77)
+        made = record.kernels["NUMBA", registry.CPU](
+            np, *inputs, **record.parameters(dict(args)), out=lambda shape, dtype, have=have: have
+        )
+        np.testing.assert_allclose(made, plain, rtol=1e-4, atol=1e-6, err_msg=str(args))

@@ -49,12 +49,7 @@ def gpu():
     emulated.use(0)
 
 
-# Caffe2 has these for the CPU only: decoders, Int8 tensors; nets within If and While that say CPU themselves.
-HOST_ONLY = {"AtomicAppend", "CTCBeamSearchDecoder", "CTCGreedyDecoder", "Int8FCPackWeight", "Int8Quantize", "Int8RoIAlign",
-             "If", "While"}  # fmt: skip
-
-
-@pytest.mark.parametrize(("part", "kind"), [(p, k) for p, k in OPERATORS if k not in HOST_ONLY])
+@pytest.mark.parametrize(("part", "kind"), [(p, k) for p, k in OPERATORS if k not in golden_cases.HOST_ONLY])
 def test_operator_on_an_emulated_gpu(part, kind, gpu):
     cases = [(n, files) for n, files in golden_cases.cases(part, kind) if golden_cases.for_gpu(files)]
     _report(kind, [(n, w) for n, files in cases if (w := golden_cases.replay(files, gpu=True))])

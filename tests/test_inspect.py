@@ -731,3 +731,39 @@ def test_keys_that_are_no_text(keys, db_type, tmp_path):
     assert run("inspect", tmp_path / "data").exit_code == 0
     if db_type == "lmdb":
         assert inspect.read(tmp_path / "data" / "data.mdb").kind == "lmdb"
+
+
+def test_standard_input_is_a_file_too():
+    text = 'name: "piped" op { type: "Relu" input: "a" output: "b" }'
+    for command in ("inspect", "lint"):
+        done = subprocess.run(
+            [sys.executable, "-m", "caffe2lite", command, "-"], input=text, capture_output=True, text=True
+        )
+        assert done.returncode == 0 and "stdin" in done.stdout or command == "lint", done.stderr
+
+
+def test_a_net_nested_too_deeply_is_said(tmp_path):
+    text = 'name: "deep" ' + 'op { type: "If" arg { name: "then_net" n { ' * 2000 + " } } }" * 2000
+    (tmp_path / "deep.txt").write_text(text)
+    for arguments in (("inspect",), ("lint",), ("draw", "-o", str(tmp_path / "a.html"))):
+        done = subprocess.run(
+            [sys.executable, "-m", "caffe2lite", *arguments, tmp_path / "deep.txt"], capture_output=True, text=True
+        )
+        assert done.returncode == 2 and "nested too deeply" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_input_of_no_net_gets_the_closest_names(tmp_path):
+    op = "".join(
+        f'op {{ type: "Relu" input: "data_{i}" output: "y{i}" }} external_input: "data_{i}" ' for i in range(50)
+    )
+    (tmp_path / "net.txt").write_text(f'name: "wide" {op}')
+    done = subprocess.run(
+        [sys.executable, "-m", "caffe2lite", "inspect", "--input", "data17:2", tmp_path / "net.txt"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (
+        done.returncode == 2
+        and "data_17" in done.stderr
+        and "45 others" in done.stderr
+        and "data_30" not in done.stderr
+    )

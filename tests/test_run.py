@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import operator
+import pickle
 import re
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import pytest
 from caffe2.python import workspace
 
 from caffe2lite.engine import instance
-from caffe2lite.port import legacy, meaning, python2, run_script, stand_ins
+from caffe2lite.port import legacy, meaning, python2, run_script, running, stand_ins, text
 
 pytest.importorskip("fissix", reason="the extra port is not installed")
 click_testing = pytest.importorskip("click.testing", reason="the extra tools is not installed")
@@ -289,3 +291,147 @@ def test_shards(tmp_path):
         [sys.executable, "-m", "caffe2lite", "run", "--shards", "2", tmp_path / "s.py"], capture_output=True, text=True
     )
     assert re.findall("<.>", done.stdout) == ["<2>", "<2>"], done.stdout + done.stderr  # MPI may write there too
+
+
+# ---- text and bytes of Python 2 ----------------------------------------------------------------------------------
+
+TEXTS = """
+import cPickle, csv, os, struct, subprocess, urllib, base64
+from StringIO import StringIO
+from caffe2.proto import caffe2_pb2
+here = os.path.dirname(os.path.abspath(__file__)) + '/'
+net = caffe2_pb2.NetDef(name='n\xff'.decode('latin-1') if 0 else 'n')
+net.op.add(type='Relu')
+with open(here + 'net.pb', 'w') as f: f.write(net.SerializeToString())
+back = caffe2_pb2.NetDef()
+back.ParseFromString(open(here + 'net.pb').read())
+with open(here + 'rows.csv', 'wb') as f: csv.writer(f).writerow(['a', 'b'])
+rows = list(csv.reader(open(here + 'rows.csv', 'rb')))
+words = {}
+for line in open(here + 'rows.csv', 'rb'):
+    words[line.strip().split(',')[0]] = os.path.join(here, line.strip())
+memory = StringIO()
+cPickle.dump({'w': 1}, memory)
+memory.seek(0)
+packed = StringIO(struct.pack('<i', 258))
+out = subprocess.check_output(['echo', 'hi']).split('\\n')[0]
+ordered = sorted([3, 1, 2], cmp=lambda a, b: b - a)
+result = [back.op[0].type, rows, words['a'] == here + 'a,b', cPickle.load(memory), struct.unpack('<i', packed.read(4))[0],
+          out == 'hi', '%s!' % out, 'say ' + out, isinstance(out, str), ordered, round(2.5), round(-0.5), urllib.quote('a b'),
+          base64.b64encode('hi') == 'aGk=', zip([1], [2])[0], {1: 2}.keys()[0], 'h' in out, out[0] == 'h',
+          isinstance(open(here + 'net.pb'), file)]
+print result
+"""
+
+
+def test_text_and_bytes_are_one(tmp_path, capsys):
+    (tmp_path / "t.py").write_text(TEXTS)
+    found = run_script(str(tmp_path / "t.py"))["result"]
+    here = True
+    assert found == ["Relu", [["a", "b"]], here, {"w": 1}, 258, True, "hi!", "say hi", True, [3, 2, 1], 3.0, -1.0, "a%20b", True,
+                     (1, 2), 1, True, True, True]  # fmt: skip
+
+
+def test_bytes_of_no_encoding_stay_the_same(tmp_path, capfdbinary):
+    (tmp_path / "a.bin").write_bytes(b"caf\xe9\n\x00")
+    (tmp_path / "a.txt").write_bytes("café\n".encode("latin-1"))
+    (tmp_path / "s.py").write_text(
+        "import os, sys\nhere = os.path.dirname(os.path.abspath(__file__)) + '/'\n"
+        "for name in ('a.bin', 'a.txt'): open(here + name + '.copy', 'w').write(open(here + name).read())\n"
+        "print open(here + 'a.txt').read(),\n"
+    )
+    run_script(str(tmp_path / "s.py"))
+    for name in ("a.bin", "a.txt"):
+        assert (tmp_path / f"{name}.copy").read_bytes() == (tmp_path / name).read_bytes()
+
+
+@pytest.mark.parametrize("made, expected", [
+    (lambda b: b == "ab" and operator.eq("ab", b) and {"ab": 1}[b] and {b: 1}["ab"], 1),
+    (lambda b: b + "c", "abc"), (lambda b: "c" + b, "cab"),
+    (lambda b: b.split("b"), ["a", ""]), (lambda b: b.replace("a", "x"), "xb"), (lambda b: operator.mod("%s %d", (b, 1)), "ab 1"),
+    (lambda b: f"{b:>3}", " ab"), (list, ["a", "b"]), (lambda b: b[0] + b[-1], "ab"),
+    (lambda b: b.startswith(("x", "a")), True), (lambda b: b.join(["x", "y"]), "xaby"), (lambda b: b < "b", True),
+    (lambda b: pickle.loads(pickle.dumps(b)), b"ab"), (lambda b: bytes(b), b"ab"), (lambda b: repr(b), "'ab'"),
+    (lambda b: text.Bytes(b"\xff") + "c", b"\xffc"), (lambda b: np.frombuffer(b, "u1").tolist(), [97, 98]),
+])  # fmt: skip
+def test_bytes_that_understand_text(made, expected):
+    assert made(text.Bytes(b"ab")) == expected
+
+
+# ---- projects ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with a package beside `tools`, one that PYTHONPATH would lead to, and modules of Python 2 in all of them."""
+    files = {
+        "README": "", "tools/train.py": "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), '..'))\n"
+        "from pkg import part\nimport nearby\nresult = part.half(7), nearby.half(9)\n",
+        "pkg/__init__.py": "", "pkg/part.py": "import sister\ndef half(x):\n    print x\n    return sister.half(x)\n",
+        "pkg/sister.py": "def half(x): return x / 2\n", "lib/python/nearby.py": "def half(x):\n\tprint x\n        return x / 2\n",
+    }  # fmt: skip
+    for name, source in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(source)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_the_whole_project_is_converted(project, capfd):
+    assert run_script(str(project / "tools" / "train.py"))["result"] == (3, 4)
+    said = capfd.readouterr().err
+    assert "nearby is in" in said and "PYTHONPATH=" in said
+
+
+def test_a_module_is_run_as_by_python_m(project, monkeypatch):
+    (project / "pkg" / "__main__.py").write_text(
+        "import sister\nresult = sister.half(5), __name__, __package__\nprint result\n"
+    )
+    monkeypatch.chdir(project)
+    assert running.run_module("pkg")["result"] == (2, "__main__", "pkg")
+    with pytest.raises(ModuleNotFoundError, match="no module nowhere"):
+        running.run_module("nowhere")
+
+
+def test_a_version_can_be_asked_for_and_is_hinted_at(tmp_path):
+    (tmp_path / "s.py").write_text("n = 7 / 2\nprint([0] * n)\n")
+    command = [sys.executable, "-m", "caffe2lite", "run"]
+    done = subprocess.run([*command, tmp_path / "s.py"], capture_output=True, text=True)
+    assert done.returncode == 1 and "caffe2lite run --python2" not in done.stdout
+    done = subprocess.run([*command, "--python2", tmp_path / "s.py"], capture_output=True, text=True)
+    assert done.stdout == "[0, 0, 0]\n"
+    (tmp_path / "h.py").write_text("for i in range(7 // 1 * 1.0): pass\n")
+    done = subprocess.run([*command, tmp_path / "h.py"], capture_output=True, text=True)
+    assert "if it means Python 2: caffe2lite run --python2" in done.stderr
+
+
+def test_a_library_of_operators_is_found_where_a_script_looks_for_it(tmp_path):
+    (tmp_path / "s.py").write_text(
+        "import os\nfrom caffe2.python import dyndep\npath = os.path.join('/nowhere/lib', 'libcaffe2_detectron_ops_gpu.so')\n"
+        "assert os.path.exists(path) and not os.path.exists('/nowhere/lib/other.so')\ndyndep.InitOpsLibrary(path)\n"
+    )
+    run_script(str(tmp_path / "s.py"))
+
+
+@pytest.mark.parametrize("source, expected", [
+    ("import numpy as np\nresult = [float(np.ones(1)), int(np.ones((1, 1))), int('7'), float(2)]\n", [1.0, 1, 7, 2.0]),
+    ("import yaml\nresult = yaml.load('a: 1')\n", {"a": 1}),
+    ("import yaml, numpy as np\nclass Own(dict): pass\nx = yaml.load(yaml.dump([Own(a=1), np.arange(2)]))\n"
+     "result = type(x[0]).__name__, x[1].tolist()\n", ("Own", [0, 1])),
+    ("import yaml\ntry:\n    result = yaml.load('!!python/object/apply:os.system [\"exit 3\"]')\n"
+     "except yaml.YAMLError as e:\n    result = 'os.system' in str(e)\n", True),
+    ("import numpy as np\nresult = np.fromstring(np.arange(2, dtype='u1').tobytes(), np.uint8).tolist()\n", [0, 1]),
+    ("import numpy as np\nnp.set_printoptions(threshold=np.nan)\nresult = 1\n", 1),
+    ("from PIL import Image\nresult = Image.ANTIALIAS == Image.LANCZOS\n", True),
+    ("from scipy.misc import imresize\nimport numpy as np\nresult = imresize(np.zeros((4, 6), 'u1'), (2, 3)).shape\n", (2, 3)),
+])  # fmt: skip
+def test_what_other_libraries_had_is_there(source, expected, tmp_path):
+    for library in (name for name in ("yaml", "PIL", "scipy") if name in source):
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    (tmp_path / "s.py").write_text(source)
+    assert run_script(str(tmp_path / "s.py"))["result"] == expected
+    import numpy
+
+    assert "libraries" not in numpy.set_printoptions.__module__  # what was put there is taken away again

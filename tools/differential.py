@@ -1,9 +1,12 @@
 """Compare operators with genuine Caffe2 on recorded cases that are changed at random.
 
-    python tools/differential.py --genuine PYTHON [--seed 1] [--trials 12] [--keep FOLDER] [TYPE ...]
+    python tools/differential.py --genuine PYTHON [--gradients] [--seed 1] [--trials 12] [--keep FOLDER]
+                                 [--answers FOLDER] [TYPE ...]
 
 The recorded cases of tests/golden are changed a little: types, shapes and values of operands, arguments, numbers of
 operands.  PYTHON, an interpreter that imports genuine Caffe2, runs each in a process of its own, since some end it.
+With --gradients it is gradient makers that are compared: OperatorDefs with changed arguments, with names in place,
+with more and fewer operands, with gradients that are missing or sparse.
 What differs is printed: results, and refusals of one side only.  Results that genuine takes from memory that the
 operator does not own differ by nature; a person has to judge.  --keep writes the cases on which both agree as zips for
 tests/golden/changed.
@@ -29,14 +32,15 @@ import numpy as np  # noqa: E402
 from caffe2lite.engine import serialize  # noqa: E402
 from caffe2lite.engine.errors import EngineError  # noqa: E402
 from caffe2lite.ops.kit import registry  # noqa: E402
+from caffe2lite.proto import caffe2_pb2  # noqa: E402
 
 LEFT_OUT = fuzz.MEANT | {"FreeBlobs"}
 # Mild values: with the wild ones of the fuzz test nearly all cases are refused.
 fuzz.NUMBERS = (-2, -1, 0, 1, 2, 3, 4, 5)
 fuzz.FLOATS = (-1.0, 0.0, 0.25, 0.5, 1.5, 2.0)
 
-# Run by genuine Caffe2's interpreter (Python 3.9): cases of one zip in, the same with results and meta.json out.
-RECORDER = r"""
+# Run by genuine Caffe2's interpreter (Python 3.9): what one case gives, with meta.json.
+OPERATOR = r"""
 import json, os, pickle, resource, signal, sys, zipfile
 from caffe2.proto import caffe2_pb2
 from caffe2.python import workspace
@@ -60,7 +64,40 @@ def run(files):
         made, error = {}, str(e)[:200] or "error"
     made["meta.json"] = json.dumps({"engine_error": error, "random": False}).encode()
     return made
+"""
 
+
+MAKER = r"""
+import json, os, pickle, resource, signal, sys, zipfile
+from caffe2.proto import caffe2_pb2
+from caffe2.python import workspace
+
+def wrapped(gradient):
+    made = workspace.C.GradientWrapper()
+    if isinstance(gradient, list):
+        made.indices, made.values = gradient
+    elif gradient is not None:
+        made.dense = gradient
+    return made
+
+def run(files):
+    made, error = {}, None
+    try:
+        given = [wrapped(g) for g in json.loads(files["g_output.json"])]
+        defs, inputs = workspace.C.get_gradient_defs(files["op.pb"], given)
+        for i, content in enumerate(defs):
+            made["grads/%d.pb" % i] = content
+        told = [[g.indices, g.values] if g.is_sparse() else g.dense if g.is_dense() else None for g in inputs]
+        made["g_input.json"] = json.dumps(told).encode()
+    except Exception as e:
+        made, error = {}, str(e)[:200] or "error"
+    made["meta.json"] = json.dumps({"engine_error": error}).encode()
+    return made
+"""
+
+
+# And the rest of that program: cases of a zip in, the same with what they give out.
+LOOP = r"""
 for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
     cases = {}
     with zipfile.ZipFile(source) as z:
@@ -87,6 +124,63 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
 """
 
 
+def changed_maker(rng, record, recorded):
+    """{file: bytes} of one changed case of a gradient maker."""
+    files = recorded[rng.integers(len(recorded))]
+    op = caffe2_pb2.OperatorDef.FromString(files["op.pb"])
+    gradients = json.loads(files["g_output.json"])
+    for _ in range(int(rng.integers(1, 4))):
+        kind = rng.integers(6)
+        if kind == 0:
+            fuzz.change_argument(rng, op, record)
+        elif kind == 1:
+            change_any_argument(rng, op)
+        elif kind == 2 and gradients:
+            at = int(rng.integers(len(gradients)))
+            name = op.output[at] if at < len(op.output) else "more"
+            gradients[at] = (None, f"{name}_grad", [f"{name}_i", f"{name}_v"])[rng.integers(3)]
+        elif kind == 3 and op.input and op.output:
+            op.output[int(rng.integers(len(op.output)))] = op.input[int(rng.integers(len(op.input)))]
+        elif kind == 4 and op.input:
+            if rng.random() < 0.5:
+                del op.input[-1]
+            else:
+                op.input.append("more")
+        elif kind == 5 and op.output:
+            if rng.random() < 0.5:
+                del op.output[-1]
+                gradients = gradients[: len(op.output)]
+            else:
+                op.output.append("another")
+                gradients.append((None, "another_grad")[rng.integers(2)])
+    if rng.random() < 0.2:
+        op.device_option.device_type = 1
+    if rng.random() < 0.2:
+        op.engine = "CUDNN"
+    return {"op.pb": op.SerializeToString(), "g_output.json": json.dumps(gradients).encode()}
+
+
+def change_any_argument(rng, op):
+    """An argument that the operator does not know, or one of a field that is not its own."""
+    names = [a.name for a in op.arg] + ["note", "axis", "order", "broadcast", "exponent"]
+    name = names[rng.integers(len(names))]
+    kept = [a for a in op.arg if a.name != name]
+    del op.arg[:]
+    op.arg.extend(kept)
+    arg = op.arg.add(name=name)
+    kind = rng.integers(6)
+    if kind == 0:
+        arg.i = int(rng.integers(-1, 3))
+    elif kind == 1:
+        arg.f = float(rng.choice(fuzz.FLOATS))
+    elif kind == 2:
+        arg.s = b"NHWC"
+    elif kind == 3:
+        arg.ints.extend([0, 2, 1])
+    elif kind == 4:
+        arg.floats.extend([0.5, 1.5])  # kind 5: a name alone
+
+
 def changed(rng, record, recorded):
     """{file: bytes} of one changed case, or None."""
     workspace, op = golden_cases.load(recorded[rng.integers(len(recorded))])
@@ -108,17 +202,21 @@ def changed(rng, record, recorded):
     return files
 
 
-def generate(kind, seed, trials, path):
+def generate(part, kind, seed, trials, path):
     """A zip of changed cases of one type; whether there is one."""
-    record = registry.find(kind)
-    if record.stateful or kind in LEFT_OUT or record.module.rpartition(".")[2] in fuzz.FOREIGN:
+    record = registry.get(kind)
+    if record is None:  # test_golden.py says which these are
         return False
-    recorded = [files for _, files in itertools.islice(golden_cases.cases("operators", kind), 30)]
+    foreign = record.module.rpartition(".")[2] in fuzz.FOREIGN
+    if part == "operators" and (record.stateful or kind in LEFT_OUT or foreign):
+        return False
+    recorded = [files for _, files in itertools.islice(golden_cases.cases(part, kind), 30)]
     rng = np.random.default_rng([seed, *kind.encode()])
+    change = changed if part == "operators" else changed_maker
     made = []
     for _ in range(trials if recorded else 0):
         try:
-            made.append(changed(rng, record, recorded))
+            made.append(change(rng, record, recorded))
         except (RuntimeError, ValueError, TypeError):
             continue  # the change itself does not work, such as a blob that cannot be written
     if made:
@@ -136,26 +234,36 @@ def write(path, cases):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--genuine", required=True, help="an interpreter that imports genuine Caffe2")
+    parser.add_argument("--gradients", action="store_true", help="compare gradient makers instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=int, default=12, help="changed cases a type")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the cases on which both agree")
+    parser.add_argument(
+        "--answers", type=pathlib.Path, help="folder for genuine's answers: what is there is not asked again"
+    )
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))  # lengths of billions are refused, not granted
     same = different = 0
+    part = "gradients" if args.gradients else "operators"
+    recorder, replay = (MAKER, golden_cases.replay_gradient) if args.gradients else (OPERATOR, golden_cases.replay)
     with tempfile.TemporaryDirectory() as folder:
-        given, answered = pathlib.Path(folder, "given"), pathlib.Path(folder, "answered")
+        given, answered = pathlib.Path(folder, "given"), args.answers or pathlib.Path(folder, "answered")
         given.mkdir()
-        answered.mkdir()
-        kinds = args.types or golden_cases.types("operators")
-        kinds = [k for k in kinds if generate(k, args.seed, args.trials, given / f"{k}.zip")]
-        pairs = [str(place / f"{k}.zip") for k in kinds for place in (given, answered)]
-        subprocess.run([args.genuine, "-c", RECORDER, *pairs], check=True, stderr=subprocess.DEVNULL, cwd=folder)
+        answered.mkdir(parents=True, exist_ok=True)
+        kinds = args.types or golden_cases.types(part)
+        asked = [k for k in kinds if not (answered / f"{k}.zip").exists()]
+        asked = [k for k in asked if generate(part, k, args.seed, args.trials, given / f"{k}.zip")]
+        pairs = [str(place.absolute() / f"{k}.zip") for k in asked for place in (given, answered)]
+        if pairs:
+            command = [args.genuine, "-c", recorder + LOOP, *pairs]
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL, cwd=folder)
+        kinds = [k for k in kinds if (answered / f"{k}.zip").exists()]
         for kind in kinds:
             agreed = {}
             for case, files in golden_cases.cases_of(answered / f"{kind}.zip"):
                 try:
-                    wrong = golden_cases.replay(files)
+                    wrong = replay(files)
                 except EngineError as e:  # what genuine wrote cannot be, such as a negative dimension
                     wrong = str(e)
                 if wrong:

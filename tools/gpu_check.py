@@ -1,145 +1,148 @@
-"""Run the seed and the NCCL operators on 1 to N GPUs and compare with the CPU.  Without a GPU it says so and exits 0.
+"""Check caffe2lite on the GPUs of this machine: what is right, in order, and how fast.  Without a GPU it says so and exits 0.
 
-    python tools/gpu_check.py                  the real GPUs of this machine
-    python tools/gpu_check.py --emulated 4     emulated ones (checks the script, not the GPU code)
+    python tools/gpu_check.py --seconds 300          what fits into five minutes; call it again to go on
+    python tools/gpu_check.py --only order edges     groups whose names begin so
+    python tools/gpu_check.py --emulated 4           emulated GPUs (checks this tool, not the GPU code)
 
-Exit status 1 where a result differs.
+What was found is kept in a JSON file (--results) after each check, and told on a page (--page) at the end.  Checks that
+have ended are not run again on the same machine unless --again is given.  Exit status 1 where one has failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
+import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-
-import numpy as np
-from caffe2.proto import caffe2_pb2
-from caffe2.python import brew, core, data_parallel_model, model_helper, optimizer, workspace
-
-from caffe2lite import devices
-from caffe2lite.devices import emulated
+from collections.abc import Iterator
+from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FAMILIES = "Relu FC Conv ConvGradient MaxPool MaxPoolGradient SpatialBN Softmax SparseLengthsSum Adam MomentumSGDUpdate"
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
+
+from gpu_checks import Check, Skip, order, processes, speed, values  # noqa: E402
+
+from caffe2lite import __version__, devices  # noqa: E402 - the path comes first
+from caffe2lite.devices import emulated  # noqa: E402
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+Found = dict[str, dict[str, Any]]  # by "group/name": outcome, seconds, told
 
 
-def option(device: int) -> caffe2_pb2.DeviceOption:
-    return core.DeviceOption(caffe2_pb2.CUDA, device)
+def machine() -> dict[str, Any]:
+    """What the results are of."""
+    versions = {"caffe2lite": __version__, "Python": platform.python_version()}
+    gpus = devices.gpus()
+    if devices.cuda_version():
+        versions |= {"CUDA": str(devices.cuda_version()), "CuPy": gpus[0].xp.__version__}
+    return {"GPUs": [str(g.properties()["name"]) for g in gpus], "versions": versions}
 
 
-def train(count: int, cpu: bool) -> list[np.ndarray]:
-    """Parameters of a small model after three steps of data-parallel training from fixed values."""
-    workspace.ResetWorkspace()
-    kind = "cpu" if cpu else "gpu"
-
-    def forward(model, scale):
-        h = brew.relu(model, brew.conv(model, "data", "conv", 1, 4, kernel=3, pad=1), "h")
-        h = brew.max_pool(model, h, "pool", kernel=2, stride=2)
-        _, loss = model.net.SoftmaxWithLoss([brew.fc(model, h, "fc", 64, 5), "label"], ["softmax", "loss"])
-        return [model.net.Scale(loss, scale=scale)]
-
-    model = model_helper.ModelHelper(name=f"check_{kind}_{count}", arg_scope={"order": "NCHW"})
-    data_parallel_model.Parallelize(
-        model,
-        input_builder_fun=lambda m: None,
-        forward_pass_builder_fun=forward,
-        optimizer_builder_fun=lambda m: optimizer.build_sgd(m, 0.1, momentum=0.9),
-        devices=list(range(count)),
-        cpu_device=cpu,
-    )
-    workspace.RunNetOnce(model.param_init_net)
-    names = ["conv_w", "conv_b", "fc_w", "fc_b"]
-    rng = np.random.RandomState(0)
-    for name in names:  # the checkpoint: on the first device only
-        value = rng.randn(*workspace.FetchBlob(f"{kind}_0/{name}").shape).astype("f") * 0.1
-        workspace.FeedBlob(f"{kind}_0/{name}", value, core.DeviceOption(caffe2_pb2.CPU if cpu else caffe2_pb2.CUDA, 0))
-    data_parallel_model.FinalizeAfterCheckpoint(model, cpu_mode=cpu)
-    for d in range(count):
-        device = core.DeviceOption(caffe2_pb2.CPU if cpu else caffe2_pb2.CUDA, d)
-        workspace.FeedBlob(f"{kind}_{d}/data", rng.randn(6, 1, 8, 8).astype("f"), device)
-        workspace.FeedBlob(f"{kind}_{d}/label", rng.randint(0, 5, 6).astype("i"), device)
-    workspace.CreateNet(model.net)
-    for _ in range(3):
-        workspace.RunNet(model.net)
-    for name in names:
-        first = workspace.FetchBlob(f"{kind}_0/{name}").tobytes()
-        for d in range(1, count):
-            if workspace.FetchBlob(f"{kind}_{d}/{name}").tobytes() != first:
-                raise AssertionError(f"{name} differs between devices 0 and {d}")
-    return [workspace.FetchBlob(f"{kind}_0/{name}") for name in names]
+def all_checks() -> Iterator[Check]:
+    """All there are, those that tell most first."""
+    for module in (values, order, processes, speed):
+        yield from module.checks()
 
 
-def seed(count: int) -> None:
-    for here, there in zip(train(count, cpu=False), train(count, cpu=True)):
-        np.testing.assert_allclose(here, there, rtol=1e-3, atol=1e-4)
+def load(path: pathlib.Path, here: dict[str, Any]) -> Found:
+    """What was found before on this machine."""
+    text = path.read_text() if path.is_file() else ""
+    before = json.loads(text) if text.strip() else {}
+    return before["checks"] if before.get("machine") == here else {}
 
 
-def nccl(count: int, kind: str) -> None:
-    workspace.ResetWorkspace()
-    rows = count if kind == "NCCLReduceScatter" else 3
-    values = [np.random.RandomState(d).randn(rows, 1000).astype("f") for d in range(count)]
-    for d, value in enumerate(values):
-        workspace.FeedBlob(f"x{d}", value, option(d))
-    inputs = [f"x{d}" for d in range(count)]
-    outputs = inputs if kind == "NCCLBroadcast" else ["y0"] if kind == "NCCLReduce" else [f"y{d}" for d in range(count)]
-    workspace.RunOperatorOnce(core.CreateOperator(kind, inputs, outputs, device_option=option(0)))
-    total = np.sum(values, axis=0, dtype="f")
-    for d, name in enumerate(outputs):
-        expected = {
-            "NCCLAllreduce": total,
-            "NCCLReduce": total,
-            "NCCLBroadcast": values[0],
-            "NCCLAllGather": np.stack(values),
-            "NCCLReduceScatter": total[d] if kind == "NCCLReduceScatter" else None,
-        }[kind]
-        np.testing.assert_allclose(workspace.FetchBlob(name), expected, rtol=1e-5, atol=1e-5)
+def run(check: Check) -> dict[str, Any]:
+    """The outcome of a check."""
+    begin = time.perf_counter()
+    try:
+        outcome, told = PASSED, check.run()
+    except Skip as e:
+        outcome, told = SKIPPED, str(e)
+    except Exception:
+        outcome, told = FAILED, traceback.format_exc()
+    return {"outcome": outcome, "seconds": round(time.perf_counter() - begin, 2), "told": told}
 
 
-def recorded(kind: str) -> None:
-    """The recorded cases of an operator, on the first GPU."""
-    import golden_cases
-
-    for name, files in golden_cases.cases("operators", kind):
-        wrong = golden_cases.replay(files, gpu=True)
-        if wrong and "does not run on" not in wrong:
-            raise AssertionError(f"{name}: {wrong}")
+def last_words(told: str) -> str:
+    """The line of a traceback that has the error."""
+    said = [line for line in told.splitlines() if line and not line.startswith(" ")]
+    return said[-1][:300] if said else ""
 
 
-def checks(count: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    for n in range(1, count + 1):
-        yield f"seed and 3 steps on {n} GPU{'s'[: n > 1]}, against the CPU", lambda n=n: seed(n)
-    for kind in ("NCCLAllreduce", "NCCLBroadcast", "NCCLReduce", "NCCLAllGather", "NCCLReduceScatter"):
-        yield f"{kind} on {count}", lambda kind=kind: nccl(count, kind)
-    for kind in FAMILIES.split():
-        yield f"recorded cases of {kind}", lambda kind=kind: recorded(kind)
+def page(here: dict[str, Any], found: Found, left: int) -> str:
+    """The results in Markdown: a line a group, then what failed, then what was measured."""
+    versions = ", ".join(f"{k} {v}" for k, v in here["versions"].items())
+    lines = ["# GPU check", "", f"{len(here['GPUs'])} GPUs: {', '.join(here['GPUs'])}; {versions}", ""]
+    if left:
+        lines += [f"**{left} checks have not been run yet.**", ""]
+    lines += ["| group | passed | failed | skipped | seconds |", "|---|---|---|---|---|"]
+    groups: dict[str, Found] = {}
+    for name, result in found.items():
+        groups.setdefault(name.partition("/")[0], {})[name.partition("/")[2]] = result
+    for group, results in groups.items():
+        counts = [sum(r["outcome"] == o for r in results.values()) for o in (PASSED, FAILED, SKIPPED)]
+        taken = sum(r["seconds"] for r in results.values())
+        lines.append(f"| {group} | {' | '.join(map(str, counts))} | {taken:.0f} |")
+    for outcome in (FAILED, SKIPPED):
+        chosen = [(n, r["told"]) for n, r in found.items() if r["outcome"] == outcome]
+        if chosen:
+            lines += ["", f"## {outcome.capitalize()}", ""]
+            lines += [f"- {n}: {last_words(told or '')}" for n, told in chosen]
+    lines += ["", "## Told", ""]
+    for name, result in found.items():
+        if result["outcome"] == PASSED and result["told"]:
+            told = result["told"]
+            text = ", ".join(f"{k} {v}" for k, v in told.items()) if isinstance(told, dict) else told
+            lines.append(f"- {name}: {text}")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
+    """The exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--emulated", type=int, default=0, metavar="N", help="emulate N GPUs")
-    emulated.use(parser.parse_args().emulated)
-    sys.path.insert(0, str(ROOT / "tests"))
-    count = devices.gpu_count()
-    if not count:
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no check after this time")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="GROUP", help="groups or group/name, by their beginning"
+    )
+    parser.add_argument("--again", action="store_true", help="run what has ended again")
+    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("gpu_check.json"))
+    parser.add_argument("--page", type=pathlib.Path, help="where the page goes (default: beside the results)")
+    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    emulated.use(options.emulated)
+    if options.worker:
+        processes.worker(*options.worker)
+        return 0
+    if not devices.gpu_count():
         print("No GPU here (or CuPy is not installed): nothing was checked.")
         return 0
-    for gpu in devices.gpus():
-        print(f"{gpu.name}: {gpu.properties()['name']}")
-    failures = 0
-    for title, check in checks(count):
-        start = time.perf_counter()
-        try:
-            check()
-            outcome = "ok"
-        except Exception:
-            failures += 1
-            outcome = "FAILED\n" + traceback.format_exc()
-        print(f"{title:<55} {time.perf_counter() - start:6.2f} s  {outcome}", flush=True)
-    print(f"{failures} checks failed." if failures else "All checks passed.")
-    return min(failures, 1)
+    here = machine()
+    found = load(options.results, here)
+    chosen = [c for c in all_checks() if f"{c.group}/{c.name}".startswith(tuple(options.only))]
+    if options.again:
+        for check in chosen:
+            found.pop(f"{check.group}/{check.name}", None)
+    waiting = [c for c in chosen if f"{c.group}/{c.name}" not in found]
+    deadline = time.monotonic() + options.seconds
+    left = len(waiting)
+    for check in waiting:
+        if time.monotonic() > deadline:
+            break
+        name = f"{check.group}/{check.name}"
+        result = found[name] = run(check)
+        left -= 1
+        if result["outcome"] != PASSED or check.group != "recorded cases":
+            print(f"{name:<60} {result['seconds']:7.2f} s  {result['outcome']}  {result['told'] or ''}", flush=True)
+        options.results.write_text(json.dumps({"machine": here, "checks": found}, indent=1) + "\n")
+    if options.results.is_file():
+        (options.page or options.results.with_suffix(".md")).write_text(page(here, found, left))
+    mine = [found[f"{c.group}/{c.name}"]["outcome"] for c in chosen if f"{c.group}/{c.name}" in found]
+    print(f"{mine.count(PASSED)} passed, {mine.count(FAILED)} failed, {mine.count(SKIPPED)} skipped, {left} left.")
+    return min(mine.count(FAILED), 1)
 
 
 if __name__ == "__main__":

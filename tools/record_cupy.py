@@ -8,12 +8,18 @@ python tools/record_cupy.py
 import inspect
 import json
 import pathlib
+import re
 
 import cupy
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "caffe2lite" / "devices" / "cupy_names.json"
 MODULES = ("", "linalg", "fft", "lib.stride_tricks")
-AT = ["add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"]  # ufuncs whose `at` works
+METHODS = {  # the methods of ufuncs, and for which they work
+    "at": ["add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"],
+    "reduce": ["add", "multiply"],
+    "accumulate": ["add", "multiply"],
+    "reduceat": ["add"],
+}
 
 
 def parameters(function):
@@ -37,16 +43,27 @@ def names(module):
     return dict(sorted(table.items()))
 
 
+def methods(kind):
+    """{name: a list of parameters, or None for what is no method} of a class, whose methods tell them in their docs."""
+    table = {}
+    for name in sorted(n for n in dir(kind) if not n.startswith("_")):
+        method = getattr(kind, name)
+        told = re.match(r"\w+\." + name + r"\((.*)\)", method.__doc__ or "") if callable(method) else None
+        names = [p.split("=")[0].split()[-1] for p in re.split(r",\s*", told[1])][1:] if told else None
+        table[name] = None if names is None or any("*" in n for n in names) else names
+    return table
+
+
 def main():
     """Write the table."""
-    surface = {"cupy": cupy.__version__, "at": AT, "modules": {}}
+    surface = {"cupy": cupy.__version__, "methods": METHODS, "modules": {}}
     for path in MODULES:
         module = cupy
         for part in filter(None, path.split(".")):
             module = getattr(module, part)
         surface["modules"][path] = names(module)
-    surface["ndarray"] = sorted(n for n in dir(cupy.ndarray) if not n.startswith("_"))
-    surface["generator"] = sorted(n for n in dir(cupy.random.Generator) if not n.startswith("_"))
+    surface["ndarray"] = methods(cupy.ndarray)
+    surface["generator"] = methods(cupy.random.Generator)
     TARGET.write_text(json.dumps(surface, indent=0) + "\n")
     print(f"{TARGET.name}: {sum(map(len, surface['modules'].values()))} functions of CuPy {cupy.__version__}")
 

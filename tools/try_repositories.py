@@ -34,17 +34,18 @@ RAN, RUNS, ASKS, DATA, PACKAGE, SENTENCE, FAILED = (
     "sentence",
     "failed",
 )
-STARTED = (RAN, RUNS, ASKS, DATA)
+STARTED = (RAN, ASKS, DATA)
 MEANING = {
     RAN: "came to its end",
     RUNS: "was stopped while it worked",
-    ASKS: "said which arguments it wants",
+    ASKS: "said which arguments it wants, or failed for want of them",
     DATA: "asked for data, a model or a download that is not there",
     PACKAGE: "asked for a package that is not installed",
     SENTENCE: "stopped at a sentence that says what to do",
     FAILED: "failed",
 }
 
+_REST = (ASKS, DATA, PACKAGE, SENTENCE, RUNS, FAILED)
 _MISSING = re.compile(
     r"No such file|not found|does not exist|cannot open|could not open|Failed to open|URLError|Connection refused|"
     r"Max retries|ConnectionError|ProxyError|is not a file|no such|environment variable",
@@ -62,12 +63,23 @@ class Result(NamedTuple):
     seconds: float
 
 
+_NOTHING = re.compile(r"NoneType|argument required|not None")  # an argument that was not given goes on as None
+
+
+def _reasons(results: list[Result]) -> Iterator[str]:
+    """Yield what the columns mean, and why scripts failed."""
+    yield "; ".join(f"*{word}*: it {meaning}" for word, meaning in MEANING.items()) + "."
+    failed = [r for r in results if r.outcome in (FAILED, SENTENCE)]
+    yield from ["", "What failed:", ""] if failed else []
+    yield from (f"- `{r.repository}/{r.script}`: {r.why[:200]}" for r in failed)
+
+
 class Recipe(NamedTuple):
     """How a script is started: its arguments, {file, seen from it: content}, and what has to run before."""
 
-    arguments: list[str] = []  # noqa: RUF012 - never changed
-    files: dict[str, Any] = {}  # noqa: RUF012
-    first: list[list[str]] = []  # noqa: RUF012
+    arguments: list[str] = []
+    files: dict[str, Any] = {}
+    first: list[list[str]] = []
 
 
 def scripts(root: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -152,6 +164,8 @@ def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, st
         return RAN, ""
     if "usage:" in err.lower() or ("usage:" in out.lower() and "Traceback" not in err):
         return ASKS, error if "rror" in error else ""
+    if "IndexError" in error and "sys.argv" in "".join(said[-4:]):
+        return ASKS, error
     missing = re.search(r"(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)", err)
     if '"dot" not found' in error:
         return PACKAGE, "graphviz"
@@ -159,6 +173,8 @@ def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, st
         top = missing[1].split(".")[0]
         own = any(root.rglob(f"{top}.py")) or any(p.is_dir() for p in root.rglob(top))
         return (FAILED, error) if own or top == "caffe2" else (PACKAGE, top)
+    if _NOTHING.search(error):
+        return ASKS, error
     if "Traceback" not in err and status == 2:
         return SENTENCE, last
     if _MISSING.search(error):
@@ -167,18 +183,16 @@ def judged(status: int, out: str, err: str, root: pathlib.Path) -> tuple[str, st
 
 
 def _table(results: list[Result]) -> Iterator[str]:
-    yield "| repository | scripts | started | ran | arguments | data | package | sentence | failed |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| repository | scripts | started | ran | arguments | data | package | sentence | still ran | failed |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for name in dict.fromkeys(r.repository for r in results):
         mine = [r.outcome for r in results if r.repository == name]
-        started, ran = sum(o in STARTED for o in mine), sum(o in (RAN, RUNS) for o in mine)
-        rest = " | ".join(str(mine.count(o)) for o in (ASKS, DATA, PACKAGE, SENTENCE, FAILED))
+        started, ran = sum(o in STARTED for o in mine), sum(o == RAN for o in mine)
+        rest = " | ".join(str(mine.count(o)) for o in _REST)
         yield f"| {name} | {len(mine)} | {started} | {ran} | {rest} |"
     every = [r.outcome for r in results]
-    rest = " | ".join(str(every.count(o)) for o in (ASKS, DATA, PACKAGE, SENTENCE, FAILED))
-    yield (
-        f"| all | {len(every)} | {sum(o in STARTED for o in every)} | {sum(o in (RAN, RUNS) for o in every)} | {rest} |"
-    )
+    rest = " | ".join(str(every.count(o)) for o in _REST)
+    yield (f"| all | {len(every)} | {sum(o in STARTED for o in every)} | {sum(o == RAN for o in every)} | {rest} |")
 
 
 # ---- small data --------------------------------------------------------------------------------------------------
@@ -288,7 +302,7 @@ def main() -> None:
                 continue
             results.append(attempt(root, script, options.limit))
             print(f"{results[-1].outcome:10} {results[-1].seconds:5.1f} s  {name}  {results[-1].why[:150]}", flush=True)
-    text = "\n".join(_table(results))
+    text = "\n".join((*_table(results), "", *_reasons(results)))
     print(text)
     if options.output:
         options.output.write_text(text + "\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import keyword
+from typing import Any
 
 import click
 
@@ -32,6 +34,13 @@ class _Lazy(click.Group):
             return None
         module = importlib.import_module(f"{__name__}.{_PLACES[cmd_name][0]}")
         return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As of any group; an unknown name gets the one that looks most like it."""
+        close = difflib.get_close_matches(args[0], _PLACES, 1) if args and args[0] not in _PLACES else []
+        if close:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {close[0]}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

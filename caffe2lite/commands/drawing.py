@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from caffe2lite import draw as drawing
-from caffe2lite.commands.looking import read, shapes, specs_of
-from caffe2lite.commands.text import Trouble, say
+from caffe2lite.commands.looking import expand, known_after, read, shapes, specs_of
+from caffe2lite.commands.text import Input, Trouble, say
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("paths", nargs=-1, required=True, type=Input())
 @click.option(
     "-o",
     "--output",
@@ -20,13 +20,14 @@ from caffe2lite.commands.text import Trouble, say
 )
 @click.option("--net", help="The net to draw, of a file with several.")
 @shapes
-def draw(path: str, output: str, net: str | None, inputs: tuple[str, ...]) -> None:
-    """Draw the nets of a file.
+def draw(paths: tuple[str, ...], output: str, net: str | None, inputs: tuple[str, ...]) -> None:
+    """Draw the nets of a file: of the last, with the shapes that the files before it give (`draw init_net.pb predict_net.pb`).
 
     HTML is one page that opens offline, with zoom, search and a panel for each operator. A net that synchronizes devices
     is drawn as lanes, one a device, with what moves between them. PNG needs Graphviz.
     """
-    file, known = read(path), specs_of(inputs)
+    *before, path = expand(paths)
+    file, known = read(path), known_after(before, specs_of(inputs))
     try:
         left = drawing.draw(file, output, known, net)
     except (ValueError, RuntimeError, OSError) as e:

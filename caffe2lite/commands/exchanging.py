@@ -8,7 +8,7 @@ import click
 
 from caffe2lite import exchange
 from caffe2lite.commands.looking import shapes, specs_of
-from caffe2lite.commands.text import Trouble, amount, count, say
+from caffe2lite.commands.text import Input, Trouble, amount, count, say
 from caffe2lite.exchange.formats import found_in
 
 _EXPORTS = click.Choice(["onnx", "npz", "safetensors", "torch-state-dict"])
@@ -16,12 +16,10 @@ _IMPORTS = click.Choice(["minidb", "lmdb", "init-net"])
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("path", type=Input())
 @click.option("--to", type=_EXPORTS, help="The format; else by the ending of the output.")
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, writable=True), help="Where to.")
-@click.option(
-    "--params", type=click.Path(exists=True), help="For onnx: the init net or checkpoint with the parameters of a net."
-)
+@click.option("--params", type=Input(), help="For onnx: the init net or checkpoint with the parameters of a net.")
 @click.option("--leave", multiple=True, metavar="BLOB", help="A blob to leave out.")
 @shapes
 def export(
@@ -43,7 +41,7 @@ def export(
 
 
 @click.command("import")
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("path", type=Input())
 @click.option("--to", type=_IMPORTS, default="minidb", show_default=True, help="What to make of tensors.")
 @click.option("-o", "--output", required=True, type=click.Path(), help="Where to; for an ONNX model a folder.")
 def import_(path: str, to: str, output: str) -> None:

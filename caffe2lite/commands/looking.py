@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
@@ -10,14 +11,14 @@ import click
 import numpy as np
 
 from caffe2lite import inspect as look
-from caffe2lite.commands.text import Trouble, amount, count, say, say_json, table
+from caffe2lite.commands.text import Input, Trouble, amount, count, nearest, say, say_json, table
 from caffe2lite.ops.kit.infer import Spec
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 shapes = click.option(
     "--input", "inputs", multiple=True, metavar="BLOB:2x3[:int32]", help="Shape (and type) of an input, for inference."
 )
-_file = click.Path(exists=True)
+_file = Input()
 
 
 def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
@@ -38,6 +39,23 @@ def read(path: str) -> Any:
         return look.read(path)
     except (look.Unrecognised, OSError) as e:
         raise Trouble(str(e)) from None
+
+
+def expand(paths: Iterable[str]) -> list[str]:
+    """Return the files, and those of folders that hold nets: what initializes comes first."""
+    found = []
+    for path in paths:
+        if not os.path.isdir(path) or os.path.exists(os.path.join(path, "data.mdb")):
+            found.append(path)
+            continue
+        names = [n for n in sorted(os.listdir(path)) if n.endswith(_NETS)]
+        if not names:
+            raise Trouble(f"{path} holds no nets: no file of it ends in {', '.join(_NETS)}")
+        found += [os.path.join(path, n) for n in sorted(names, key=lambda n: "init" not in n)]
+    return found
+
+
+_NETS = (".pb", ".pbtxt", ".prototxt", ".minidb")
 
 
 # ---- inspect -----------------------------------------------------------------------------------------------------
@@ -65,11 +83,11 @@ def inspect(
 ) -> None:
     """Say what files hold: nets, plans, predictor exports, blobs, checkpoints.
 
-    What the nets of the first files make is known to those that follow: `inspect init_net.pb predict_net.pb`.
+    What the nets of the first files make is known to those that follow: `inspect init_net.pb predict_net.pb`, or the folder of both.
     """
     given, results = specs_of(inputs), []
     specs, asked = dict(given), set(given)
-    for path in paths:
+    for path in expand(paths):
         file = read(path)
         if against is not None and file.kind not in _DATABASES:
             raise click.UsageError(f"--against is for checkpoints, and {path} is of kind {file.kind}")
@@ -81,7 +99,8 @@ def inspect(
             _show(facts, blobs)
     nets = [net for facts in results for net in facts.get("nets", ())]
     if asked and nets:
-        takes = ", ".join(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
+        takes = list(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
+        takes = nearest(min(asked), takes)
         raise click.UsageError(f"--input {min(asked)}: there is no such blob in {nets[-1]['name']!r}; it takes {takes}")
     if as_json:
         say_json(results)
@@ -255,6 +274,17 @@ def _positions(found: list[int]) -> str:
     return ", ".join(map(str, found[:6])) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
 
 
+def known_after(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the shapes that are known after the nets of files."""
+    specs = dict(given)
+    for path in paths:
+        held, known = _nets_in(read(path))
+        specs = known | specs
+        for net in held:
+            specs = look.shapes_after(net, specs) | given
+    return specs
+
+
 # ---- lint --------------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +309,7 @@ def lint(
             )
     given = specs_of(inputs)
     specs, nets, found = given, [], []
-    for path in paths:
+    for path in expand(paths):
         file = read(path)
         if file.kind == "plan":
             found += [(path, p) for p in look.lint_plan(file.message) if p.code not in silence]

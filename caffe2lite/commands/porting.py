@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from caffe2lite.commands.text import Trouble, count, say, say_json, table
+from caffe2lite.commands.text import Input, Trouble, count, progress, say, say_json, table
 from caffe2lite.port import python2, scan
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True))
+@click.argument("paths", nargs=-1, required=True, type=Input(".py"))
 @click.option("--diff", "show_diff", is_flag=True, help="Print the safe fixes as a diff; write nothing.")
 @click.option("--write", is_flag=True, help="Apply the safe fixes; the originals stay as FILE.orig.")
 @click.option(
@@ -24,9 +24,25 @@ from caffe2lite.port import python2, scan
 @click.option(
     "--uses", "show_uses", is_flag=True, help="List everything of Caffe2's that is used, not only what is missing."
 )
+@click.option("--summary", is_flag=True, help="One line a file, and the total; no findings.")
+@click.option(
+    "--python2",
+    "version",
+    flag_value=2,
+    type=int,
+    help="Files that both can read mean Python 2; else the project tells.",
+)
+@click.option("--python3", "version", flag_value=3, type=int, help="They mean Python 3.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def port(
-    paths: tuple[str, ...], show_diff: bool, write: bool, output: str | None, show_uses: bool, as_json: bool
+    paths: tuple[str, ...],
+    show_diff: bool,
+    write: bool,
+    output: str | None,
+    show_uses: bool,
+    summary: bool,
+    version: int | None,
+    as_json: bool,
 ) -> None:
     """Say what legacy scripts need to run on today's Python: what they use of Caffe2, and what in them is broken.
 
@@ -34,15 +50,22 @@ def port(
     run` may run them as they are).
     """
     named = [(root, path) for root in paths for path in scan.files(root)]
-    reports = [scan.examine(path) for _, path in named]
+    with progress("reading", len(named)) as step:
+        reports = []
+        for _, path in named:
+            step(path)
+            reports.append(scan.examine(path, version))
     if as_json:
         say_json([_facts(report) for report in reports])
     elif not show_diff:
-        for report in reports:
-            _show(report)
+        if summary:
+            _summary(reports)
+        else:
+            for report in reports:
+                _show(report)
         _total(reports, show_uses)
     if show_diff or write or output:
-        _mend(named, show_diff, write, output, as_json)
+        _mend(named, show_diff, write, output, as_json, version)
     sys.exit(0 if all(r.runs_as_is for r in reports) else 1)
 
 
@@ -67,6 +90,17 @@ def _show(report: Any) -> None:
         (head, "code", "what", "what to do", ""),
         [(_place(f), f.code, f.message, f.remedy, f.fix) for f in report.findings],
     )
+
+
+def _summary(reports: list[Any]) -> None:
+    """One row a file: how much is to do, by whom."""
+    rows = []
+    for report in reports:
+        fixes = collections.Counter(f.fix for f in report.findings)
+        rows.append(
+            (report.path, "2" if report.python2 else "3" if report.is_read else "?", fixes["safe"], fixes["ask"])
+        )
+    table(("file", "Python", "safe", "ask"), rows)
 
 
 def _place(finding: Any) -> str:
@@ -100,14 +134,16 @@ def _total(reports: list[Any], show_uses: bool) -> None:
     say(f"to mend: {fixes['safe']} by `caffe2lite port --write`, {fixes['ask']} by a person")
 
 
-def _mend(files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool) -> None:
+def _mend(
+    files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool, version: int | None
+) -> None:
     try:
         from caffe2lite.port import mending  # not above: it needs an extra
     except ImportError as e:
         raise Trouble(str(e)) from None
     for root, path in files:
         try:
-            source, mended = mending.mend_file(path)
+            source, mended = mending.mend_file(path, version)
         except python2.Unreadable as e:
             click.echo(f"{e}: left as it is", err=True)
             continue

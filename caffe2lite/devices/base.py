@@ -136,5 +136,8 @@ class Device(Generic[A]):
         """What to enter before computing here."""
         return contextlib.nullcontext()
 
+    def after(self, other: Device) -> None:
+        """What is put here from now on waits for what has been put on the other GPU by now."""
+
     def synchronize(self) -> None:
         """Wait until all work here is done."""

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -34,6 +34,23 @@ class CudaStream(Stream):
         return lambda: event.done
 
 
+class _Place:
+    """Makes a device and its default stream the current ones, also where threads have default streams of their own."""
+
+    __slots__ = ("_device", "_stream")
+
+    def __init__(self, cuda: ModuleType, device_id: int) -> None:
+        self._device, self._stream = cuda.Device(device_id), cuda.Stream.null
+
+    def __enter__(self) -> None:
+        self._device.__enter__()
+        self._stream.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stream.__exit__(*exception)
+        self._device.__exit__(*exception)
+
+
 class Cuda(Device[GpuArray]):
     """One CUDA device."""
 
@@ -44,6 +61,7 @@ class Cuda(Device[GpuArray]):
         self.id = device_id
         self.name = f"gpu_{device_id}"
         self._device = cupy.cuda.Device(device_id)
+        self._generator: Any = None
 
     def empty(self, count: int, dtype: DTypeLike) -> Any:
         if np.dtype(dtype) == object:
@@ -77,14 +95,32 @@ class Cuda(Device[GpuArray]):
         return peer == self.id or bool(self.xp.cuda.runtime.deviceCanAccessPeer(self.id, peer))
 
     def copy(self, target: GpuArray, source: Array) -> None:
-        with self._device:
+        with self.context():
             if isinstance(source, np.ndarray):
-                target.set(np.ascontiguousarray(source))
-            else:
-                self.xp.copyto(target, source)
+                target.set(np.asarray(source, order="C"))  # a scalar stays one
+                return
+            peer = cast(GpuArray, source).device.id
+            if peer != self.id:
+                self._follow(peer)
+            self.xp.copyto(target, source)
+        if peer != self.id:
+            devices()[peer].after(self)  # what comes there next may overwrite the source
+
+    def after(self, other: Device) -> None:
+        if isinstance(other, Cuda):
+            with self.context():
+                self._follow(other.id)
+
+    def _follow(self, peer: int) -> None:
+        """This device's stream, which is the current one, waits for what is on the peer's."""
+        cuda = self.xp.cuda
+        with _Place(cuda, peer):
+            event = cuda.Event(disable_timing=True)
+            event.record()
+        cuda.get_current_stream().wait_event(event)
 
     def to_host(self, array: GpuArray) -> np.ndarray:
-        with self._device:
+        with self.context():
             return self.xp.asnumpy(array)
 
     @property
@@ -97,14 +133,14 @@ class Cuda(Device[GpuArray]):
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def fetch(self, host: np.ndarray, array: GpuArray) -> None:
-        with self._device:
+        with self.context():
             array.get(out=host)
 
     def pointer(self, array: GpuArray) -> int:
         return array.data.ptr
 
     def stream(self) -> int:
-        with self._device:
+        with self.context():
             return self.xp.cuda.get_current_stream().ptr
 
     def side_stream(self) -> Stream:
@@ -112,11 +148,16 @@ class Cuda(Device[GpuArray]):
             return CudaStream(self.xp.cuda)
 
     def random(self, seed: int | None) -> Any:
-        with self._device:
-            return self.xp.random.default_rng(seed)
+        """A generator takes megabytes of the GPU: those who do not ask for a seed of their own share one."""
+        with self.context():
+            if seed is not None:
+                return self.xp.random.default_rng(seed)
+            if self._generator is None:
+                self._generator = self.xp.random.default_rng()
+            return self._generator
 
     def context(self) -> Any:
-        return self.xp.cuda.Device(self.id)
+        return _Place(self.xp.cuda, self.id)
 
     def synchronize(self) -> None:
         self._device.synchronize()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Protocol
@@ -68,6 +69,10 @@ def join(nccl: ModuleType, size: int, wire: bytes, rank: int) -> Communicator:
         return nccl.NcclCommunicator(size, tuple(c - 256 if c > 127 else c for c in wire), rank)
 
 
+# Communicators are no thread's own, and two collectives that come in another order on each GPU would wait for ever.
+_one_at_a_time = threading.Lock()
+
+
 class Clique:
     """Some GPUs of this process.  Sources and targets are an array a GPU; the work is on the devices' streams."""
 
@@ -84,11 +89,12 @@ class Clique:
                 with device.context():
                     yield k, self._comms[k], device.stream()
 
-        self._nccl.groupStart()
-        try:
-            yield each()
-        finally:
-            self._nccl.groupEnd()
+        with _one_at_a_time:
+            self._nccl.groupStart()
+            try:
+                yield each()
+            finally:
+                self._nccl.groupEnd()
 
     def _at(self, arrays: Sequence[Array]) -> list[int]:
         return [d.pointer(a) for d, a in zip(self.devices, arrays)]

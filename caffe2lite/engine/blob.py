@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from caffe2lite.devices import HOST, Array, Device
+from caffe2lite.ops.kit.memory import check_result
 
+_LARGE = 1 << 20  # elements from which on it is asked whether a tensor may be so large
 _SMALL = 1 << 12  # bytes of a tensor that is copied sooner than its nets are bound anew
 
 
@@ -97,6 +99,8 @@ class Blob:
             if d < 0:
                 raise ValueError(f"blob {self.name!r} cannot have the shape {shape}")
             count *= d
+        if count > _LARGE:
+            check_result(shape, dtype)
         try:
             self.storage = device.empty(count, dtype)
         except (MemoryError, ValueError) as e:

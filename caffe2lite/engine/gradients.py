@@ -34,7 +34,7 @@ def gradient_defs(op: caffe2_pb2.OperatorDef, g_output: Sequence[Gradient]) -> t
         raise OperatorError(f"{e}\n  so {takes} does not fit the schema and has no gradient") from None
     try:
         made = list(record.gradient(forward))
-    except ValueError as e:
+    except (ValueError, TypeError, LookupError) as e:
         raise OperatorError(f"{e}\n  while the gradient of {op.type}({', '.join(op.input)}) was made") from None
     for new in made:
         new.is_gradient_op = True

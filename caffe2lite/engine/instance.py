@@ -19,7 +19,7 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import CompiledNet, Workspace
-from caffe2lite.ops.kit import arguments, compiled, registry
+from caffe2lite.ops.kit import arguments, compiled, forms, registry
 from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
@@ -98,7 +98,7 @@ class Context:
     def kept_net(self, definition: caffe2_pb2.NetDef, workspace: Workspace) -> CompiledNet:
         """The net of that name in a workspace, compiled there if it is not there yet."""
         found = workspace.nets.get(definition.name)
-        if found is None:
+        if found is None or found.definition is not definition:
             found = workspace.nets[definition.name] = self._make_net(definition, workspace)
         return found
 
@@ -165,6 +165,7 @@ class Instance:
         "plain_kernel",
         "record",
         "run",
+        "waits",
     )  # fmt: skip
 
     def __init__(
@@ -198,6 +199,7 @@ class Instance:
         self.checked_arrays: Sequence[Any] | None = None  # the arrays that the last checks were made for
         self.checked_dtypes: list[Any] | None = None  # their types, where all are in host memory
         self.noted_outputs: list[Any] = []
+        self.waits = False  # whether it takes the plain kernel until its compiled one is ready
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
         for watch in watchers:
             self.run = watch(self, self.run)
@@ -219,25 +221,45 @@ class Instance:
     def _run(self) -> None:
         ins = [b.value for b in self.inputs]
         known = self.checked_arrays
-        if known is None or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
+        if known is None or self.waits or any([a is not b for a, b in zip(ins, known)]):  # noqa: C419 - a list is faster here
             self._check(ins)
         self.store(self.kernel(self.first_argument, *ins, **self.kwargs))
 
     def _run_on_device(self) -> None:
-        with self.device.context():
-            self._run()
+        device = self.device
+        peers = {b.device for b in self.inputs if b.storage is not None} - {device, HOST} if self.record.peer else ()
+        with device.context():
+            for peer in peers:  # what is read there has been put on its stream, and runs later
+                device.after(peer)
+            try:
+                self._run()
+            finally:
+                for peer in peers:  # what comes there next may overwrite it
+                    peer.after(device)
 
     def _check(self, ins: Sequence[Any]) -> None:
         """Types, devices and overlaps of these inputs; raises what the operator refuses."""
+        if len(ins) < self.record.needs:
+            raise ValueError(f"the input {self.record.inputs[len(ins)]} is missing: {len(ins)} are given")
+        if len(ins) > len(self.record.inputs) and not self.record.variadic:
+            raise ValueError(f"{len(ins)} inputs are given, and there can be {len(self.record.inputs)}")
         on_host = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
         dtypes = [v.dtype for v in ins] if on_host else None
         if dtypes is None or dtypes != self.checked_dtypes:
             self._check_each(ins)
             self.checked_dtypes = dtypes
-        if self.record.alike:
+        record = self.record
+        if record.alike:
             self._check_alike(ins)
+        if record.shapes:
+            self._check_shapes(ins)
+        for check, names in record.checks:
+            check(*ins, **{name: value for name, value in self.kwargs.items() if name in names})
         if self.compiled_kernel is not None:
-            self.kernel = self.compiled_kernel if compiled.worthwhile(ins) else self.plain_kernel
+            kernel = self.compiled_kernel
+            wanted = compiled.worthwhile(kernel, ins)
+            self.waits = wanted and not compiled.ready(kernel, self.record, ins, self.kwargs)
+            self.kernel = kernel if wanted and not self.waits else self.plain_kernel
         for out in self.allocators:
             out.safe = None
         self.checked_arrays = ins
@@ -253,7 +275,8 @@ class Instance:
                     if record.inputs[slot] in record.uninitialised:
                         continue
                     raise ValueError(f"input blob {blob.name!r} is uninitialised: nothing has been put into it")
-                if slot in table:
+                tensors = slot in table or (not record.stateful and not getattr(value, "operand", False))
+                if tensors:
                     raise TypeError(f"input blob {blob.name!r} holds a {type(value).__name__}; a tensor is needed")
                 continue
             self._check_place(value, blob, record.inputs[slot])
@@ -280,6 +303,13 @@ class Instance:
                     f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have the shape of "
                     f"{self.inputs[first].name!r}, {describe(ins[first])}"
                 )
+
+    def _check_shapes(self, ins: Sequence[Any]) -> None:
+        record = self.record
+        wrong = forms.mismatch(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
+        if wrong is not None:
+            i, wanted = wrong
+            raise ValueError(f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have {wanted}")
 
     def _check_place(self, value: Array, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device
@@ -407,6 +437,10 @@ def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
             raise ValueError(
                 f"{op.type} does not fit its schema: it takes {wanted} {what}{f' ({names})' if names else ''}, got {have}"
             )
+    if record.counts is not None and not record.counts(len(op.input), len(op.output)):
+        raise ValueError(
+            f"{op.type} does not fit its schema: {len(op.input)} inputs and {len(op.output)} outputs do not go together"
+        )
     for o, name in enumerate(op.output):
         for i, source in enumerate(op.input):
             if name == source:

@@ -151,6 +151,8 @@ class Net:
 
     def _bind(self) -> None:
         """Make the list of callables that repeats the run which has just ended, if its arrays allow it."""
+        if any(instance.waits for instance in self.instances):
+            return  # what is bound would keep the plain kernels
         self._wait = self._patience
         self._patience = min(2 * self._patience, _MAX_PATIENCE)
         token = [True]

@@ -6,7 +6,6 @@ Functions are found by a token that the operator carries; nothing is ever read f
 from __future__ import annotations
 
 import collections
-import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.c_types import TensorCPU, Workspace
 from caffe2lite.engine.errors import StopNet, UserCodeError
 from caffe2lite.engine.instance import Context
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import Forward
 from caffe2lite.ops.kit.registry import operator
 
@@ -30,7 +30,7 @@ _functions: dict[str, tuple[Function | Builder, bool]] = {}
 _gradients: dict[str, Function] = {}
 _pickled: dict[bytes, Builder] = {}
 _uses: collections.Counter[str] = collections.Counter()  # how often a name was registered
-_lock = threading.Lock()
+_lock = locks.lock()
 
 
 def register(function: Function | Builder, pass_workspace: bool, name: str = "") -> str:

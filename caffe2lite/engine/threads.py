@@ -6,12 +6,15 @@ Operators may block on each other, so a pool of fixed size could deadlock; this 
 from __future__ import annotations
 
 import collections
+import os
 import threading
 from collections.abc import Callable
 
+from caffe2lite.ops.kit import locks
+
 _IDLE_SECONDS = 2.0
 
-_lock = threading.Condition()
+_lock = locks.condition()
 _work: collections.deque[Callable[[], None]] = collections.deque()
 _idle = 0
 
@@ -40,3 +43,14 @@ def _serve() -> None:
                 _idle -= 1
         task()
         del task  # it may hold a whole net
+
+
+def _start_anew() -> None:
+    """In a forked child: no thread is idle here, and what waited is the parent's."""
+    global _idle
+    _idle = 0
+    _work.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

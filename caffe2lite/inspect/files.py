@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from caffe2lite.proto import caffe2_pb2, metanet_pb2
 from caffe2lite.proto.names import check_names
-from caffe2lite.proto.text import ParseError, parse
+from caffe2lite.proto.text import TOO_DEEP, ParseError, parse
 
 _HEAD = struct.Struct("<ii")
 _MESSAGE_LIMIT = 1 << 31  # protobuf's own
@@ -77,7 +77,9 @@ def read(path: str | os.PathLike[str]) -> File:
             made = message()
             try:
                 parse(text, made)
-            except (ParseError, ValueError):
+            except (ParseError, ValueError) as e:
+                if str(e) == TOO_DEEP:
+                    raise Unrecognised(f"{path}: as a text of a {message.DESCRIPTOR.name}, {e}") from None
                 continue
             if _fits(kind, made):
                 return File(path, kind, made)

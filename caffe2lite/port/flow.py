@@ -134,7 +134,7 @@ class _Scope:
         if key:
             return self.names.get(key)
         if isinstance(node, ast.BinOp):
-            if isinstance(node.op, ast.Div) and not _fraction(node.left) and not _fraction(node.right):
+            if isinstance(node.op, ast.Div) and not is_fraction(node.left) and not is_fraction(node.right):
                 return _Value(QUOTIENT, node)
             if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
                 sides = [self._value(side) for side in (node.left, node.right)]
@@ -181,9 +181,9 @@ class _Scope:
 
     def _subscript(self, node: ast.Subscript) -> None:
         value = self._value(node.value)
-        if value is not None and value.kind == LAZY and isinstance(node.ctx, ast.Load):
-            if _number(node.slice) or isinstance(node.slice, ast.Slice):
-                self.hits.append((INDEXED, value.node, node))
+        indexed = isinstance(node.ctx, ast.Load) and (_number(node.slice) or isinstance(node.slice, ast.Slice))
+        if value is not None and value.kind == LAZY and indexed:
+            self.hits.append((INDEXED, value.node, node))
         bounds = [node.slice] if not isinstance(node.slice, ast.Tuple) else node.slice.elts
         for bound in bounds:
             if isinstance(bound, ast.Slice):
@@ -267,21 +267,45 @@ def _number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
 
 
-def _fraction(node: ast.expr) -> bool:
+_FRACTIONS = (
+    "float",
+    "float32",
+    "float64",
+    "time",
+    "clock",
+    "sqrt",
+    "exp",
+    "log",
+    "mean",
+    "std",
+    "norm",
+    "spacing",
+    "rand",
+    "randn",
+)
+
+
+def is_fraction(node: ast.expr) -> bool:
     """Return whether it is surely no integer."""
     if isinstance(node, ast.Constant):
         return not isinstance(node.value, int)
     if isinstance(node, ast.Call):
-        return (_called(node).rpartition(".")[2]) in (
-            "float",
-            "float32",
-            "float64",
-            "time",
-            "sqrt",
-            "exp",
-            "log",
-            "mean",
+        words = {
+            n.id if isinstance(n, ast.Name) else n.attr
+            for n in ast.walk(node)
+            if isinstance(n, (ast.Name, ast.Attribute))
+        }
+        typed = _called(node).rpartition(".")[2] in (
+            "astype",
+            "array",
+            "asarray",
+            "zeros",
+            "ones",
+            "full",
+            "empty",
+            "arange",
         )
+        return _called(node).rpartition(".")[2] in _FRACTIONS or (typed and any(w.startswith("float") for w in words))
     if isinstance(node, ast.BinOp):
-        return _fraction(node.left) or _fraction(node.right)
+        return is_fraction(node.left) or is_fraction(node.right)
     return False

@@ -190,7 +190,6 @@ REMOVED: dict[str, str] = {
     "new": "types",
     "numpy.core.umath_tests": "np.testing",
     "numpy.testing.decorators": "pytest",
-    "scipy.misc": "scipy.special, or imageio for images",
 }
 
 # Packages that bridge Python 2 and 3.  `caffe2lite run` has what they are used for where they are not installed.

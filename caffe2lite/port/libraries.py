@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from caffe2lite.port import text
+
 
 class Break(NamedTuple):
     """What a library dropped or changed: since when, what to write instead, and what takes its place while a script runs."""
@@ -28,18 +30,46 @@ class Break(NamedTuple):
 # ---- stand-ins ---------------------------------------------------------------------------------------------------
 
 
-def _yaml_load(yaml: Any) -> Any:
-    load = yaml.load
+def _with_loader(name: str) -> Callable[[Any], Any]:
+    """A function of PyYAML that takes a loader by itself."""
 
-    def with_loader(stream: Any, Loader: Any = None) -> Any:
-        return load(stream, Loader=Loader or yaml.FullLoader)
+    def of(yaml: Any) -> Any:
+        load, loader = getattr(yaml, name), _loader(yaml)
+        return lambda stream, *args, **kwargs: load(stream, *args or (kwargs.get("Loader") or loader,))
 
-    return with_loader
+    return of
 
 
-def _yaml_load_all(yaml: Any) -> Any:
-    load = yaml.load_all
-    return lambda stream, Loader=None: load(stream, Loader=Loader or yaml.FullLoader)
+_OF_NUMPY = ("_reconstruct", "ndarray", "dtype", "scalar")
+
+
+def _loader(yaml: Any) -> Any:
+    """A loader that makes objects as the old default did, but only arrays and those of the project's own classes."""
+
+    plain = yaml.constructor.FullConstructor
+
+    def allowed(name: str) -> bool:
+        module, _, last = name.rpartition(".")
+        own = text.MARK in vars(sys.modules.get(module, types))
+        return own or (module.split(".")[0] == "numpy" and last in _OF_NUMPY)
+
+    class Loader(yaml.UnsafeLoader):
+        def find_python_name(self, name: str, mark: Any, **more: Any) -> Any:
+            return plain.find_python_name(self, name, mark, unsafe=allowed(name))
+
+        def find_python_module(self, name: str, mark: Any, **more: Any) -> Any:
+            return plain.find_python_module(self, name, mark)
+
+        def make_python_instance(
+            self, suffix: str, node: Any, args: Any = None, kwds: Any = None, newobj: bool = False, **more: Any
+        ) -> Any:
+            if not allowed(suffix):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{suffix} is no class of the project: name a Loader", node.start_mark
+                )
+            return plain.make_python_instance(self, suffix, node, args, kwds, newobj, unsafe=True)
+
+    return Loader
 
 
 def _same(name: str) -> Callable[[Any], Any]:
@@ -157,8 +187,8 @@ def _use(matplotlib: Any) -> Any:
 
 def _textsize(module: Any) -> Any:
     def textsize(self: Any, text: str, font: Any = None, **more: Any) -> tuple[int, int]:
-        left, top, right, bottom = self.textbbox((0, 0), text, font=font)
-        return int(right), int(bottom)
+        box = self.textbbox((0, 0), text, font=font)
+        return int(box[2]), int(box[3])
 
     return textsize
 
@@ -232,8 +262,8 @@ def _legacy_cv(cv2: Any) -> Any:
 _IMAGES = "imageio or PIL.Image"
 BREAKS: dict[str, Break] = {
     # a call of it that works no more; `CALLS` says which
-    "yaml.load": Break("PyYAML 6", "yaml.safe_load(f), or yaml.load(f, Loader=yaml.FullLoader)", _yaml_load),
-    "yaml.load_all": Break("PyYAML 6", "yaml.safe_load_all(f)", _yaml_load_all),
+    "yaml.load": Break("PyYAML 6", "yaml.safe_load(f), or yaml.load(f, Loader=yaml.FullLoader)", _with_loader("load")),
+    "yaml.load_all": Break("PyYAML 6", "yaml.safe_load_all(f)", _with_loader("load_all")),
     "numpy.fromstring": Break("NumPy 2.3", "np.frombuffer(data, dtype)", _fromstring),
     "numpy.set_printoptions": Break("NumPy 1.14", "threshold=sys.maxsize", _set_printoptions),
     "numpy.histogram": Break("NumPy 1.24", "density=", _histogram),

@@ -80,7 +80,12 @@ def globals_of(name: str, path: str, is_python2: bool = True) -> dict[str, Any]:
         "__file__": path,
         "__doc__": None,
         "__package__": None,
-        "__builtins__": {**vars(builtins), **meaning.BUILTINS, **(meaning.CHANGED if is_python2 else {})},
+        "__builtins__": {
+            **vars(builtins),
+            **meaning.BUILTINS,
+            "execfile": python2.execfile,
+            **(meaning.CHANGED if is_python2 else {}),
+        },
         **meaning.HELPERS,
     }
 

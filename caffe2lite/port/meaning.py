@@ -28,15 +28,19 @@ from caffe2lite.port import gone, text
 DIVIDE, CALL, CAUGHT = "__caffe2lite_divide__", text.MARK, "__caffe2lite_caught__"
 COMPARED, DIVIDE_IN_PLACE = "__caffe2lite_compared__", "__caffe2lite_divide_in_place__"
 OWNER, KEY = "__caffe2lite_owner__", "__caffe2lite_key__"  # of what `/=` changes
+NUMBER = "__caffe2lite_number__"
+FILES = "__caffe2lite_files__"
 STRINGS = "__caffe2lite_strings__"  # what is a `str` for isinstance
 _CALLED = {*gone.METHODS, *gone.ARRAY_METHODS, "exists", "isfile"}
 # Methods that take or give what Python 2 had as a `str`, and that are of bytes here.
-_OF_STRINGS = frozenset(
-    "ParseFromString MergeFromString FromString SerializeToString loads dumps load dump pack unpack unpack_from "
-    "fromstring frombuffer compress decompress b64encode b64decode hexlify unhexlify crc32 adler32 update md5 sha1 sha256 "
-    "send sendall sendto recv recv_multipart send_multipart communicate check_output read readline readlines write "
-    "put get key value getvalue digest decode encode tobytes reader DictReader sort".split()
-)
+_OF_STRINGS = frozenset((
+    "ParseFromString", "MergeFromString", "FromString", "SerializeToString", "loads", "dumps", "load", "dump",
+    "pack", "unpack", "unpack_from", "fromstring", "frombuffer", "compress", "decompress", "b64encode",
+    "b64decode", "hexlify", "unhexlify", "crc32", "adler32", "update", "md5", "sha1", "sha256", "send", "sendall",
+    "sendto", "recv", "recv_multipart", "send_multipart", "communicate", "check_output", "read", "readline",
+    "readlines", "write", "put", "get", "key", "value", "getvalue", "digest", "decode", "encode", "tobytes",
+    "reader", "DictReader", "sort",
+))  # fmt: skip
 
 
 # ---- what the calls do -------------------------------------------------------------------------------------------
@@ -143,6 +147,11 @@ def _recode(owner: Any, method: str, encoding: str = "utf-8", errors: str = "str
     return text.tolerant(owner.encode(encoding, errors))
 
 
+def as_number(kind: Any, value: Any) -> Any:
+    """`float(x)` and `int(x)`, also of an array of one element, which NumPy 2.4 has ended."""
+    return kind(value.item() if isinstance(value, np.ndarray) and value.size == 1 else value)
+
+
 def compared(cls: Any) -> Any:
     """Return the class, with comparisons that ask its `__cmp__`, as Python 2 did."""
     for by in (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge):
@@ -166,6 +175,8 @@ class Meaning(ast.NodeTransformer):
         target = node.func
         if isinstance(target, ast.Name) and target.id == "isinstance" and self.python2 and len(node.args) == 2:
             node.args[1] = _strings(node.args[1])
+        if _is_number(node):
+            return ast.copy_location(ast.Call(_name(NUMBER, target), [target, *node.args], []), node)
         if not isinstance(target, ast.Attribute):
             return node
         if target.attr in _CALLED or (self.python2 and target.attr in _OF_STRINGS):
@@ -253,10 +264,21 @@ def is_bridge(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("six", "utils", "future")
 
 
+def _is_number(node: ast.Call) -> bool:
+    """Return whether it is `float(x)` or `int(x)` of what may be an array."""
+    named = isinstance(node.func, ast.Name) and node.func.id in ("float", "int")
+    return (
+        named
+        and len(node.args) == 1
+        and not node.keywords
+        and not isinstance(node.args[0], (ast.Constant, ast.Starred))
+    )
+
+
 def _strings(kinds: ast.expr) -> ast.expr:
     """Return the second argument of isinstance, for which Python 2's `str` are also the bytes that stand for them."""
-    if isinstance(kinds, ast.Name) and kinds.id == "str":
-        return _name(STRINGS, kinds)
+    if isinstance(kinds, ast.Name) and kinds.id in ("str", "file"):
+        return _name(STRINGS if kinds.id == "str" else FILES, kinds)
     if isinstance(kinds, ast.Tuple):
         kinds.elts = [_strings(kind) for kind in kinds.elts]
     return kinds
@@ -290,18 +312,9 @@ def _name(name: str, at: ast.AST) -> ast.Name:
 # ---- builtins ----------------------------------------------------------------------------------------------------
 
 
-def _execfile(path: str, variables: dict[str, Any] | None = None, local: dict[str, Any] | None = None) -> None:
-    from caffe2lite.port import python2  # not above: it imports this module
-
-    if variables is None:
-        variables = sys._getframe(1).f_globals
-    code = python2.load(python2.read(path), path)
-    exec(compile(code.tree, path, "exec"), variables, variables if local is None else local)
-
-
 def _round(number: Any, digits: int = 0) -> float:
     """`round` of Python 2: a float, halves away from zero; also of an array of one element."""
-    value = float(number)
+    value = as_number(float, number)
     if value != value or value in (float("inf"), float("-inf")):
         return value
     step = decimal.Decimal(1).scaleb(-digits)
@@ -343,7 +356,6 @@ BUILTINS: dict[str, Any] = {
     "raw_input": input,
     "reduce": functools.reduce,
     "reload": importlib.reload,
-    "execfile": _execfile,
     "cmp": lambda a, b: (a > b) - (a < b),
     "file": text.open,
     "buffer": memoryview,
@@ -357,6 +369,8 @@ CHANGED: dict[str, Any] = {"open": text.open, "round": _round, "sorted": _sorted
 # What a module's globals need beside its own names.
 HELPERS: dict[str, Any] = {
     DIVIDE: divide, CALL: call, COMPARED: compared, DIVIDE_IN_PLACE: divide_in_place, STRINGS: (str, text.Bytes),
+    NUMBER: as_number,
+    FILES: io.IOBase,
 }  # fmt: skip
 
 

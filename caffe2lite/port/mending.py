@@ -38,8 +38,9 @@ def mend(source: str, path: str, means2: bool | None = None) -> Mended:
     `means2` says what source means that both Pythons can read.
     """
     with python2.deep(path):
-        is_python2 = scan.means_python2(python2.parse(source, path), source, means2)
-        text = python2.convert(source, path).text if is_python2 else source
+        plain = python2.parse(source, path)
+        is_python2 = scan.means_python2(plain, source, means2)
+        text = python2.convert(source, path, project.left_out(source, path, plain)).text if is_python2 else source
         tree = python2.parse(text, path)
         try:
             if tree is not None and (places := _places(tree, text, is_python2)):

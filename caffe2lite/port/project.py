@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import os
@@ -47,8 +48,8 @@ def _looks_like_one(folder: str) -> bool:
     return any(n in _MARKS or n.lower().startswith(_WORDS) for n in names)
 
 
-def sources(root: str) -> Iterator[str]:
-    """Yield the Python files of a project, those of upper folders first."""
+def sources(root: str, ends: tuple[str, ...] = (".py",)) -> Iterator[str]:
+    """Yield the Python files of a project, or files of other kinds, those of upper folders first."""
     waiting = [root]
     while waiting:
         folder = waiting.pop(0)
@@ -61,12 +62,17 @@ def sources(root: str) -> Iterator[str]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(entry.path)
-            elif entry.name.endswith(".py"):
+            elif entry.name.endswith(ends):
                 yield entry.path
 
 
 def guess(path: str, root: str = "") -> Guess:
-    """Say which Python a file means that both can read: as the files nearest to it, else as the project says of itself."""
+    """Say which Python a file means that both can read: as the files nearest to it, else as the project says of itself.
+
+    A file that was mended is of Python 3, whatever the others are.
+    """
+    if _mended(path):
+        return Guess(False, f"as it was mended: {os.path.basename(path)}.orig is what it was")
     root = root or root_of(path)
     votes = _votes(root)
     folder = os.path.dirname(os.path.realpath(path))
@@ -82,13 +88,18 @@ def guess(path: str, root: str = "") -> Guess:
     return said if said is not None else Guess(False, "nothing in the project says otherwise")
 
 
+def _mended(path: str) -> bool:
+    """Return whether `port --write` has written the file: it leaves what was there beside it."""
+    return os.path.lexists(f"{path}.orig")
+
+
 @functools.cache
 def _votes(root: str) -> list[tuple[str, bool]]:
     """Return (file, whether it is of Python 2) of the files of a project that show it."""
     found = []
     for path, _ in zip(sources(root), range(_MOST_FILES)):
         with contextlib.suppress(OSError):
-            shown = _shows(python2.read(path), path)
+            shown = False if _mended(path) else _shows(python2.read(path), path)
             if shown is not None:
                 found.append((path, shown))
     return found
@@ -128,3 +139,50 @@ def _said(root: str) -> Guess | None:
             if len(versions) == 1:
                 return Guess(versions == {"2"}, f"as {name} says")
     return None
+
+
+class Own(NamedTuple):
+    """What a project defines itself, in whatever file."""
+
+    functions: frozenset[str]
+    operators: dict[str, str]  # compiled for Caffe2's C++ engine: {type: file}
+    imported: frozenset[str] = frozenset()  # parts of the names of modules that its files import
+
+
+_DEFINES = re.compile(r"^[ \t]*(?:def|class)[ \t]+(\w+)|\bsetattr\([^,\n]{1,80},[ \t]*[\"'](\w+)", re.M)
+_IMPORTS = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
+_REGISTERS = re.compile(r"\b(?:REGISTER_(?:CPU|CUDA|CUDNN|HIP)_OPERATOR(?:_STR)?|OPERATOR_SCHEMA)\(\s*(\w+)")
+
+
+@functools.cache
+def own(root: str) -> Own:
+    """Return the names that the files of a project define."""
+    functions: set[str] = set()
+    operators: dict[str, str] = {}
+    imported: set[str] = set()
+    for path in sources(root, (".py", ".cc", ".cu", ".cpp", ".h")):
+        with contextlib.suppress(OSError):
+            content = python2.read(path)
+            if path.endswith(".py"):
+                functions.update(name for pair in _DEFINES.findall(content) for name in pair)
+                imported.update(part for name in _IMPORTS.findall(content) for part in name.split("."))
+            else:
+                operators |= {name: os.path.relpath(path, root) for name in _REGISTERS.findall(content)}
+    return Own(frozenset(functions - {""}), operators, frozenset(imported))
+
+
+def left_out(source: str, path: str, tree: ast.Module | None) -> frozenset[str]:
+    """Return what of a file's conversion is to be left out: what works as it is.
+
+    A module is looked for beside another one only where that is imported as a part of a package.
+    """
+    found = {"future"}
+    folder = os.path.basename(os.path.dirname(os.path.realpath(path)))
+    if _MAIN.search(source) or not os.path.exists(path) or folder not in own(root_of(path)).imported:
+        found.add("import")
+    if tree is not None and not any(what in ("print", "print >>") for _, what in python2.traits(tree)):
+        found.add("print")
+    return frozenset(found)
+
+
+_MAIN = re.compile(r"^if[ \t]+__name__\b", re.M)

@@ -61,10 +61,10 @@ _METHODS_2 = {"iteritems", "iterkeys", "itervalues", "has_key"}
 
 def traits(tree: ast.Module) -> list[tuple[int, str]]:
     """Return (line, name) of what only Python 2 has, where the module does not define it or guard against its absence."""
-    guarded = _guarded(tree)
+    tried = guarded(tree)
     found = [(line, name) for line, name in stray_builtins(tree) if name in _ONLY_2]
     for node in ast.walk(tree):
-        if id(node) in guarded:
+        if id(node) in tried:
             continue
         if isinstance(node, ast.Attribute) and node.attr in _METHODS_2 and not is_bridge(node.value):
             found.append((node.lineno, node.attr))
@@ -93,17 +93,24 @@ def stray_builtins(tree: ast.Module) -> list[tuple[int, str]]:
     made |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     if any(isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names) for n in ast.walk(tree)):
         made |= {"file", "reduce", "reload", "intern", "apply", "buffer"}  # a star may have brought them
-    guarded = _guarded(tree)
+    tried = guarded(tree)
     return [
         (n.lineno, n.id)
         for n in ast.walk(tree)
-        if isinstance(n, ast.Name) and n.id in gone.BUILTINS and n.id not in made and id(n) not in guarded
+        if isinstance(n, ast.Name) and n.id in gone.BUILTINS and n.id not in made and id(n) not in tried
     ]
 
 
-def _guarded(tree: ast.Module) -> set[int]:
-    """Return the ids of the nodes in `try`: a module that tries a name can do without it."""
-    return {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+def guarded(tree: ast.Module) -> set[int]:
+    """Return the ids of the nodes in `try`, and of those that ask for the version: such a module can do without a name."""
+    guards = [
+        n for n in ast.walk(tree) if isinstance(n, ast.Try) or (isinstance(n, (ast.If, ast.IfExp)) and _asks(n.test))
+    ]
+    return {id(n) for guard in guards for n in ast.walk(guard)}
+
+
+def _asks(test: ast.expr) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr in ("PY2", "PY3", "version_info") for n in ast.walk(test))
 
 
 def _is_print(node: ast.expr) -> bool:
@@ -287,13 +294,11 @@ def _converter(left_out: frozenset[str]) -> _Converter:
 RUNS = frozenset(
     ("basestring", "future", "import", "imports", "imports2", "long", "unicode", "urllib", "standarderror")
 )
-_BESIDE = frozenset(("future", "import"))  # `from __future__` does no harm, and a script that is started has no package
+_HARMLESS = frozenset(("future",))
 
 
-def convert(source: str, filename: str, left_out: frozenset[str] | None = None) -> Converted:
-    """Python 2 source as Python 3 source; Unreadable where it is Python of no version."""
-    if left_out is None:
-        left_out = _BESIDE if _MAIN.search(source) else frozenset(("future",))
+def convert(source: str, filename: str, left_out: frozenset[str] = _HARMLESS) -> Converted:
+    """Python 2 source as Python 3 source, but for what fixers do that are left out; Unreadable where it is Python of no version."""
     try:
         converter = _converter(left_out)
     except ImportError:
@@ -312,7 +317,6 @@ def convert(source: str, filename: str, left_out: frozenset[str] | None = None) 
             raise Unreadable(filename, f"neither Python 3 nor Python 2: {reason}", line) from None
 
 
-_MAIN = re.compile(r"^if[ \t]+__name__\b", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 _DEPTH = 6000  # frames, for which a stack of 8 MB has room in every version of Python
 
@@ -411,3 +415,11 @@ def _place(tree: ast.Module, converted: Converted) -> None:
             first, last = converted.origin(node.lineno), converted.origin(node.end_lineno or node.lineno)
             node.lineno, node.end_lineno = first, max(first, last)
             node.col_offset = node.end_col_offset = -1
+
+
+def execfile(path: str, variables: dict[str, Any] | None = None, local: dict[str, Any] | None = None) -> None:
+    """As the builtin of Python 2: run a file among the caller's names."""
+    if variables is None:
+        variables = sys._getframe(1).f_globals
+    code = load(read(path), path)
+    exec(compile(code.tree, path, "exec"), variables, variables if local is None else local)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -106,7 +107,7 @@ def files(path: str) -> list[str]:
     return sorted(str(p) for p in found if not any(part.startswith(".") for part in p.relative_to(path).parts))
 
 
-def examine_source(source: str, path: str, means2: bool | None | Callable[[], bool] = None) -> Report:
+def examine_source(source: str, path: str, means2: bool | Callable[[], bool] | None = None) -> Report:
     """Read source text; `path` is for the report only, `means2` what source means that both Pythons can read."""
     try:
         with python2.deep(path):
@@ -115,7 +116,7 @@ def examine_source(source: str, path: str, means2: bool | None | Callable[[], bo
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
 
 
-def means_python2(tree: ast.Module | None, source: str, means2: bool | None | Callable[[], bool]) -> bool:
+def means_python2(tree: ast.Module | None, source: str, means2: bool | Callable[[], bool] | None) -> bool:
     """Return whether source is Python 2; `means2` decides for what does not show it."""
     if tree is None or python2.traits(tree):
         return True
@@ -124,14 +125,14 @@ def means_python2(tree: ast.Module | None, source: str, means2: bool | None | Ca
     return bool(means2() if callable(means2) else means2)
 
 
-def _examined(source: str, path: str, means2: bool | None | Callable[[], bool]) -> Report:
+def _examined(source: str, path: str, means2: bool | Callable[[], bool] | None) -> Report:
     tree = python2.parse(source, path)
     is_python2 = means_python2(tree, source, means2)
     findings: list[Finding] = []
     line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
         try:
-            made = python2.convert(source, path)
+            made = python2.convert(source, path, project.left_out(source, path, tree))
         except python2.Unreadable as e:
             if tree is None:
                 remedy = "install it, and look again" if isinstance(e, python2.NoConverter) else "look at the file"
@@ -139,8 +140,6 @@ def _examined(source: str, path: str, means2: bool | None | Callable[[], bool]) 
                 return Report(path, False, [], [Finding(path, e.line, code, e.reason, remedy, ASK)])
             made = python2.Converted(source, [], list(range(1, source.count("\n") + 2)))
         for line, what, was in made.changes:
-            if what == "future" or (what == "print" and tree is not None):
-                continue  # it works as it is
             code = "P001" if what in python2.SYNTAX else "P002"
             findings.append(Finding(path, line, code, f"{_fixer_says(what)}: {was}", "port --write mends it", SAFE))
         converted = python2.parse(made.text, path)
@@ -154,7 +153,8 @@ def _examined(source: str, path: str, means2: bool | None | Callable[[], bool]) 
     findings += [f for f in _names(tree, path, line_of) if (f.line, f.code) not in seen]
     findings += [f for f in _flows(tree, path, line_of, is_python2) if (f.line, f.code) not in seen]
     findings += list(_libraries(tree, path, line_of))
-    used = [use._replace(line=line_of(use.line)) for use in uses(tree)]
+    own = project.own(project.root_of(path)) if os.path.exists(path) else None
+    used = [use._replace(line=line_of(use.line)) for use in uses(tree, own)]
     for use in used:
         if use.state == MISSING:
             findings.append(Finding(path, use.line, "C101", f"{use.kind} {use.name}: {use.note}", "see the note", ASK))
@@ -173,34 +173,50 @@ def _short(node: ast.AST) -> str:
 
 
 def divisions(tree: ast.Module, path: str) -> list[Finding]:
-    """Return the divisions of Python 2 source that may have been of integers, for a person to decide."""
+    """Return the divisions of Python 2 source that may have been of integers: a person decides where they probably were."""
     remedy = "write // where integers are meant; `caffe2lite run` does what Python 2 did"
-    return [
-        Finding(path, node.lineno, "P006", f"`{_short(node)}` was rounded down for integers in Python 2", remedy, ASK)
-        for node in _divisions(tree)
-    ]
-
-
-def _divisions(tree: ast.Module) -> Iterator[Any]:
-    """Yield the divisions whose operands may both be integers."""
+    found = []
+    rounded = {id(n.args[0]) for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args and _rounds(n)}
     for node in ast.walk(tree):
+        if id(node) in rounded:
+            continue  # as before, for numbers above 0
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            if not _fraction(node.left) and not _fraction(node.right):
-                yield node
-        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and not _fraction(node.value):
-            yield node
+            sides = (node.left, node.right)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            sides = (node.target, node.value)
+        else:
+            continue
+        if any(map(flow.is_fraction, sides)):
+            continue
+        message = f"`{_short(node)}` was rounded down for integers in Python 2"
+        found.append(Finding(path, node.lineno, "P006", message, remedy, ASK if all(map(_counts, sides)) else NOTE))
+    return found
 
 
-def _fraction(node: ast.expr) -> bool:
-    """Return whether it is surely no integer."""
+def _rounds(node: ast.Call) -> bool:
+    return (node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")) in ("int", "floor")
+
+
+def _counts(node: ast.expr) -> bool:
+    """Return whether it is probably an integer: a number, a size, or a variable that is named as one."""
     if isinstance(node, ast.Constant):
-        return not isinstance(node.value, int)
+        return isinstance(node.value, int)
     if isinstance(node, ast.Call):
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        return called in ("float", "float32", "float64", "time", "sqrt", "exp", "log", "mean")
+        return called in ("len", "int", "ord", "count", "size") or (called == "round" and len(node.args) == 1)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        return _COUNT.search(node.id if isinstance(node, ast.Name) else node.attr) is not None
     if isinstance(node, ast.BinOp):
-        return _fraction(node.left) or _fraction(node.right)
+        return _counts(node.left) and _counts(node.right)
     return False
+
+
+_COUNT = re.compile(
+    r"^[ijknwhN]$|^n[A-Z]|(?:^|_)(?i:n|num|len|length|count|size|width|height|iters?|epochs?|gpus?|batch|idx|index|stride|total|"
+    r"number|classes|images|examples|samples|rows|cols|steps)\d*$|^(?i:n|num|number)_"
+)
 
 
 # ---- values and other libraries ----------------------------------------------------------------------------------
@@ -249,7 +265,7 @@ def _libraries(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> It
     imported = list(imports(tree))
     aliases = names.aliases(imported)
     tops = {i.module.split(".")[0] for i in imported}
-    guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+    guarded = python2.guarded(tree)
 
     def told(node: Any, what: str, row: libraries.Break) -> Finding:
         fix = NOTE if id(node) in guarded else ASK
@@ -287,7 +303,7 @@ def _libraries(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> It
 def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
     imported = list(imports(tree))
     aliases = names.aliases(imported)
-    guarded = {id(n) for guard in ast.walk(tree) if isinstance(guard, ast.Try) for n in ast.walk(guard)}
+    guarded = python2.guarded(tree)
     for i in imported:
         line, at = line_of(i.node.lineno), NOTE if id(i.node) in guarded else None
         yield from _module(path, line, i.module, at)

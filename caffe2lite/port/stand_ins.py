@@ -25,6 +25,7 @@ from typing import Any
 
 from caffe2lite.port import gone, text
 from caffe2lite.port.meaning import BUILTINS, divide
+from caffe2lite.port.python2 import execfile
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -311,7 +312,7 @@ _MADE: dict[str, Callable[[], dict[str, Any]]] = {
     "future.standard_library": _package(install_aliases=_nothing, install_hooks=_nothing, remove_hooks=_nothing),
     "future.moves": _package(),
     "past": _package(),
-    "past.builtins": lambda: {**_public(builtins), **BUILTINS},
+    "past.builtins": lambda: {**_public(builtins), **BUILTINS, "execfile": execfile},
     "past.utils": lambda: {"old_div": divide, "PY2": False, "PY3": True},
     "StringIO": _text_io,
     "cStringIO": _text_io,

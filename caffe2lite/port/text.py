@@ -123,10 +123,12 @@ def _of_bytes(name: str) -> Callable[..., Any]:
     return called
 
 
-for _name in (
-    "capitalize center count endswith expandtabs find index join ljust lower lstrip partition replace rfind rindex rjust "
-    "rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"
-).split():
+_METHODS = (
+    "capitalize", "center", "count", "endswith", "expandtabs", "find", "index", "join", "ljust", "lower",
+    "lstrip", "partition", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split",
+    "splitlines", "startswith", "strip", "swapcase", "title", "upper", "zfill",
+)  # fmt: skip
+for _name in _METHODS:
     setattr(Bytes, _name, _of_bytes(_name))
 
 
@@ -238,7 +240,7 @@ def open(name: Any, mode: str = "r", buffering: int = -1, **more: Any) -> Any:
     if more or isinstance(name, int):
         return builtins.open(name, mode, buffering, **more)
     plain = mode.replace("U", "").replace("t", "").replace("b", "") or "r"
-    buffer = builtins.open(name, f"{plain}b", buffering if buffering not in (1,) else -1)
+    buffer = builtins.open(name, f"{plain}b", -1 if buffering == 1 else buffering)  # noqa: SIM115 - the caller closes it
     text = "b" not in mode
     if text and plain[0] == "r" and buffer.seekable() and os.path.isfile(buffer.name):
         text = is_text(buffer.peek(4096)[:4096], cut=True) if hasattr(buffer, "peek") else text

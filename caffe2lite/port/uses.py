@@ -13,6 +13,7 @@ from caffe2lite import absent
 from caffe2lite.ops.kit import registry
 from caffe2lite.port import names
 from caffe2lite.port.names import Import, dotted, imports
+from caffe2lite.port.project import Own
 from caffe2lite.proto import caffe2_pb2
 
 SUPPORTED, DIFFERS, MISSING = "supported", "differs", "missing"
@@ -39,12 +40,13 @@ class Use(NamedTuple):
     note: str  # what differs, or what to do
 
 
-def uses(tree: ast.Module) -> list[Use]:
-    """Return what a module uses of Caffe2, in the order of its lines."""
+def uses(tree: ast.Module, own: Own | None = None) -> list[Use]:
+    """Return what a module uses of Caffe2, in the order of its lines; `own` is what its project defines itself."""
+    own = own or Own(frozenset(), {})
     imported = [i for i in imports(tree) if i.module.split(".")[0] == "caffe2"]
     aliases = names.aliases(imported)
     modules = list(_modules(imported))
-    found = [*modules, *_names(tree, aliases, modules), *_operators(tree, aliases)]
+    found = [*modules, *_names(tree, aliases, modules, own), *_operators(tree, aliases, own)]
     return sorted(dict.fromkeys(found), key=lambda use: use.line)
 
 
@@ -112,6 +114,8 @@ def _modules(imported: Iterable[Import]) -> Iterator[Use]:
         if rest and name == f"{place}.{rest}" and state == SUPPORTED:
             name = place
         note = "" if state == SUPPORTED else absent.why(name) or "there is no such module here"
+        if state != SUPPORTED and name.startswith("caffe2.python.models."):
+            note = f"a model is downloaded first: python -m caffe2.python.models.download -i {name.rpartition('.')[2]}"
         yield Use("module", name, i.node.lineno, state, note)
 
 
@@ -121,7 +125,7 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _names(tree: ast.Module, aliases: dict[str, str], modules: Iterable[Use]) -> Iterator[Use]:
+def _names(tree: ast.Module, aliases: dict[str, str], modules: Iterable[Use], own: Own) -> Iterator[Use]:
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     shadowed = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     shadowed |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -140,6 +144,8 @@ def _names(tree: ast.Module, aliases: dict[str, str], modules: Iterable[Use]) ->
             continue  # a module itself, or what is in one that is not here
         if state == MISSING and _root(node) in shadowed:
             continue  # a variable of that name, more likely than the module
+        if state == MISSING and place.endswith(".brew") and rest in own.functions:
+            continue  # brew.Register has put it there
         note = f"{place} has no {rest} here" if state == MISSING else _DIFFERENT.get(whole, "")
         yield Use("name", whole, node.lineno, DIFFERS if state == SUPPORTED and note else state, note)
 
@@ -168,29 +174,33 @@ def _methods_of_nets() -> frozenset[str]:
     return frozenset(found)
 
 
-def _operators(tree: ast.Module, aliases: dict[str, str]) -> Iterator[Use]:
+def _operators(tree: ast.Module, aliases: dict[str, str], own: Own) -> Iterator[Use]:
     nets = _nets(tree, aliases)
-    own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}  # methods of the script's own models
+    mine = own.functions | {
+        n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)
+    }  # methods of its own models
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         if dotted(node.func, aliases).endswith(".CreateOperator"):
             first = node.args[0] if node.args else None
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield from _operator(first.value, node, arguments=True)
+                yield from _operator(first.value, node, own, arguments=True)
         elif isinstance(node.func, ast.Attribute) and not dotted(node.func, aliases):
             name, owner = node.func.attr, _last(node.func.value)
-            if not name[:1].isupper() or name in own or not _is_net(owner, nets):
+            if not name[:1].isupper() or name in mine or not _is_net(owner, nets):
                 continue
             if registry.get(name) is not None or name not in _methods_of_nets():
                 # A model's own methods of these names take more, and pass on what they do not know.
-                yield from _operator(name, node, arguments=owner.endswith("net"))
+                yield from _operator(name, node, own, arguments=owner.endswith("net"))
 
 
-def _operator(name: str, node: ast.Call, arguments: bool) -> Iterator[Use]:
+def _operator(name: str, node: ast.Call, own: Own, arguments: bool) -> Iterator[Use]:
     record = registry.get(name)
     if record is None:
         note = "there is no such operator here; if it is your own, write it in Python (net.Python) or register it"
+        if name in own.operators:
+            note = f"{own.operators[name]} makes it for Caffe2's C++ engine: write it in Python (net.Python)"
         yield Use("operator", name, node.lineno, MISSING, note)
         return
     yield Use("operator", name, node.lineno, SUPPORTED, "")

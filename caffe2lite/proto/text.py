@@ -9,8 +9,9 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 from google.protobuf.text_format import ParseError
 
-__all__ = ["ParseError", "parse"]
+__all__ = ["TOO_DEEP", "ParseError", "parse"]
 
+TOO_DEEP = "it is nested too deeply"
 _OLDER_NAME = re.compile(r"\bcuda_gpu_id(?=\s*:)")
 _Message = TypeVar("_Message", bound=Message)
 
@@ -21,4 +22,7 @@ def parse(text: str | bytes, message: _Message, allow_unknown_field: bool = Fals
         text = text.decode()
     if "cuda_gpu_id" in text:  # to look is a hundred times as quick
         text = _OLDER_NAME.sub("device_id", text)
-    return text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    try:
+        return text_format.Parse(text, message, allow_unknown_field=allow_unknown_field)
+    except RecursionError:
+        raise ParseError(TOO_DEEP) from None

@@ -154,6 +154,11 @@ def gen_do_gradient(op, g_output):
                 inputs.append(outer)
         written.update(inner_op.output)
 
+    for name in outputs:
+        if name in inputs:  # the subnet has written over its input, of which its gradients may be made
+            raise AssertionError(
+                f"Reusage of outer blob name {name} in Do op: the subnet works in place; give its result another name"
+            )
     net = caffe2_pb2.NetDef(name=subnet.name + "_grad")
     net.op.extend([*inner_ops, *copies])
     workspace_blob = op.input[-1]
@@ -161,11 +166,7 @@ def gen_do_gradient(op, g_output):
     arguments = _arguments(
         net=net,
         inner_blobs=list(bound),
-        # Where a gradient is read and written under one name, what is written is an output.
-        outer_blobs_idx=[
-            len(inputs) + outputs.index(b) if inner.endswith(_INNER_GRAD_COPY) else outer.index(b)
-            for inner, b in bound.items()
-        ],
+        outer_blobs_idx=[outer.index(b) for b in bound.values()],
         saved_fwd_blobs=saved,
     )
     grad_ops.append(_like(op, [*inputs, workspace_blob], [*outputs, workspace_blob], arguments))

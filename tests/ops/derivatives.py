@@ -34,8 +34,11 @@ def run(op, blobs):
         blobs[name] = value
 
 
-def check(kind, inputs, wanted, outputs=1, by=(0,), step=1e-6, tolerance=1e-5, **args):
-    """Compare the gradient of a random projection of the outputs `by` with differences, for the inputs `wanted`."""
+def check(kind, inputs, wanted, outputs=1, by=(0,), named=(), step=1e-6, tolerance=1e-5, **args):
+    """Compare the gradient of a random projection of the outputs `by` with differences, for the inputs `wanted`.
+
+    A maker may ask for gradients of further outputs: those are `named`, and without values.
+    """
     rng = np.random.default_rng(7)
     op = caffe2_pb2.OperatorDef(type=kind, input=[f"x{i}" for i in range(len(inputs))])
     op.output.extend(f"y{i}" for i in range(outputs))
@@ -51,7 +54,7 @@ def check(kind, inputs, wanted, outputs=1, by=(0,), step=1e-6, tolerance=1e-5, *
         run(op, mine)
         return sum(float((mine[n] * w).sum()) for n, w in weights.items())
 
-    forward = Forward(op, [f"y{i}_g" if i in by else None for i in range(outputs)])
+    forward = Forward(op, [f"y{i}_g" if i in (*by, *named) else None for i in range(outputs)])
     made = list(registry.get(kind).gradient(forward))
     backward = {**blobs, **{n + "_g": w for n, w in weights.items()}}
     for g in made:

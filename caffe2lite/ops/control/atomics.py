@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import unknown
 from caffe2lite.ops.kit.objects import Object, needed
@@ -21,7 +20,7 @@ class Mutex(Object):
     blob_type = "std::unique_ptr<std::mutex>"
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = locks.lock()
 
     def write(self, proto) -> None:
         proto.content = b""
@@ -131,8 +130,17 @@ def AtomicAppend(ctx, mutex, *tensors):
         raise ValueError(f"AtomicAppend takes a mutex and pairs of tensors, got {len(tensors)} tensors")
     half = len(tensors) // 2
     with needed(Mutex, mutex).lock:
+        for name, blob, more in zip(ctx.op.output, ctx.outputs, tensors[half:]):  # all of them fit, or none is changed
+            have = blob.value
+            if (
+                more.size
+                and have.size
+                and (have.dtype != more.dtype or have.shape[1:] != more.shape[1:] or not have.ndim)
+            ):
+                raise ValueError(
+                    f"{more.dtype}{list(more.shape)} cannot be appended to {name!r}, {have.dtype}{list(have.shape)}"
+                )
         for blob, more in zip(ctx.outputs, tensors[half:]):
             if more.size:
                 have = blob.value
-                joined = np.array(more) if not have.size else np.concatenate([have, more])
-                blob.assign(joined)
+                blob.assign(np.concatenate([have, more]) if have.size else np.array(more))

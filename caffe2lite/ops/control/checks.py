@@ -10,6 +10,7 @@ import numpy as np
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.logs import add_line
+from caffe2lite.ops.kit.memory import in_blocks
 from caffe2lite.ops.kit.registry import MANY, operator
 
 _C_NAMES = {
@@ -102,13 +103,17 @@ def IsNaN(xp, X, *, out):
 
 
 @operator("Y", inplace={0: 0}, types="float32 float64", infer=like(0), gradient=FORBID_GRADIENT)
+@in_blocks
 def ReplaceNaN(xp, X, *, value: float = 0.0, out):
     """Y = X with `value` in the place of NaN.
 
     X [...] float32 or float64 -> Y of its shape and type. TypeError for other types.
     """
+    wrong = xp.isnan(X)
     Y = out(X.shape, X.dtype)
-    Y[...] = xp.where(xp.isnan(X), X.dtype.type(value), X)
+    xp.copyto(Y, X)
+    if bool(wrong.any()):
+        Y[wrong] = value
     return Y
 
 

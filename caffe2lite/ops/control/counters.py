@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, scalar
 from caffe2lite.ops.kit.objects import Object, needed
@@ -21,7 +21,7 @@ class Counter(Object):
     blob_type = "std::unique_ptr<Counter<int64_t>>"
 
     def __init__(self, count: int = 0) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self.count = count
 
     def up(self) -> int:

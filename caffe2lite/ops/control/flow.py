@@ -29,7 +29,8 @@ def _net(ctx, key: str, definition):
     return getattr(ctx.state, key)
 
 
-@operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
+@operator("outputs*", stateful=True, host="condition", anywhere="inputs", uninitialised="inputs", num_inputs=(1, MANY),
+          num_outputs=(0, MANY), inplace=[(-1, -1)])  # fmt: skip
 def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None):
     """Run `then_net` where the condition is true, else `else_net`, in the operator's own workspace.
 
@@ -42,7 +43,8 @@ def If(ctx, condition, *inputs, then_net: NetDef, else_net: NetDef | None = None
         _run(_net(ctx, "else_net", else_net))
 
 
-@operator("outputs*", stateful=True, host="condition", num_inputs=(1, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
+@operator("outputs*", stateful=True, host="condition", anywhere="inputs", uninitialised="inputs", num_inputs=(1, MANY),
+          num_outputs=(0, MANY), inplace=[(-1, -1)])  # fmt: skip
 def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = None):
     """Run `loop_net` as long as the condition is true; `cond_net`, if given, makes the condition each time.
 
@@ -65,6 +67,25 @@ class WorkspaceStack(Object):
 
     def __init__(self) -> None:
         self.workspaces: list = []
+        self._made: list = []  # (workspace, bindings) of each place on the stack: loops come back to it
+
+    def push(self, parent, bindings) -> None:
+        """Put on a workspace under `parent` with these names; the one that stood there serves again where it fits."""
+        place = len(self.workspaces)
+        if place < len(self._made):
+            workspace, bound = self._made[place]
+            same = workspace.parent is parent and bound.keys() == bindings.keys()
+            if same and all(bound[name] is blob for name, blob in bindings.items()):
+                self.workspaces.append(workspace)
+                return
+        workspace = parent.child()
+        workspace.blobs.update(bindings)
+        self._made[place : place + 1] = [(workspace, bindings)]
+        self.workspaces.append(workspace)
+
+    def forget(self) -> None:
+        """The names in the last workspace stand for other blobs now: it cannot serve again."""
+        self._made[len(self.workspaces) - 1] = (self.workspaces[-1], {})
 
 
 @operator("scope", stateful=True, gradient=FORBID_GRADIENT)
@@ -73,7 +94,11 @@ def CreateScope(ctx):
 
     scope; no tensors, of any type. There is no Error to expect.
     """
-    return WorkspaceStack()
+    present = ctx.outputs[0].value
+    if not isinstance(present, WorkspaceStack):
+        return WorkspaceStack()
+    present.workspaces.clear()
+    return None
 
 
 @operator("has_scope", stateful=True, gradient=FORBID_GRADIENT)
@@ -120,12 +145,12 @@ def Do(
         workspace = scope.workspaces[-1]
         workspace.blobs.update(bindings)
     else:
-        workspace = ctx.workspace.child()
-        workspace.blobs.update(bindings)
-        scope.workspaces.append(workspace)
+        scope.push(ctx.workspace, bindings)
+        workspace = scope.workspaces[-1]
     _run(ctx.kept_net(net, workspace))
     if copy_external_blobs and not backward:
         _keep_values(workspace, bindings)
+        scope.forget()
 
 
 def _bindings(ctx, inner_blobs, outer_blobs_idx):

@@ -123,6 +123,11 @@ def _on_step_device(ctx: Any, definition: Any) -> Any:
     return made
 
 
+def _check_places(places: Any, count: int, what: str) -> None:
+    if any(not 0 <= i < count for i in places):
+        raise ValueError(f"{what}={list(places)} must be from 0 to {count - 1}: there are {count} inputs")
+
+
 def _gradient(g: Any) -> Any:
     wanted = g.arg("outputs_with_grads") or []
     if not wanted:
@@ -173,6 +178,7 @@ def RecurrentNetwork(
         keep = ScratchWorkspaces(ctx.workspace.child())
         ctx.outputs[-1].hold(keep)
     shared = keep.shared
+    _check_places(initial_recurrent_state_ids, len(inputs), "initial_recurrent_state_ids")
     for name, source in zip(recurrent_states, initial_recurrent_state_ids):
         _begin_state(ctx, ctx.workspace.create_blob(name), ctx.inputs[source].value, steps, batch)
     links = _links(link_internal, link_external, link_offset, link_window)
@@ -207,6 +213,10 @@ def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> N
         )
     size = initial.shape[-1]
     first = initial.shape[0] if initial.ndim == 3 else 1
+    if initial.ndim > 3 or (initial.ndim > 1 and initial.shape[-2] not in (1, batch)):
+        raise ValueError(
+            f"an initial state must be [width], [{batch}, width] or [n, {batch}, width], found {list(initial.shape)}"
+        )
     states = blob.resize((steps + first, batch, size), initial.dtype, ctx.device)
     if initial.ndim == 1:
         states[:first] = initial.reshape(1, 1, size)
@@ -247,6 +257,22 @@ def RecurrentNetworkGradient(
     values = ctx.inputs[given:]
     keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
     shared = keep.shared
+    if not values:
+        raise ValueError(f"there are {given} gradients of outputs (outputs_with_grads), and no inputs behind them")
+    if len(ctx.op.output) != 1 + len(param) + len(initial_recurrent_state_ids):
+        raise ValueError(
+            f"there must be a gradient of the input, of {len(param)} parameters and of {len(initial_recurrent_state_ids)} "
+            f"states; {len(ctx.op.output)} outputs are named"
+        )
+    _check_places(param, len(values), "param")
+    _check_places(initial_recurrent_state_ids, len(values), "initial_recurrent_state_ids")
+    if not any(name in ctx.op.input[given:] for name in (*alias_dst, *recurrent_states)):
+        raise ValueError(
+            "none of alias_dst and recurrent_states is among the inputs, which end with the outputs of the forward pass"
+        )
+    sequence = values[0].value
+    if getattr(sequence, "ndim", 0) < 1:
+        raise ValueError(f"{ctx.op.input[given]!r}, the input of the forward pass, must be a sequence [T, ...]")
     operands = list(ctx.op.input[given:])
     param_grads = param_grads or [f"{operands[i]}_grad" for i in param]
     # The forward operator's inputs come first, then its outputs: aliases, and states where they are outputs.
@@ -359,15 +385,16 @@ def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
     return result
 
 
-@operator("internal external", stateful=True, num_inputs=(2, 2), mutates={1: 1}, host="timestep")
+@operator("internal external", stateful=True, num_inputs=(2, 2), mutates={1: 1}, types={"timestep": "int32"}, host="timestep",
+          shapes="external [T, ...]")  # fmt: skip
 def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window: int = 1):
     """Make the first output a name for `window` steps of the external tensor, from timestep + offset on.
 
     timestep [1] of any integers, external [T, ...] of any type -> internal [window, ...], external. ValueError where
     these steps are not within T.
     """
-    begin = int(timestep.reshape(-1)[0]) + offset
-    if not 0 <= begin <= external.shape[0] - window:
+    begin = _now(timestep) + offset
+    if not external.shape[0] or not window > 0 or not 0 <= begin <= external.shape[0] - window:
         raise ValueError(
             f"steps {begin} to {begin + window - 1} are not within the {external.shape[0]} of the external tensor"
         )
@@ -375,18 +402,25 @@ def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window:
     ctx.outputs[0].view(ctx.inputs[1], begin * each, (window, *external.shape[1:]))
 
 
-@operator("gradient*", stateful=True, num_inputs=(3, 3), num_outputs=(1, MANY), mutates={2: 0}, host="timestep")
+def _now(timestep: Any) -> int:
+    if timestep.size < 1:
+        raise ValueError("the timestep is an empty tensor")
+    return int(timestep.reshape(-1)[0])
+
+
+@operator("gradient*", stateful=True, num_inputs=(3, 3), num_outputs=(1, MANY), mutates={2: 0}, host="timestep",
+          types={"timestep": "int32", "gradient": "=external"}, shapes="external [T, *D], gradient [S, *D]")  # fmt: skip
 def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *, offset: int = 0):
     """Add the external gradient of step timestep + offset to the gradient of that step.
 
     timestep [1] of any integers, external [T, ...], gradient [T + k, ...] of its type, any type -> gradient. ValueError
     where the step is not within either.
     """
-    at = int(timestep.reshape(-1)[0]) + offset
-    source = at - (gradient.shape[0] - external.shape[0])
-    if not (0 <= source < external.shape[0] and 0 <= at < gradient.shape[0]):
+    at = _now(timestep) + offset
+    behind = gradient.shape[0] - external.shape[0]
+    if not max(behind, 0) <= at < gradient.shape[0]:
         raise ValueError(
             f"step {at} of the gradient {list(gradient.shape)} is not within it, or has none in {list(external.shape)}"
         )
     part = gradient[at : at + 1]
-    part += external[source : source + 1]
+    part += external[at - behind : at + 1 - behind]

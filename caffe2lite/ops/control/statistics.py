@@ -117,7 +117,7 @@ def StatRegistryUpdate(ctx, keys, values, handle=None):
         raise ValueError(f"one value for each key is needed, found {list(keys.shape)} and {list(values.shape)}")
     target = _registry(handle)
     for key, value in zip(keys.reshape(-1).tolist(), values.reshape(-1).tolist()):
-        target.add(key.decode(), value)
+        target.add(key.decode("utf-8", "replace"), value)
 
 
 # ---- timers ------------------------------------------------------------------------------------------------------

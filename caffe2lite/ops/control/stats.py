@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.objects import Object
 
 
@@ -15,7 +15,7 @@ class StatRegistry(Object):
     type_name = "std::unique_ptr<caffe2::StatRegistry>"
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._values: dict[str, tuple[int, int]] = {}
 
     def add(self, name: str, value: int) -> None:

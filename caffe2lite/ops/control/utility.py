@@ -66,7 +66,7 @@ def Crash(ctx):
     os.abort()
 
 
-@operator("Xs*", num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)])
+@operator("Xs*", num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(-1, -1)], mutates=[(i, i) for i in range(64)])
 def DataCouple(xp, *Xs, out):
     """Nothing, but the graph sees each input written, and after all the others.
 

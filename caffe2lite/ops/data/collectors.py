@@ -58,7 +58,7 @@ def ConcatTensorVector(ctx, vector, *, out):
     return Y
 
 
-@operator("vectors*", stateful=True, num_inputs=set(range(2, 256, 2)), num_outputs=(1, MANY), inplace=[(-1, -1)],
+@operator("vectors*", stateful=True, num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: n == 2 * m, inplace=[(-1, -1)],
           gradient=FORBID_GRADIENT)  # fmt: skip
 def CollectTensor(ctx, *operands, num_to_collect: int = -1):
     """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect.
@@ -132,6 +132,8 @@ def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, n
         else:
             have = 0 if last_n is None else last_n.shape[0]
             begin = int(next)
+            if next.size != 1 or not 0 <= begin <= min(have, room - 1):
+                raise ValueError(f"next must be a place among the {have} rows, or behind them, found {next.tolist()}")
             kept = ctx.xp.empty((min(have + total, room), *data.shape[1:]), data.dtype)
             if have:
                 kept[:have] = last_n

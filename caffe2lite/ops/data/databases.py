@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import threading
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from caffe2lite import db as databases
 from caffe2lite.db import Mode
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.dtypes import dtype_of, field_of
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
@@ -38,7 +38,7 @@ class DBReader(Reader):
         self.num_shards, self.shard_id = num_shards, shard_id
         self._db = databases.open_db(db_type, source, Mode.read)
         self._cursor = self._db.new_cursor()
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._skip(self.shard_id)
 
     def _skip(self, records: int) -> None:

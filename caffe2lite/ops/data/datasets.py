@@ -6,11 +6,10 @@ is the field of lengths that its rows are counted by; the rows of the outermost 
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
 from caffe2lite.ops.data.shuffle import shuffled
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.infer import unknown
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
@@ -53,6 +52,10 @@ class Tree:
         ends[0] = ends0
         for k in range(1, len(ends)):
             lengths = tensors[self.lengths_of[k]]
+            if lengths.ndim != 1 or lengths.dtype != np.int32 or (lengths.size and int(lengths.min()) < 0):
+                raise ValueError(
+                    f"field {self.fields[self.lengths_of[k]]!r} must be int32 lengths, one dimension, none negative"
+                )
             rows = slice(begins[self.parent[k]], ends[self.parent[k]])
             ends[k] = begins[k] + int(lengths[rows].sum())
         return ends
@@ -87,7 +90,7 @@ class TreeCursor(Object):
 
     def __init__(self, fields) -> None:
         self.tree = Tree(fields)
-        self.lock = threading.Lock()
+        self.lock = locks.lock()
         self.offsets = [0] * len(self.tree.lengths_of)
 
     def write(self, proto) -> None:
@@ -107,10 +110,10 @@ class TreeCursor(Object):
 
 
 @operator("cursor", stateful=True)
-def CreateTreeCursor(ctx, *, fields: list[str]):
+def CreateTreeCursor(ctx, *, fields: list[str] = ()):
     """A cursor at the first example of a dataset with these fields.
 
-    cursor; no tensors, of any type. ValueError where the argument `fields` is missing.
+    cursor; no tensors, of any type. TypeError where a field is no string.
     """
     return TreeCursor(fields)
 
@@ -154,6 +157,16 @@ def _check_fields(cursor, tensors):
         raise ValueError(f"the cursor has {len(cursor.tree.fields)} fields, and {len(tensors)} tensors are given")
 
 
+def _check_rows(tensors) -> None:
+    if any(t.ndim < 1 for t in tensors):
+        raise ValueError(f"fields have rows, and one is a scalar: {[list(t.shape) for t in tensors]}")
+
+
+def _check_outputs(ctx, tensors) -> None:
+    if len(ctx.outputs) != len(tensors):
+        raise ValueError(f"there must be an output for each of {len(tensors)} fields, {len(ctx.outputs)} are named")
+
+
 def _put(ctx, i, rows) -> None:
     ctx.outputs[i].assign(rows)
 
@@ -166,6 +179,7 @@ def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size
     the tensors are not as many as the cursor's fields, or shorter than the lengths say.
     """
     _check_fields(cursor, tensors)
+    _check_outputs(ctx, tensors)
     tree = cursor.tree
     examples = _examples(tree, tensors)
     with cursor.lock:
@@ -186,6 +200,7 @@ def ReadNextBatch(ctx, cursor, *tensors, batch_size: int = 1, enforce_batch_size
 
 def _examples(tree, tensors) -> int:
     """Return the number of examples: rows of the first field of the outermost domain."""
+    _check_rows(tensors)
     return next(t.shape[0] for t, d in zip(tensors, tree.domain_of) if d == 0)
 
 
@@ -195,7 +210,17 @@ def _offset_matrix(tree, tensors):
     matrix = np.zeros((examples + 1, len(tree.lengths_of)), np.int64)
     matrix[:, 0] = np.arange(examples + 1)
     for k in range(1, len(tree.lengths_of)):
-        starts = np.concatenate([[0], np.cumsum(tensors[tree.lengths_of[k]], dtype=np.int64)])
+        lengths, rows = tensors[tree.lengths_of[k]], int(matrix[-1, tree.parent[k]])
+        if (
+            lengths.ndim != 1
+            or lengths.dtype != np.int32
+            or len(lengths) < rows
+            or (lengths.size and lengths.min() < 0)
+        ):
+            raise ValueError(
+                f"field {tree.fields[tree.lengths_of[k]]!r} must be int32 lengths for {rows} rows, none negative"
+            )
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         matrix[:, k] = starts[matrix[:, tree.parent[k]]]
     return matrix
 
@@ -258,6 +283,13 @@ def ReadRandomBatch(
     beyond the examples.
     """
     _check_fields(cursor, tensors)
+    _check_outputs(ctx, tensors)
+    if idx.ndim != 1 or offsets.ndim != 2 or offsets.shape[1] != len(cursor.tree.lengths_of):
+        raise ValueError(
+            f"idx must be [N] and offsets [examples + 1, {len(cursor.tree.lengths_of)}], found {list(idx.shape)} and "
+            f"{list(offsets.shape)}"
+        )
+    _check_rows(tensors)
     tree = cursor.tree
     with cursor.lock:
         begin = cursor.offsets[0]
@@ -285,7 +317,7 @@ def ReadRandomBatch(
     infer=unknown,
     limits="multiple_of >= 1",
 )
-def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int):
+def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int = 1):
     """Cut off examples at the end, so that their number is a multiple of `multiple_of`.
 
     Tensors [rows of their domain, ...] of any type -> the same, shorter. ValueError where they are no dataset of these
@@ -303,6 +335,7 @@ class PackedRecords(Object):
     """Examples as objects: a list with, for each of them, the rows of every field."""
 
     type_name = "caffe2::Tensor"
+    operand = True
 
     def __init__(self, records) -> None:
         self.records = records
@@ -335,12 +368,17 @@ def PackRecords(ctx, *tensors, fields: list[str], pack_to_single_shared_ptr: boo
 
 
 @operator("fields*", stateful=True, num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
-def UnPackRecords(ctx, packed, *prototypes, fields: list[str]):
+def UnPackRecords(ctx, packed, *prototypes, fields: list[str] = ()):
     """The fields of packed examples, one after the other; prototypes give shapes and types where there is none.
 
     packed [examples] of records, prototypes [n, ...] of any type -> fields [rows, ...]. ValueError where the fields are
     not as many as the outputs, there are neither records nor prototypes, or a record was saved and loaded and is empty.
     """
+    if getattr(packed, "dtype", np.dtype(object)) != np.dtype(object):  # nothing is packed: the tensor is a field
+        if len(ctx.inputs) > 1 or len(ctx.outputs) > 1:
+            raise ValueError("a tensor that is not packed is one field: it takes no prototypes, and one output")
+        ctx.outputs[0].assign(packed, ctx.device)
+        return
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
         raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")

@@ -83,7 +83,8 @@ def _numbered(pattern: str, step: int) -> str:
     )
 
 
-@operator("", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True, gradient=FORBID_GRADIENT)
+@operator("", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`.
 
@@ -91,13 +92,15 @@ def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, ev
     """
     if every <= 0:
         raise ValueError(f"every must be positive, got {every}")
+    if iter.size < 1:
+        raise ValueError("the iteration is an empty tensor")
     step = int(iter.reshape(-1)[0])
     if step % every == 0:
         _save(ctx, full_path(ctx, _numbered(db, step), absolute_path), db_type, list(ctx.op.input), Options())
 
 
 operator(
-    "", name="Snapshot", num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
+    "", name="Snapshot", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
     doc="""Checkpoint under the name that it had first.
 
     iter [1] of any integers, inputs [...] of any type -> no tensors. ValueError where `every` is not above 0.

@@ -8,6 +8,7 @@ import threading
 import numpy as np
 
 from caffe2lite.ops.data.databases import Reader
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
@@ -23,8 +24,8 @@ class BlobsQueue(Object):
     def __init__(self, capacity: int, fields: int, name: str, field_names=()) -> None:
         self.capacity, self.fields, self.name, self.field_names = capacity, fields, name, tuple(field_names)
         self._records: collections.deque = collections.deque()
-        self._lock = threading.Lock()
-        self._filled, self._emptied = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._lock = locks.lock()
+        self._filled, self._emptied = locks.condition(self._lock), locks.condition(self._lock)
         self._closed = False
 
     def write(self, blobs, cancelled: threading.Event = NEVER, block: bool = True) -> bool:
@@ -103,6 +104,7 @@ _MOVED = [(i + 1, i) for i in range(64)]
     blocking=True,
     num_inputs=(2, MANY),
     num_outputs=(1, MANY),
+    counts=lambda n, m: m == n - 1,
     mutates=_MOVED,
     traits="enqueues",
 )
@@ -129,6 +131,7 @@ def _all_initialised(ctx, blobs) -> None:
     blocking=True,
     num_inputs=(2, MANY),
     num_outputs=(2, MANY),
+    counts=lambda n, m: m == n,
     mutates=_MOVED,
     gradient=NO_GRADIENT,
     traits="enqueues",
@@ -228,7 +231,7 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
     shares = np.cumsum(np.asarray(weights or [1.0] * len(queues)))
     if shares[-1] <= 0:
         raise ValueError(f"the weights must have a positive sum, found {list(weights)}")
-    chosen = int(np.searchsorted(shares, ctx.rng.random() * shares[-1], side="right"))
+    chosen = int(np.searchsorted(shares, float(ctx.rng.random()) * shares[-1], side="right"))
     blobs = list(ctx.outputs[:-1])
     if 0 <= table_idx_blob < len(blobs):
         blobs.pop(table_idx_blob).resize((1,), np.int32)[...] = chosen
@@ -238,7 +241,7 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
 class QueueReader(Reader):
     """A reader whose records come out of a queue."""
 
-    def __init__(self, queue: BlobsQueue, key_index: int, value_index: int, timeout: float) -> None:
+    def __init__(self, queue, key_index: int, value_index: int, timeout: float) -> None:
         self.queue, self.key_index, self.value_index, self.timeout = queue, key_index, value_index, timeout
         self.source = f"queue {queue.name}"
 

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
@@ -22,7 +23,7 @@ class RebatchingQueue(Object):
     def __init__(self, capacity: int, components: int) -> None:
         self.capacity, self.components = capacity, components
         self._elements: collections.deque = collections.deque()
-        self._changed = threading.Condition()
+        self._changed = locks.condition()
         self._closed = False
 
     def put(self, element, cancelled: threading.Event) -> bool:

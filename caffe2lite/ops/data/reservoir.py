@@ -18,6 +18,7 @@ from caffe2lite.ops.sparse.indices import Map
     stateful=True,
     num_inputs={4, 7},
     num_outputs={2, 4},
+    counts=lambda n, m: (n, m) in ((4, 2), (7, 4)),
     mutates={0: 0, 1: 1, 5: 2, 6: 3},
     types={"num_visited": "int64", "object_id": "int64", "pos_to_object": "int64"},
     host="reservoir num_visited data object_id pos_to_object",
@@ -50,8 +51,9 @@ def ReservoirSampling(
 
     J. Vitter, "Random sampling with a reservoir", 1985 (algorithm R).
     """
-    if data.ndim < 1:
-        raise ValueError("the data must have rows, got a scalar")
+    for what, rows in (("data", data), ("reservoir", reservoir), ("pos_to_object", pos_to_object)):
+        if rows is not None and rows.ndim < 1:
+            raise ValueError(f"the {what} must have rows, got a scalar")
     if object_id is not None:
         needed(Map, object_to_pos)
     with needed(Mutex, mutex).lock:

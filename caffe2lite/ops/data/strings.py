@@ -10,10 +10,12 @@ from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
 
 def _each(function, X, out, dtype):
     """Write the function of every string."""
+    made = [function(s) for s in X.reshape(-1).tolist()]
     Y = out(X.shape, dtype)
-    flat = Y.reshape(-1)
-    for i, s in enumerate(X.reshape(-1)):
-        flat[i] = function(s)
+    if dtype is object:
+        Y.reshape(-1)[...] = np.fromiter(made, object, len(made))
+    else:
+        Y.reshape(-1)[...] = made
     return Y
 
 
@@ -45,7 +47,8 @@ def StringStartsWith(xp, strings, *, prefix: str = "", out):
 
     strings [...] string -> bools of their shape, bool. TypeError for other types.
     """
-    return _each(lambda s: s.startswith(_bytes(prefix)), strings, out, np.bool_)
+    wanted = _bytes(prefix)
+    return _each(lambda s: s.startswith(wanted), strings, out, np.bool_)
 
 
 @operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
@@ -54,7 +57,8 @@ def StringEndsWith(xp, strings, *, suffix: str = "", out):
 
     strings [...] string -> bools of their shape, bool. TypeError for other types.
     """
-    return _each(lambda s: s.endswith(_bytes(suffix)), strings, out, np.bool_)
+    wanted = _bytes(suffix)
+    return _each(lambda s: s.endswith(wanted), strings, out, np.bool_)
 
 
 @operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
@@ -63,7 +67,8 @@ def StringEquals(xp, strings, *, text: str = "", out):
 
     strings [...] string -> bools of their shape, bool. TypeError for other types.
     """
-    return _each(lambda s: s == _bytes(text), strings, out, np.bool_)
+    wanted = _bytes(text)
+    return _each(wanted.__eq__, strings, out, np.bool_)
 
 
 def _text(value) -> bytes:
@@ -95,6 +100,10 @@ def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
         rows = rows.T
     Y = out((rows.shape[0],), object)
     end = _bytes(delimiter)
-    for i, row in enumerate(rows):
-        Y[i] = b"".join(_text(v) + end for v in row)
+    if rows.dtype.kind in "iu" and rows.itemsize > 1:
+        texts = [[b"%d" % v for v in row] for row in rows.tolist()]
+    else:
+        texts = [[_text(v) for v in row] for row in rows]
+    for i, row in enumerate(texts):
+        Y[i] = end.join(row) + end if row else b""
     return Y

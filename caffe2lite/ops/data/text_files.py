@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 
 import numpy as np
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.objects import Object, needed
@@ -23,8 +23,11 @@ class TextFileReader(Object):
         self.filename, self.types = filename, types
         self._passes = num_passes
         self._row = 0
-        self._lock = threading.Lock()
-        self._file = open(filename, "rb")  # noqa: SIM115 - lives as long as the blob
+        self._lock = locks.lock()
+        try:
+            self._file = open(filename, "rb")  # noqa: SIM115 - lives as long as the blob
+        except OSError as e:
+            raise ValueError(f"the text file {filename!r} cannot be read: {e.strerror}") from None
         weakref.finalize(self, self._file.close)
 
     def read(self, count: int) -> list[list[bytes]]:

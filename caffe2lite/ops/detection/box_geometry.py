@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import available, loop
+
 LARGEST = math.log(1000.0 / 16.0)  # a box does not grow more than that in one step
 
 
@@ -43,7 +45,7 @@ def decode_rotated(xp: Any, boxes: Any, deltas: Any, weights: Any, bounds: tuple
 def clip(xp: Any, boxes: Any, height: float, width: float, one: int) -> Any:
     """Return boxes within an image."""
     limits = xp.asarray([width - one, height - one, width - one, height - one], "float32")
-    return xp.minimum(xp.maximum(boxes, 0), limits)
+    return xp.maximum(xp.minimum(boxes, limits), 0)
 
 
 def clip_rotated(xp: Any, boxes: Any, height: float, width: float, threshold: float, one: int) -> Any:
@@ -124,6 +126,10 @@ def overlaps_rotated(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray
 
 def suppress(boxes: np.ndarray, order: np.ndarray, threshold: float, most: int, one: int) -> list[int]:
     """Return by greedy non-maximum suppression the indices that are kept, in `order`; at most `most` of them (-1: all)."""
+    if boxes.shape[1] == 4 and boxes.dtype == np.float32 and available() and order.size > 16:
+        kept = np.empty(order.size, np.int64)
+        count = _suppress(np.ascontiguousarray(boxes[order]), np.float32(threshold), most, np.float32(one), kept)
+        return [int(i) for i in order[kept[:count]]]
     measure = overlaps_rotated if boxes.shape[1] == 5 else overlaps
     kept = []
     while order.size and (most < 0 or len(kept) < most):
@@ -132,6 +138,30 @@ def suppress(boxes: np.ndarray, order: np.ndarray, threshold: float, most: int, 
         if order.size:
             order = order[measure(boxes[best], boxes[order], one) <= threshold]
     return kept
+
+
+@loop
+def _suppress(boxes, threshold, most, one, kept):  # type: ignore[no-untyped-def]
+    """Of boxes in their order: the places of those kept, and their number."""
+    count = 0
+    gone = np.zeros(len(boxes), np.bool_)
+    for i in range(len(boxes)):
+        if gone[i]:
+            continue
+        if most >= 0 and count >= most:
+            break
+        kept[count] = i
+        count += 1
+        x1, y1, x2, y2 = boxes[i, 0], boxes[i, 1], boxes[i, 2], boxes[i, 3]
+        mine = (x2 - x1 + one) * (y2 - y1 + one)
+        for j in range(i + 1, len(boxes)):
+            if gone[j]:
+                continue
+            w = max(min(x2, boxes[j, 2]) - max(x1, boxes[j, 0]) + one, np.float32(0))
+            h = max(min(y2, boxes[j, 3]) - max(y1, boxes[j, 1]) + one, np.float32(0))
+            area = (boxes[j, 2] - boxes[j, 0] + one) * (boxes[j, 3] - boxes[j, 1] + one)
+            gone[j] = not w * h / (area + mine - w * h) <= threshold
+    return count
 
 
 def soft_suppress(

@@ -9,6 +9,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.shapes import fitted
 
 _TINY = 1.17549435e-38  # the smallest normal float
 
@@ -43,6 +44,7 @@ def _check_same(Y_hat, *others):
 
 @operator(
     "loss",
+    shapes="Y_hat [N, ...]",
     types={"Y_hat": "float32", "Y": "float32", "alpha_in": "float32", "alpha_out": "float32"},
     infer=_loss_shape,
     gradient=single("SmoothL1LossGradient", "I0 I1 I2 I3 GO0 -> GI0"),
@@ -59,7 +61,12 @@ def SmoothL1Loss(xp, Y_hat, Y, alpha_in, alpha_out, *, beta: float = 1.0, scale:
     return _scalar(out, total * (scale / max(Y_hat.shape[0], 1)))
 
 
-@operator("dY_hat", types={"Y_hat": "float32", "dloss": "float32"}, infer=like(0))
+@operator(
+    "dY_hat",
+    shapes="Y_hat [N, ...]",
+    types={"Y_hat": "float32", "Y": "=Y_hat", "alpha_in": "=Y_hat", "alpha_out": "=Y_hat", "dloss": "=Y_hat"},
+    infer=like(0),
+)
 def SmoothL1LossGradient(xp, Y_hat, Y, alpha_in, alpha_out, dloss, *, beta: float = 1.0, scale: float = 1.0, out):
     """The gradient by the prediction.
 
@@ -146,6 +153,7 @@ def _sigmoid(xp, x):
 
 @operator(
     "loss",
+    shapes="X [N, ...]",
     types={"X": "float32", "targets": "int32"},
     infer=_loss_shape,
     gradient=single("SigmoidCrossEntropyLossGradient", "I0 I1 GO0 -> GI0"),
@@ -170,7 +178,7 @@ def _normalizer(X, counted, normalize):
     return float(counted.sum()) + 1e-5 if normalize else max(X.shape[0], 1)
 
 
-@operator("dX", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
+@operator("dX", shapes="X [N, ...]", types={"X": "float32", "targets": "int32", "dloss": "float32"}, infer=like(0))
 def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0, normalize: int = 1, out):
     """The gradient by the logits; 0 where the target is -1.
 
@@ -179,7 +187,7 @@ def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0
     counted = _counted(xp, X, targets)
     d = out(X.shape, X.dtype)
     d[...] = (_sigmoid(xp, X) - targets.reshape(X.shape)) * counted
-    d *= dloss.reshape(()) * (scale / _normalizer(X, counted, normalize))
+    d *= fitted(dloss, (), "dloss") * (scale / _normalizer(X, counted, normalize))
     return d
 
 
@@ -197,6 +205,8 @@ def _by_class(xp, X, labels, num_classes):
 def _focal_terms(xp, X, labels, fg, num_classes, alpha):
     x, t = _by_class(xp, X, labels, num_classes)
     classes = xp.arange(1, num_classes + 1).reshape(1, 1, -1, 1, 1)
+    if fg.size != 1:
+        raise ValueError(f"fg_num must be one number, found the shape {list(fg.shape)}")
     most = xp.maximum(fg.reshape(-1)[0], 1)
     positive = (t == classes).astype(X.dtype) * (alpha / most)
     negative = ((t >= 0) & (t != classes)).astype(X.dtype) * ((1 - alpha) / most)
@@ -249,7 +259,7 @@ def SigmoidFocalLossGradient(
     good = (1 - p) ** gamma * (1 - p - p * gamma * xp.log(xp.maximum(p, _TINY)))
     bad = p**gamma * (-_softplus(xp, x) * (1 - p) * gamma - p)
     d = out(X.shape, X.dtype)
-    d.reshape(x.shape)[...] = (-positive * good - negative * bad) * (dloss.reshape(()) * scale)
+    d.reshape(x.shape)[...] = (-positive * good - negative * bad) * (fitted(dloss, (), "dloss") * scale)
     return d
 
 
@@ -259,6 +269,8 @@ def _softmax(xp, x, axis):
 
 
 def _weights(xp, t, fg, alpha, dtype):
+    if fg.size != 1:
+        raise ValueError(f"fg_num must be one number, found the shape {list(fg.shape)}")
     most = xp.maximum(fg.reshape(-1)[0], 1)
     return xp.where(t == 0, (1 - alpha) / most, xp.where(t >= 1, alpha / most, 0)).astype(dtype)
 
@@ -334,7 +346,7 @@ def GroupSpatialSoftmax(xp, X, *, num_classes: int = 81, out):
     return P
 
 
-@operator("dX", types={"P": "float32", "dP": "float32"}, infer=like(0))
+@operator("dX", shapes="dP = P", types={"P": "float32", "dP": "float32"}, infer=like(0))
 def GroupSpatialSoftmaxGradient(xp, P, dP, *, num_classes: int = 81, out):
     """The gradient by the scores.
 
@@ -383,7 +395,7 @@ def SampleAsGradient(xp, X, L, dY, *, out):
     d = out(X.shape, X.dtype)
     d[...] = 0
     if rows.shape[0]:
-        d[rows] = dY
+        d[rows] = fitted(dY, (rows.shape[0], *X.shape[1:]), "dY")
     return d
 
 

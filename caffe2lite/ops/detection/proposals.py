@@ -20,6 +20,8 @@ def _host(xp, array):
 def _info(im_info, count):
     if im_info.ndim != 2 or im_info.shape[0] != count or im_info.shape[1] < 3:
         raise ValueError(f"im_info must be [{count}, 3] (height, width, scale), got shape {list(im_info.shape)}")
+    if not all(map(math.isfinite, im_info[:, :3].reshape(-1).tolist())):
+        raise ValueError(f"height, width and scale of an image must be finite, found {im_info[:, :3].tolist()}")
 
 
 def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, threshold, least, one, bounds, straight):
@@ -27,6 +29,8 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
     rotated = anchors.shape[1] == 5
     size = anchors.shape[1]
     n, kinds, height, width = scores.shape
+    if not spatial_scale:
+        raise ValueError("spatial_scale must not be 0")
     stride = 1.0 / spatial_scale
     x, y = np.meshgrid(np.arange(width) * stride, np.arange(height) * stride)
     zeros = [np.zeros_like(x)] * 3
@@ -40,7 +44,7 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
         if 0 < pre < order.size:
             order = order[:pre]
         p, d, boxes = p[order], d[order], grid[order]
-        h, w, scale = (float(v) for v in im_info[image, :3])
+        h, w, scale = int(im_info[image, 0]), int(im_info[image, 1]), float(im_info[image, 2])  # whole pixels
         if rotated:
             boxes = box_geometry.decode_rotated(np, boxes, d, (1, 1, 1, 1), bounds)
             boxes = box_geometry.clip_rotated(np, boxes, h, w, straight, one)
@@ -219,6 +223,8 @@ def BoxWithNMSLimit(
         raise ValueError(f"there is no soft_nms_method {soft_nms_method!r}; there are linear and gaussian")
     if scores.ndim == 1:
         scores = scores.reshape(-1, 1)
+    if scores.ndim != 2:
+        raise ValueError(f"scores must be [boxes, classes], got shape {list(scores.shape)}")
     count, classes = scores.shape
     first = int(input_boxes_include_bg_cls)
     columns = range(first, classes - 1 + first)
@@ -226,10 +232,12 @@ def BoxWithNMSLimit(
     if boxes.ndim != 2 or boxes.shape != (count, width):
         raise ValueError(f"boxes must be [{count}, {width}], got shape {list(boxes.shape)}")
     s, b = _host(xp, scores), _host(xp, boxes)
-    splits = [count] if batch_splits is None else _host(xp, batch_splits).tolist()
-    if sum(splits) != count or min(splits, default=0) < 0:
-        raise ValueError(f"batch_splits {splits} must be 0 or more and sum to the {count} boxes")
+    splits = [count] if batch_splits is None else _host(xp, batch_splits).reshape(-1).tolist()
+    if not all(0 <= v < 2**31 for v in splits):
+        raise ValueError(f"batch_splits must be numbers of boxes, found {splits}")
     splits = [int(v) for v in splits]
+    if sum(splits) != count:
+        raise ValueError(f"batch_splits sum to {sum(splits)}, and there are {count} boxes")
     soft = (soft_nms_method, soft_nms_sigma, soft_nms_min_score_thres) if soft_nms_enabled else None
     values, where, labels, keeps = [], [], [], []
     sizes = np.zeros((len(splits), classes), "int32")
@@ -299,6 +307,9 @@ def _collect(inputs, low, high, most):
         raise ValueError(
             f"levels {low} to {high} need {levels} tensors of rois and as many of scores, got {len(inputs)}"
         )
+    for r in inputs[:levels]:
+        if r.ndim < 1 or r.shape[-1] != 5:
+            raise ValueError(f"rois must be [n, 5], got shape {list(r.shape)}")
     rois = np.concatenate([r.reshape(-1, 5) for r in inputs[:levels]])
     scores = np.concatenate([s.reshape(-1) for s in inputs[levels:]])
     if len(rois) != len(scores):
@@ -319,6 +330,8 @@ def _levels(rois, low, high, scale, level, one):
 
 def _distribute(rois, low, high, scale, level, one):
     """Return (rois of each level, the permutation that restores their order)."""
+    if high < low:
+        raise ValueError(f"roi_max_level={high} is below roi_min_level={low}")
     which = _levels(rois, low, high, scale, level, one)
     groups = [np.nonzero(which == k)[0] for k in range(low, high + 1)]
     restore = np.argsort(np.concatenate(groups), kind="stable").astype("int32")
@@ -432,7 +445,7 @@ def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = Fal
             made[r, 0, k] = x1 + (x + dx + 0.5) * w / width
             made[r, 1, k] = y1 + (y + dy + 0.5) * h / height
             made[r, 2, k] = score
-            made[r, 3, k] = 1.0 / np.exp(plane - plane[y, x]).sum() if should_output_softmax else 0.5
+            made[r, 3, k] = 1.0 / np.exp(plane - plane[y, x]).sum() if should_output_softmax else 0
     return xp.asarray(made)
 
 

@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 
+from caffe2lite.ops.detection import cuda
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import CPU, MANY, operator
+from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.registry import CPU, operator
 
 _SIZES = "pooled_h >= 0, pooled_w >= 0"
 
@@ -42,6 +45,21 @@ def image_of(roi, size, batch):
     return image, box
 
 
+def _check_boxes(rois, batch, size, aligned=False):
+    """ValueError where a roi is of no image or, if aligned, has a negative size: before a kernel takes all of them."""
+    for roi in on_host(rois):
+        box = image_of(roi, size, batch)[1]
+        if aligned:
+            check_size(box)
+
+
+def check_size(box):
+    """ValueError where the box is turned inside out."""
+    x1, y1, x2, y2 = (float(v) for v in box)
+    if x2 < x1 or y2 < y1:
+        raise ValueError(f"a roi has a negative size: {[x1, y1, x2, y2]}")
+
+
 def _shape(X, rois, order, *pooled):
     """Return the shape of what is pooled from each of `rois` boxes of features of the shape X."""
     return (rois, *pooled, X[3]) if order == "NHWC" else (rois, X[1], *pooled)
@@ -69,8 +87,11 @@ def _planes(X, RoIs, order, pooled_h, pooled_w, out):
 
 def _side(start, length, bins, size, samples):
     """Return the matrix [bins, size] of the mean of bilinear samples in each of `bins` parts of a side."""
+    if bins < 1 or not math.isfinite(start) or not math.isfinite(length):
+        raise ValueError(f"{bins} parts of a roi from {start:g} of the length {length:g} cannot be pooled")
     step = length / bins
     grid = samples if samples > 0 else math.ceil(length / bins)
+    check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0:
         return matrix
@@ -93,8 +114,8 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
     w, h = x2 - x1, y2 - y1
     if not aligned:
         w, h = max(w, 1.0), max(h, 1.0)
-    elif w < 0 or h < 0:
-        raise ValueError(f"a roi has a negative size: {[float(v) for v in roi]}")
+    else:
+        check_size(roi)
     return _side(y1, h, pooled_h, shape[0], sampling_ratio), _side(x1, w, pooled_w, shape[1], sampling_ratio)
 
 
@@ -119,6 +140,11 @@ def RoIAlign(
     """
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
     x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
+    if usable(xp, X) and order != "NHWC":
+        _check_boxes(RoIs, X.shape[0], 4, aligned)
+        sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_ALIGN(xp, Y.size, Y, X, RoIs, *sizes, sampling_ratio, aligned)
+        return Y
     for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
@@ -133,21 +159,25 @@ def RoIAlignGradient(
 ):  # fmt: skip
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's
-    shape. ValueError where the shapes do not fit, or a roi is of no image.
+    X [N, C, H, W] float32, RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. As in Caffe2, X is
+    NCHW whatever `order` says, and the values of dY count in that order, the last ones being 0 if there are fewer.
+    ValueError where the shapes do not fit, or a roi is of no image.
     """
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    if order == "NHWC":
-        dX = out(X.shape, dY.dtype)
-        turned = lambda shape, dtype: dX.transpose(0, 3, 1, 2)
-        RoIAlignGradient.kernels["", None](
-            xp, X.transpose(0, 3, 1, 2), RoIs, dY.transpose(0, 3, 1, 2), spatial_scale=spatial_scale, pooled_h=pooled_h,
-            pooled_w=pooled_w, sampling_ratio=sampling_ratio, aligned=aligned, out=turned,
-        )  # fmt: skip
-        return dX
-    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    wanted = (RoIs.shape[0], X.shape[1], pooled_h, pooled_w)
+    missing = math.prod(wanted) - dY.size
+    if missing < 0 or (missing and order != "NHWC"):
+        raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
+    if missing:
+        dY = xp.concatenate([dY.reshape(-1), xp.zeros(missing, dY.dtype)])
+    dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
+    if usable(xp, dY) and dX.flags.c_contiguous:
+        _check_boxes(RoIs, X.shape[0], 4, aligned)
+        sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_ALIGN_GRADIENT(xp, dY.size, dX, dY, RoIs, *sizes, sampling_ratio, aligned)
+        return dX
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
@@ -267,7 +297,7 @@ def _infer_pool(args, inputs):
 
 @operator(
     "Y argmaxes?",
-    num_outputs=(0, MANY),
+    num_outputs=(1, 2),
     types={"X": "float32", "rois": "float32"},
     infer=_infer_pool,
     gradient=single("RoIPoolGradient", "I0 I1 O1 GO0 -> GI0"),
@@ -295,6 +325,11 @@ def RoIPool(
     shape = (rois.shape[0], X.shape[1], pooled_h, pooled_w)
     Y = out[0](shape, X.dtype)
     argmax = None if is_test else out[1](shape, "int32")
+    if usable(xp, X):
+        _check_boxes(rois, X.shape[0], 4)
+        sizes = (5, *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_POOL(xp, Y.size, Y, argmax, X, rois, *sizes)
+        return (Y,) if is_test else (Y, argmax)
     for r, roi in enumerate(on_host(rois)):
         image, box = image_of(roi, 4, X.shape[0])
         x, y, w, h = _pool_box(box, spatial_scale)
@@ -338,6 +373,11 @@ def RoIPoolGradient(
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
+    if usable(xp, dY):
+        _check_boxes(rois, X.shape[0], 4)
+        sizes = (5, *X.shape[1:], pooled_h, pooled_w, spatial_scale)
+        cuda.ROI_POOL_GRADIENT(xp, dY.size, dX, dY, argmaxes, rois, *sizes)
+        return dX
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
     for r, roi in enumerate(on_host(rois)):
         image, _ = image_of(roi, 4, X.shape[0])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from caffe2lite.ops.kit.arguments import Values
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.memory import check_result, clear
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.proto.caffe2_pb2 import Argument
 
@@ -106,7 +108,7 @@ def DiagonalFill(
     if len(dims) > 2 and len(set(dims)) > 1:
         raise ValueError(f"with more than 2 dimensions all must be equal, found the shape {list(dims)}")
     Y = out(dims, kind)
-    Y[...] = 0
+    clear(Y)
     step = sum(math.prod(dims[i + 1 :]) for i in range(len(dims)))
     Y.reshape(-1)[: min(dims) * step : step] = _constant(value, kind)
     return Y
@@ -125,22 +127,28 @@ def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
 
 def _given(xp: Any, out: Any, dims: tuple[int, ...], values: Any, kind: str) -> Any:
     field = "floats" if kind in _FLOATS else "strings" if kind == "object" else "ints"
-    given = getattr(values, field)
-    Y = out(dims, kind)
-    if len(given) != Y.size:
+    given = values.array(field, kind)
+    if given.size != math.prod(dims):
         raise ValueError(
-            f"the shape {list(dims)} has room for {Y.size} values, but `values` holds {len(given)} {field}"
+            f"the shape {list(dims)} has room for {math.prod(dims)} values, but `values` holds {given.size} {field}"
         )
-    Y.reshape(-1)[...] = xp.asarray(list(given), dtype=kind)
+    Y = out(dims, kind)
+    Y.reshape(-1)[...] = xp.asarray(given)
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
+def _none_with_values(g: Any) -> list[Any]:
+    """No gradient; without `values` the operator does not fit its schema."""
+    g.need("values")
+    return []
+
+
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
 def GivenTensorFill(
     xp,
     X=None,
     *,
-    values: Argument,
+    values: Values,
     dtype: int = 0,
     shape: list[int] = (),
     extra_shape: list[int] = (),
@@ -164,7 +172,7 @@ def _given_fill(name: str, kind: str) -> None:
 
     @operator(
         "Y",
-        gradient=NO_GRADIENT,
+        gradient=_none_with_values,
         name=name,
         inplace={0: 0},
         anywhere="X",
@@ -176,7 +184,7 @@ def _given_fill(name: str, kind: str) -> None:
         xp,
         X=None,
         *,
-        values: Argument,
+        values: Values,
         shape: list[int] = (),
         extra_shape: list[int] = (),
         input_as_shape: bool = False,
@@ -196,7 +204,7 @@ for _name, _type in (
     _given_fill(_name, _type)
 
 
-@operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"), traits="fill")
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"), traits="fill")
 def GivenTensorByteStringToUInt8Fill(
     xp,
     X=None,
@@ -212,10 +220,13 @@ def GivenTensorByteStringToUInt8Fill(
     Y [shape ...], uint8; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError where
     the string is too short, or the shape is given twice.
     """
-    Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "uint8")
+    dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
-    if len(data) < Y.size:
-        raise ValueError(f"the shape {list(Y.shape)} needs {Y.size} bytes, but the string in `values` has {len(data)}")
+    if len(data) < math.prod(dims):
+        raise ValueError(
+            f"the shape {list(dims)} needs {math.prod(dims)} bytes, but the string in `values` has {len(data)}"
+        )
+    Y = out(dims, "uint8")
     Y.reshape(-1)[...] = xp.asarray(list(data[: Y.size]), dtype="uint8")
     return Y
 
@@ -254,6 +265,7 @@ def Range(xp, start, stop=None, step=None, *, out):
         length = max(math.ceil(span), 0)
     else:  # Caffe2's count, short by one where it goes down
         length = max(int(span) + (int(span) * width < last - first), 0)
+    check_result((length,), "int64")
     Y = out((length,), start.dtype)
     Y[...] = xp.arange(length) * width + first
     return Y

@@ -141,12 +141,14 @@ def UniqueUniformFill(
     if min > max:
         raise ValueError(f"min must be at most max, found [{min}, {max}]")
     xp = ctx.xp
-    Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), kind)
+    dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
+    wanted = math.prod(dims)
     shunned = xp.zeros(0, "int64") if avoid is None else xp.unique(avoid.astype("int64"))
     inside = shunned[(shunned >= min) & (shunned <= max)]
     room = max - min + 1 - inside.size
-    if Y.size > room:
-        raise ValueError(f"{Y.size} distinct integers of [{min}, {max}] are wanted, but only {room} are allowed")
+    if wanted > room:
+        raise ValueError(f"{wanted} distinct integers of [{min}, {max}] are wanted, but only {room} are allowed")
+    Y = out(dims, kind)
     chosen = xp.zeros(0, "int64")
     while chosen.size < Y.size:
         more = ctx.rng.integers(min, max, 2 * (Y.size - chosen.size) + 8, endpoint=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,27 +10,33 @@ import numpy as np
 
 from caffe2lite.ops.kit import windows
 from caffe2lite.ops.kit.arguments import group
-from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
+from caffe2lite.ops.kit.compiled import loop, pays
+from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
+_U = np.uint64  # of places in arrays: signed ones might count from the end
 
-def _check_order(order):
+
+def check_order(order):
+    """Raise a ValueError for an order that does not exist."""
     if order not in ("NCHW", "NHWC"):
         raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
 
 
-def _four(X, what="the input"):
+def four_dimensional(X, what="the input"):
+    """Raise a ValueError where a tensor is not of images."""
     if X.ndim != 4:
         raise ValueError(f"{what} must have four dimensions, got shape {list(X.shape)}")
 
 
 def _first(array, order):
     """Return a view with channels before the image."""
-    _check_order(order)
-    _four(array)
+    check_order(order)
+    four_dimensional(array)
     return array if order == "NCHW" else array.transpose(0, 3, 1, 2)
 
 
@@ -61,7 +67,7 @@ def _scales(scales, height_scale, width_scale):
     if scales.ndim != 1 or scales.shape[0] != 2:
         raise ValueError(f"scales must be [height_scale, width_scale], got shape {list(scales.shape)}")
     for s in scales:
-        if not s > 0:
+        if not 0 < s < math.inf:
             raise ValueError(f"scales must be positive, got {s}")
     return float(scales[0]), float(scales[1])
 
@@ -70,6 +76,7 @@ def _nearest(xp, size, scale, count=None):
     """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
         count = resized(size, scale)
+        check_result((count,), "int64")
     source = (xp.arange(count).astype("float32") / xp.float32(scale)).astype("int64")
     return xp.minimum(source, size - 1)
 
@@ -92,8 +99,60 @@ def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale:
     rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
     Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
     if Y.size:
-        _first(Y, order)[...] = x[:, :, rows][:, :, :, columns]
+        _show(xp, x, rows, columns, _first(Y, order))
     return Y
+
+
+def _show(xp, x, rows, columns, y, value=0.0):
+    """y[..., i, j] = x[..., rows[i], columns[j]], or the value where one of these is -1."""
+    if y.flags.c_contiguous and x.flags.c_contiguous and y.dtype == np.float32 and pays(xp, y):
+        sizes = (_U(n) for n in (*x.shape[2:], *_side_by_side(columns)))
+        height, width, first, last = sizes
+        places = (rows + 1).astype(np.uint64), (columns + 1).astype(np.uint64)
+        _show_planes(x.reshape(-1), height, width, *places, y.reshape(-1), np.float32(value), first, last)
+        return
+    if bool((rows < 0).any()) or bool((columns < 0).any()):
+        y[...] = value
+        i, j = xp.nonzero(rows >= 0)[0], xp.nonzero(columns >= 0)[0]
+        if i.size and j.size:
+            show, across = slice(int(i[0]), int(i[-1]) + 1), slice(int(j[0]), int(j[-1]) + 1)
+            y[:, :, show, across] = x[
+                :, :, int(rows[i[0]]) : int(rows[i[-1]]) + 1, int(columns[j[0]]) : int(columns[j[-1]]) + 1
+            ]
+        return
+    y[...] = xp.take(xp.take(x, columns, axis=3), rows, axis=2)
+
+
+def _side_by_side(columns):
+    """Return (first, last): the longest run of columns that lie side by side in the source and can be copied so."""
+    apart = (np.diff(columns) != 1) | (columns[1:] < 0) | (columns[:-1] < 0)
+    cuts = np.concatenate([[0], np.flatnonzero(apart) + 1, [len(columns)]])
+    k = int(np.diff(cuts).argmax())
+    return (int(cuts[k]), int(cuts[k + 1])) if columns[cuts[k]] >= 0 else (0, 0)
+
+
+@loop
+def _show_planes(x, height, width, rows, columns, y, value, first, last):
+    """Rows and columns count from 1 here, 0 stands for the value: signed places would be looked at for their sign."""
+    out, planes = _U(columns.size), _U(x.size) // (height * width)
+    for plane in range(planes):
+        for i in range(_U(rows.size)):
+            to = (plane * _U(rows.size) + i) * out
+            if i > _U(0) and rows[i] == rows[i - _U(1)]:
+                for j in range(out):
+                    y[to + j] = y[to - out + j]
+            elif rows[i] == _U(0):
+                for j in range(out):
+                    y[to + j] = value
+            else:
+                begin = (plane * height + rows[i] - _U(1)) * width
+                for j in range(first):
+                    y[to + j] = x[begin + columns[j] - _U(1)] if columns[j] else value
+                source = begin + columns[first] - _U(1) - first
+                for j in range(first, last):
+                    y[to + j] = x[source + j]
+                for j in range(last, out):
+                    y[to + j] = x[begin + columns[j] - _U(1)] if columns[j] else value
 
 
 def _resize_gradient(g, kind):
@@ -155,7 +214,9 @@ def ResizeNearest3D(
     t, h, w = (_nearest(xp, n, s) for n, s in zip(X.shape[2:], (temporal_scale, height_scale, width_scale)))
     Y = out((*X.shape[:2], t.shape[0], h.shape[0], w.shape[0]), X.dtype)
     if Y.size:
-        Y[...] = X[:, :, t][:, :, :, h][:, :, :, :, w]
+        frames = xp.ascontiguousarray(X[:, :, t])
+        shape = (-1, *X.shape[3:]), (-1, *Y.shape[3:])
+        _show(xp, frames.reshape(1, *shape[0]), h, w, Y.reshape(1, *shape[1]))
     return Y
 
 
@@ -176,6 +237,8 @@ def ResizeNearest3DGradient(
     """
     _volume(X)
     _volume(dY)
+    if dY.shape[:2] != X.shape[:2]:
+        raise ValueError(f"dY {list(dY.shape)} must have the batch and the channels of X {list(X.shape)}")
     scales = (temporal_scale, height_scale, width_scale)
     t, h, w = (_nearest(xp, n, s, count) for n, s, count in zip(X.shape[2:], scales, dY.shape[2:]))
     dX = out(X.shape, dY.dtype)
@@ -191,6 +254,7 @@ def ResizeNearest3DGradient(
 def _bilinear(xp, size, scale):
     """Return the matrix [result, size] of a linear interpolation whose corners are the image's."""
     count = resized(size, scale)
+    check_result((count, max(size, 1)), "float32")
     step = xp.float32((size - 1) / (count - 1)) if count > 1 else xp.float32(0)
     at = xp.arange(count).astype("float32") * step
     low = xp.minimum(at.astype("int64"), max(size - 1, 0))
@@ -213,7 +277,7 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
     height_scale, W * width_scale]. ValueError where X has not four dimensions, or a scale is not above 0.
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
-    _four(X)
+    four_dimensional(X)
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
     Y = out((*X.shape[:2], rows.shape[0], columns.shape[0]), X.dtype)
     if Y.size:
@@ -235,10 +299,10 @@ def UpsampleBilinearGradient(xp, dY, X, scales=None, *, width_scale: float = 1.0
     size, or a scale is not above 0.
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
-    _four(X)
-    _four(dY, "the gradient")
+    four_dimensional(X)
+    four_dimensional(dY, "the gradient")
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
-    if dY.shape[2:] != (rows.shape[0], columns.shape[0]):
+    if dY.shape != (*X.shape[:2], rows.shape[0], columns.shape[0]):
         raise ValueError(
             f"the gradient has the shape {list(dY.shape)}; the result is {[len(rows), len(columns)]} pixels"
         )
@@ -308,15 +372,10 @@ def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padd
     if not Y.size:
         return Y
     y = _first(Y, order)
-    if mode == "constant":
-        y[...] = value
-        inner_rows, inner_columns = xp.nonzero(rows >= 0)[0], xp.nonzero(columns >= 0)[0]
-        if inner_rows.size and inner_columns.size:
-            r, c = int(inner_rows[0]), int(inner_columns[0])
-            block = x[:, :, rows[inner_rows]][:, :, :, columns[inner_columns]]
-            y[:, :, r : r + inner_rows.shape[0], c : c + inner_columns.shape[0]] = block
+    if x.size:
+        _show(xp, x, rows, columns, y, value)
     else:
-        y[...] = x[:, :, rows][:, :, :, columns]
+        y[...] = value
     return Y
 
 
@@ -336,7 +395,9 @@ def PadImageGradient(xp, dY, *, mode: str = "constant", padding: Padding, out):
         )
     dX = out(_shape(dy.shape[0], dy.shape[1], (height, width), order), dY.dtype)
     rows, columns = _sources(xp, height, top, bottom, mode), _sources(xp, width, left, right, mode)
-    if dX.size:
+    if mode == "constant" and min(padding[:4]) >= 0:
+        _first(dX, order)[...] = dy[:, :, top : top + height, left : left + width]
+    elif dX.size:
         _apply(xp, dy, _first(dX, order), _chosen(xp, rows, height).T, _chosen(xp, columns, width).T)
     return dX
 
@@ -352,7 +413,7 @@ def IntegralImage(xp, X, *, out):
 
     P. Viola, M. Jones, "Rapid object detection using a boosted cascade of simple features", 2001.
     """
-    _four(X)
+    four_dimensional(X)
     Y = out((*X.shape[:2], X.shape[2] + 1, X.shape[3] + 1), X.dtype)
     Y[...] = 0
     Y[:, :, 1:, 1:] = xp.cumsum(xp.cumsum(X, axis=2), axis=3)
@@ -365,7 +426,7 @@ def IntegralImageGradient(xp, X, dY, *, out):
 
     X [N, C, H, W] float32, dY [N, C, H + 1, W + 1] -> dX of X's shape. ValueError where dY is of another shape.
     """
-    _four(X)
+    four_dimensional(X)
     if dY.shape != (*X.shape[:2], X.shape[2] + 1, X.shape[3] + 1):
         raise ValueError(f"the gradient of X {list(X.shape)} must have one row and column more, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
@@ -388,9 +449,14 @@ def SpaceToBatch(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
     the order is not NCHW, block_size is below 1, or the padded sides are no multiples of it.
     """
     top, left, bottom, right = _block_pads(pad, pad_t, order)
-    _four(X)
+    four_dimensional(X)
     n, c, h, w = X.shape
     height, width = h + top + bottom, w + left + right
+    if block_size < 1 or min(top, left, bottom, right) < 0:
+        raise ValueError(
+            f"block_size must be positive and the pads not negative: {block_size}, {[top, left, bottom, right]}"
+        )
+    check_result((n, c, height, width), X.dtype)
     for what, size in (("height", height), ("width", width)):
         if size % block_size:
             raise ValueError(f"the padded {what} {size} is no multiple of block_size {block_size}")
@@ -412,160 +478,17 @@ def BatchToSpace(xp, X, *, block_size: int = 2, pad: int = 0, pad_t: int | None 
     border.
     """
     top, left, bottom, right = _block_pads(pad, pad_t, order)
-    _four(X)
+    four_dimensional(X)
     n, c, h, w = X.shape
     b = block_size
-    if n % (b * b):
+    if b < 1 or n % (b * b):
         raise ValueError(f"a batch of {n} cannot be divided among blocks of {b} by {b}")
+    if min(top, left, bottom, right) < 0:
+        raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     height, width = h * b - top - bottom, w * b - left - right
     if height < 1 or width < 1:
         raise ValueError(f"images of {h * b} by {w * b} are smaller than the border that is cut off")
     whole = X.reshape(b, b, n // (b * b), c, h, w).transpose(2, 3, 4, 0, 5, 1).reshape(n // (b * b), c, h * b, w * b)
     Y = out((n // (b * b), c, height, width), X.dtype)
     Y[...] = whole[:, :, top : top + height, left : left + width]
-    return Y
-
-
-# ---- channels ----------------------------------------------------------------------------------------------------------
-
-
-def _shuffle(xp, X, group, order, out, back):
-    _check_order(order)
-    if X.ndim < 2:
-        raise ValueError(f"the input must have channels, got shape {list(X.shape)}")
-    channels = X.shape[1 if order == "NCHW" else -1]
-    if group < 1 or channels % group:
-        raise ValueError(f"{channels} channels cannot be divided among {group} groups")
-    first, second = (channels // group, group) if back else (group, channels // group)
-    Y = out(X.shape, X.dtype)
-    if order == "NCHW":
-        view = X.reshape(X.shape[0], first, second, *X.shape[2:])
-        Y.reshape(X.shape[0], second, first, *X.shape[2:])[...] = view.swapaxes(1, 2)
-    else:
-        view = X.reshape(*X.shape[:-1], first, second)
-        Y.reshape(*X.shape[:-1], second, first)[...] = view.swapaxes(-1, -2)
-    return Y
-
-
-@operator("Y", types="float32", infer=like(0), gradient=single("ChannelShuffleGradient", "GO0 -> GI0"))
-def ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", out):
-    """The first channel of each group, then the second of each, and so on.
-
-    X [N, C, ...] float32 (NHWC: channels last) -> Y of its shape. ValueError where the channels are no multiple of
-    `group`.
-
-    X. Zhang et al., "ShuffleNet: an extremely efficient convolutional neural network for mobile devices", 2018.
-    """
-    return _shuffle(xp, X, group, order, out, back=False)
-
-
-@operator("dX", types="float32", infer=like(0))
-def ChannelShuffleGradient(xp, dY, *, group: int = 1, order: str = "NCHW", out):
-    """The channels back where they came from.
-
-    dY [N, C, ...] float32 (NHWC: channels last) -> dX of its shape. ValueError where the channels are no multiple of
-    `group`.
-    """
-    return _shuffle(xp, dY, group, order, out, back=True)
-
-
-@operator("Y", inplace={0: 0}, types={"X": "float32", "mean": "float32", "deviation": "float32"}, infer=like(0))
-def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
-    """(X - mean) / deviation, channel by channel, by the first row of each.
-
-    X [N, C, H, W] float32, mean [..., C], deviation [..., C] -> Y of X's shape. ValueError where X has not four
-    dimensions, or there is not a value for each channel.
-    """
-    _four(X)
-    channels = X.shape[1]
-    for values in (mean, deviation):
-        if values.ndim < 1 or values.shape[-1] != channels or (X.size and not values.size):
-            raise ValueError(f"there must be a value for each of {channels} channels, got shape {list(values.shape)}")
-    Y = out(X.shape, X.dtype)
-    if not X.size:
-        return Y
-    m, d = (v.reshape(-1, channels)[0].reshape(1, -1, 1, 1) for v in (mean, deviation))
-    xp.subtract(X, m, out=Y)
-    return xp.divide(Y, d, out=Y)
-
-
-# ---- regions for retrieval ---------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=256)
-def _rmac(height, width, scales, overlap):
-    """Return [x1, y1, x2, y2] of the regions."""
-    short, long = min(height, width), max(height, width)
-    one = np.float32  # ties are those of single precision
-    best = min(
-        range(2, 8),
-        key=lambda steps: abs(
-            one(short * short - one(short) * (one(long - short) / one(steps - 1))) / one(short * short) - one(overlap)
-        ),
-    )
-    more_h = best - 1 if height > width else 0
-    more_w = best - 1 if width > height else 0
-    regions = []
-    for level in range(1, scales + 1):
-        side = 2 * short // (level + 1)
-        if side == 0:  # the image is too small for this level
-            continue
-        half = int(side / 2 - 1)
-        starts = []
-        for size, more in ((width, more_w), (height, more_h)):
-            count = level + more
-            step = (size - side) / (count - 1) if count > 1 else 0
-            starts.append([int(half + step * i) - half for i in range(count)])
-        regions += [(x, y, x + side - 1, y + side - 1) for x in starts[0] for y in starts[1]]
-    return regions
-
-
-@operator("regions", types="float32", gradient=FORBID_GRADIENT)
-def RMACRegions(xp, X, *, scales: int = 3, overlap: float = 0.4, out):
-    """A fixed grid of square regions at several scales, for each image.
-
-    X [N, C, H, W] float32, whose values are not read -> regions [R, 5] of image, x1, y1, x2, y2. ValueError where X has
-    not four dimensions.
-
-    G. Tolias, R. Sicre, H. Jégou, "Particular object retrieval with integral max-pooling of CNN activations", 2016.
-    """
-    _four(X)
-    regions = xp.asarray(_rmac(X.shape[2], X.shape[3], scales, overlap), "float32").reshape(-1, 4)
-    count = regions.shape[0]
-    Y = out((X.shape[0] * count, 5), "float32")
-    each = Y.reshape(X.shape[0], count, 5)
-    each[..., 0] = xp.arange(X.shape[0]).reshape(-1, 1)
-    each[..., 1:] = regions
-    return Y
-
-
-# ---- style transfer's packed images ------------------------------------------------------------------------------------
-
-
-@operator("Y", types={"X": "uint8", "mean": "float32"}, stateful=True)
-def PackedInt8BGRANHWCToNCHWCStylizerPreprocess(ctx, X, mean, *, noise_std: float = 10.0, noise_size: int = 491, out):
-    """BGRA bytes as floats, the mean of each channel taken away and noise added.
-
-    X [N, H, W, 4] uint8, mean [3] float32 -> Y [N, 3, H, W] float32. ValueError where the shapes are others.
-    """
-    if X.ndim != 4 or X.shape[3] != 4 or mean.shape != (3,):
-        raise ValueError(f"expected [N, H, W, 4] and three means, got {list(X.shape)} and {list(mean.shape)}")
-    Y = out((X.shape[0], 3, *X.shape[1:3]), "float32")
-    ctx.xp.subtract(X[..., :3].transpose(0, 3, 1, 2), mean.reshape(1, 3, 1, 1), out=Y)
-    if noise_std > 0:
-        Y += ctx.xp.float32(noise_std) * ctx.rng.standard_normal(Y.shape).astype("float32")
-    return Y
-
-
-@operator("Y", types={"X": "float32", "mean": "float32"})
-def BRGNCHWCToPackedInt8BGRAStylizerDeprocess(xp, X, mean, *, out):
-    """Floats plus the mean of each channel, as opaque BGRA bytes.
-
-    X [N, 3, H, W] float32, mean [3] float32 -> Y [N, H, W, 4] uint8. ValueError where the shapes are others.
-    """
-    if X.ndim != 4 or X.shape[1] != 3 or mean.shape != (3,):
-        raise ValueError(f"expected [N, 3, H, W] and three means, got {list(X.shape)} and {list(mean.shape)}")
-    Y = out((X.shape[0], *X.shape[2:], 4), "uint8")
-    Y[..., :3] = xp.clip(X + mean.reshape(1, 3, 1, 1), 0, 255).transpose(0, 2, 3, 1).astype("uint8")
-    Y[..., 3] = 255
     return Y

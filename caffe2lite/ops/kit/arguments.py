@@ -103,6 +103,22 @@ def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, 
     return read
 
 
+class Values:
+    """The numbers or strings of an argument, of whatever field; as an array they are made once."""
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self._arrays: dict[tuple[str, str], np.ndarray] = {}
+
+    def array(self, field: str, dtype: str) -> np.ndarray:
+        """Return those of a field (floats, ints, strings); nobody may write into it."""
+        made = self._arrays.get((field, dtype))
+        if made is None:
+            made = self._arrays[field, dtype] = np.array(list(getattr(self.message, field)), dtype)
+            made.flags.writeable = False
+        return made
+
+
 def _held(message: caffe2_pb2.Argument) -> str:
     fields = [f"{d.name}={str(v)[:40]}" for d, v in message.ListFields() if d.name != "name"]
     return ", ".join(fields) or "nothing"
@@ -128,6 +144,7 @@ _READERS: Mapping[str, Callable[[Any, str, str], Any]] = {
     "list[NetDef]": _repeated("nets", lambda v: v),
     "list[TensorProto]": _repeated("tensors", lambda v: v),
     "list[QTensorProto]": _repeated("qtensors", lambda v: v),
+    "Values": lambda message, title, kind: Values(message),
     "Argument": lambda message, title, kind: message,  # for the few that take several types
 }
 

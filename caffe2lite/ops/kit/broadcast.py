@@ -59,6 +59,10 @@ def legacy(A: np.ndarray, B: np.ndarray, axis: int, axis_str: str, order: str) -
 def sum_to(xp: ModuleType, G: np.ndarray, aligned: tuple[int, ...], target: np.ndarray) -> np.ndarray:
     """Sum G over the axes in which an operand of shape `aligned` was repeated, into `target`."""
     aligned = (1,) * (G.ndim - len(aligned)) + aligned
+    if target.dtype.kind != "f" and G.dtype.kind == "f":
+        raise ValueError(f"the gradient is {G.dtype}, and goes to an operand of {target.dtype}, which has none")
+    if len(aligned) != G.ndim or any(d not in (1, g) for d, g in zip(aligned, G.shape)):
+        raise ValueError(f"a gradient of the shape {list(G.shape)} is none of an operand of the shape {list(aligned)}")
     axes = tuple(i for i, d in enumerate(aligned) if d == 1 and G.shape[i] != 1)
     if axes:
         return G.sum(axis=axes, keepdims=True, out=target.reshape(aligned))

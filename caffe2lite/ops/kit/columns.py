@@ -17,6 +17,7 @@ from caffe2lite.ops.kit.products import matmul
 from caffe2lite.ops.kit.windows import Place
 
 _BLOCK = 1 << 20  # elements of columns in a block
+_BLOCK_ON_GPU = 1 << 28
 _SMALL = 512  # images with fewer positions than this are taken several at a time
 
 
@@ -29,13 +30,16 @@ class Block(NamedTuple):
     bottom: int
 
 
-def blocks(batch: int, depth: int, place: Place) -> Iterator[Block]:
-    """Blocks that cover a batch; `depth` is the length of a column."""
+def blocks(xp: ModuleType, batch: int, depth: int, place: Place) -> Iterator[Block]:
+    """Blocks that cover a batch; `depth` is the length of a column.
+
+    A GPU has no use for blocks that stay in a cache, but each costs launches: it takes as many images as memory allows.
+    """
     rows = place.out[0]
     across = math.prod(place.out[1:])
     positions = rows * across
-    if positions < _SMALL:
-        together = max(1, 2 * _BLOCK // max(1, depth * positions))
+    if positions < _SMALL or xp is not np:
+        together = max(1, (2 * _BLOCK if xp is np else _BLOCK_ON_GPU) // max(1, depth * positions))
         for first in range(0, batch, together):
             yield Block(first, min(batch, first + together), 0, rows)
         return
@@ -148,7 +152,7 @@ def convolve(xp: ModuleType, X: np.ndarray, W: np.ndarray, Y: np.ndarray, place:
         matmul(xp, filters, X.reshape(batch, group, channels // group, -1), out=flat)
         return
     across = math.prod(place.out[1:])
-    for block in blocks(batch, channels * taps, place):
+    for block in blocks(xp, batch, channels * taps, place):
         col = columns(xp, X, place, block, group)
         if flat is not None and block.last == block.first + 1:
             matmul(xp, filters, col, out=flat[block.first, :, :, block.top * across : block.bottom * across])
@@ -206,7 +210,7 @@ def convolve_gradient(
     elif dX is not None:
         dX[...] = 0
     part = xp.empty(total.shape, total.dtype)
-    for block in blocks(batch, channels * taps, place):
+    for block in blocks(xp, batch, channels * taps, place):
         g = _gradient_block(xp, dY, block, place, group)
         if place.trivial and X.flags.c_contiguous and block.last == block.first + 1:
             across = math.prod(place.out[1:])
@@ -229,7 +233,7 @@ def convolve_transposed(xp: ModuleType, X: np.ndarray, W: np.ndarray, Y: np.ndar
     """
     Y[...] = 0
     filters = W.reshape(group, W.shape[0] // group, -1).transpose(0, 2, 1)
-    for block in blocks(X.shape[0], Y.shape[1] * math.prod(place.kernel), place):
+    for block in blocks(xp, X.shape[0], Y.shape[1] * math.prod(place.kernel), place):
         g = _gradient_block(xp, X, block, place, group)
         dcol = xp.empty((group, filters.shape[1], g.shape[2]), Y.dtype)
         matmul(xp, filters, g, out=dcol)

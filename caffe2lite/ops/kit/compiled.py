@@ -3,20 +3,28 @@
 They are taken by themselves where Numba is installed and the operands are large, since compiling costs seconds the
 first time and NumPy is as quick on small ones.  They may differ from the plain kernels by rounding, in nothing else.
 CAFFE2LITE_NUMBA=0 in the environment switches them off.
+
+Compiling one costs up to seconds, once for a machine: it is kept on disk.  A process waits PATIENCE seconds for all of
+them together; what takes longer is compiled on a thread, and plain kernels serve until it is ready.  With
+CAFFE2LITE_NUMBA=wait it waits for each.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import functools
+import inspect
 import os
+import sys
+import time
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit import memory, registry
 
 LEAST = 1 << 14  # elements of the largest operand from which on a compiled loop is worth its call
 _DTYPES = frozenset(np.dtype(t) for t in ("float32", "int32", "int64"))
@@ -34,15 +42,77 @@ def available() -> bool:
     return True
 
 
-def worthwhile(operands: Sequence[Any]) -> bool:
+def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
     """Whether the compiled kernel of an operator is to be taken for these operands."""
-    largest = 0
+    accepted, largest = kernel.dtypes, 0  # type: ignore[attr-defined]
     for a in operands:
         if a is not None:
-            if a.dtype not in _DTYPES:
+            if getattr(a, "dtype", None) not in accepted:
                 return False
             largest = max(largest, a.size)
     return largest >= LEAST and available()
+
+
+PATIENCE = 1.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
+_ready: dict[Any, concurrent.futures.Future[None]] = {}
+_patience = PATIENCE
+
+
+def ready(kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]) -> bool:
+    """Whether the compiled kernel can be called for operands of these types; if not, it will be, some time."""
+    global _patience
+    key = (kernel, *[None if a is None else (a.dtype, a.ndim) for a in operands])
+    job = _ready.get(key)
+    if job is None:
+        if os.environ.get("CAFFE2LITE_NUMBA") == "wait":
+            _ready[key] = job = concurrent.futures.Future()
+            job.set_result(None)
+            return True
+        job = _ready[key] = _compiler().submit(_rehearse, kernel, record, operands, args)
+    if not job.done() and _patience > 0:
+        began = time.monotonic()
+        concurrent.futures.wait([job], _patience)
+        _patience -= time.monotonic() - began
+        if not job.done():
+            print(
+                "caffe2lite: kernels are being compiled for this machine, once; until then plain ones serve "
+                "(CAFFE2LITE_NUMBA=wait waits for them, =0 does without)",
+                file=sys.stderr,
+            )
+            _patience = 0.0
+    return job.done()
+
+
+def _rehearse(
+    kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]
+) -> None:
+    """Call the kernel on operands like these, for which all its loops are compiled; its results go nowhere.
+
+    Indices are copied, since they have been checked and the net may write others meanwhile; what is written is new.
+    """
+    written = {i for i, _ in record.enforced}
+    stand_ins = [
+        a if a is None else np.zeros_like(a) if i in written else a.copy() if a.dtype.kind in "iu" else a
+        for i, a in enumerate(operands)
+    ]
+    new = registry.NewArray(np)
+    given = {**args, "out": tuple(new for _ in args["out"]) if isinstance(args.get("out"), tuple) else new}
+    if "out" not in args:
+        del given["out"]
+    with np.errstate(all="ignore"), contextlib.suppress(Exception):  # what is wrong will be said where it is called
+        kernel(np, *stand_ins, **given)
+
+
+@functools.cache
+def _compiler() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(1, "caffe2lite-compile")
+
+
+def pays(xp: Any, *operands: Any) -> bool:
+    """Whether a part of an operator that many share is worth a compiled loop: for NumPy's arrays of numbers, if large."""
+    if xp is not np or max(a.size for a in operands) < LEAST:
+        return False
+    return all(a.dtype.kind in "fiub" and a.dtype != np.float16 for a in operands) and available()
 
 
 class Loop:
@@ -58,18 +128,28 @@ class Loop:
         run = self._compiled or self._compile()
         return run(*args)
 
-    def _compile(self) -> Callable[..., Any]:
+    def _compile(self, inner: bool = False) -> Callable[..., Any]:
+        """What Numba makes of it, which becomes part of its caller where it is an inner one."""
         import numba
 
         function = self._function
-        if "prefetch" in function.__code__.co_names:
-            names = {**function.__globals__, "prefetch": _prefetch_intrinsic()}
+        known = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+        called: dict[str, Any] = {
+            name: _INTRINSICS[title]()
+            for name, f in known.items()
+            if (title := getattr(f, "__name__", "")) in _INTRINSICS
+        }
+        called |= {name: f._compile(inner=True) for name, f in known.items() if isinstance(f, Loop)}
+        if called:
+            names = {**function.__globals__, **called}
             function = functools.update_wrapper(types.FunctionType(function.__code__, names), function)
         options: dict[str, Any] = {
             "nogil": True,
             "error_model": "numpy",
             "fastmath": {"reassoc", "contract"} if self._reorder else False,
         }
+        if inner:
+            return numba.njit(function, forceinline=True, **options)
         try:
             self._compiled = numba.njit(function, cache=True, **options)
         except RuntimeError:  # neither this package's folder nor the user's cache can be written
@@ -77,8 +157,47 @@ class Loop:
         return self._compiled
 
 
+def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:
+    """Decorator: a loop for Numba.  With `reorder` its sums may be added up in another order, which is quicker."""
+    if function is None:
+        return lambda f: Loop(f, reorder)
+    return Loop(function, reorder)
+
+
+# ---- what loops may call -------------------------------------------------------------------------------------------
+
+
 def prefetch(array: np.ndarray, index: int) -> None:
     """Within a loop: an element of a flat array will be needed soon.  Rows in random places come in time that way."""
+
+
+def widen(bits: int) -> float:  # type: ignore[empty-body]
+    """Within a loop: the float32 of a float16, which comes as its bits (uint16); a float32 is what it is."""
+
+
+def narrow(value: float) -> int:  # type: ignore[empty-body]
+    """Within a loop: the bits (uint16) of the float16 nearest to a float32."""
+
+
+@loop(reorder=True)
+def exp32(x):  # type: ignore[no-untyped-def]
+    """Within a loop: e to the x for a float32, to the last bit but one, in vectors of the processor's width.
+
+    e^x = 2^n e^r with |r| <= log(2) / 2, where 2^n is two factors, since n may be beyond the exponents of a float32.
+    """
+    x = min(max(x, np.float32(-104)), np.float32(89))
+    n = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
+    r = x - n * np.float32(0.693359375)  # log(2) in two parts, of which the first times n is exact
+    r = r + n * np.float32(2.12194440e-4)
+    p = np.float32(1 / 5040) * r + np.float32(1 / 720)
+    p = p * r + np.float32(1 / 120)
+    p = p * r + np.float32(1 / 24)
+    p = p * r + np.float32(1 / 6)
+    p = p * r + np.float32(0.5)
+    p = p * r * r + r + np.float32(1)
+    k = np.int32(n)
+    half = k >> 1
+    return p * np.int32((half + 127) << 23).view(np.float32) * np.int32((k - half + 127) << 23).view(np.float32)
 
 
 @functools.cache
@@ -105,11 +224,54 @@ def _prefetch_intrinsic() -> Any:
     return prefetch
 
 
-def loop(function: Callable[..., Any] | None = None, *, reorder: bool = False) -> Any:
-    """Decorator: a loop for Numba.  With `reorder` its sums may be added up in another order, which is quicker."""
-    if function is None:
-        return lambda f: Loop(f, reorder)
-    return Loop(function, reorder)
+@functools.cache
+def _widen_intrinsic() -> Any:
+    from llvmlite import ir
+    from numba import types as numba_types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def widen(context, bits):  # type: ignore[no-untyped-def]
+        if bits is numba_types.float32:
+            return bits(bits), lambda context, builder, signature, args: args[0]
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+        return numba_types.float32(numba_types.uint16), generate
+
+    return widen
+
+
+@functools.cache
+def _narrow_intrinsic() -> Any:
+    from llvmlite import ir
+    from numba import types as numba_types
+    from numba.extending import intrinsic
+
+    @intrinsic
+    def narrow(context, value):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+        return numba_types.uint16(numba_types.float32), generate
+
+    return narrow
+
+
+_INTRINSICS = {"prefetch": _prefetch_intrinsic, "widen": _widen_intrinsic, "narrow": _narrow_intrinsic}
+
+
+@functools.cache
+def halves() -> bool:
+    """Whether loops may call `widen` and `narrow`: a processor without such instructions would need a library for them."""
+    if not available():
+        return False
+    import platform
+
+    from llvmlite import binding
+
+    return platform.machine() not in ("x86_64", "AMD64") or bool(binding.get_host_cpu_features().get("f16c"))
 
 
 # ---- several cores -----------------------------------------------------------------------------------------------
@@ -134,19 +296,65 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(max(1, cores() - 1), "caffe2lite-loop")
 
 
+def _forget() -> None:
+    """Threads do not survive a fork, nor what they were at."""
+    _workers.cache_clear()
+    _compiler.cache_clear()
+    for key in [key for key, job in _ready.items() if not job.done()]:
+        del _ready[key]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_forget)
 
 
-def compiled(*operators: registry.Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*operators: registry.Operator, also: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function is the compiled kernel of these operators.
 
     Where it does not fit, it calls the operator itself, which is the plain kernel: `return Adam(xp, ..., out=out)`.
+
+    also    types of operands that it takes besides float32, int32 and int64
     """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.dtypes = _DTYPES | {np.dtype(t) for t in also.split()}  # type: ignore[attr-defined]
         for record in operators:
             record.engine("NUMBA", registry.CPU)(function)
+        return function
+
+    return add
+
+
+def pointwise(record: registry.Operator, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a loop `(inputs…, Y, arguments…)` over flat arrays of one shape and type is the compiled kernel.
+
+    names    the operator's arguments that the loop takes, as numbers of the operands' type
+    """
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        run, plain = Loop(function, reorder=False), record.kernels["", None]
+        defaults = inspect.unwrap(plain).__kwdefaults__ or {}
+
+        @functools.wraps(plain)
+        def kernel(xp: Any, *operands: Any, out: Any, **args: Any) -> Any:
+            first = operands[0]
+            if any(o.shape != first.shape or o.dtype != first.dtype for o in operands[1:]):
+                return plain(xp, *operands, out=out, **args)
+            given = {**defaults, **args}
+            numbers = [first.dtype.type(given[n]) for n in names]
+            Y = out(first.shape, first.dtype)
+            flats, made = [o.reshape(-1) for o in operands], Y.reshape(-1)
+            if not any(np.may_share_memory(o, Y) for o in operands):
+                run(*flats, made, *numbers)
+                return Y
+            scratch = np.empty(memory.BLOCK, Y.dtype)  # where it reads what it writes, a loop gets no vectors
+            for part in memory.blocks(np, Y.size):
+                some = scratch[: part.stop - part.start]
+                run(*[o[part] for o in flats], some, *numbers)
+                made[part] = some
+            return Y
+
+        compiled(record)(kernel)
         return function
 
     return add

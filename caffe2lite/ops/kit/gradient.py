@@ -20,6 +20,8 @@ from typing import Any
 from caffe2lite.ops.kit import arguments
 from caffe2lite.proto import caffe2_pb2
 
+_FIELDS = {int: "i", float: "f", bytes: "s"}
+
 Maker = Callable[["Forward"], Sequence[Any]]
 
 
@@ -134,9 +136,15 @@ class Forward:
         return self.g_input[i][1]
 
     def arg(self, name: str, default: Any = None) -> Any:
-        """Value of an argument of the forward operator (int, float, bytes, list, message), or the default."""
+        """Value of an argument of the forward operator (int, float, bytes, list, message), or the default.
+
+        ValueError where it is no value of the default's type.
+        """
         for a in self.op.arg:
             if a.name == name:
+                wanted = _FIELDS.get(type(default))
+                if wanted and not a.HasField(wanted):
+                    raise ValueError(f"argument {name} of {self.op.type} must be in the field {wanted!r} of Argument")
                 for field in ("i", "f", "s", "n", "t"):
                     if a.HasField(field):
                         return getattr(a, field)
@@ -149,6 +157,27 @@ class Forward:
     def has_arg(self, name: str) -> bool:
         """Whether the forward operator has that argument."""
         return any(a.name == name for a in self.op.arg)
+
+    def need(self, name: str) -> None:
+        """ValueError unless the forward operator has the argument, without which its schema refuses it."""
+        if not self.has_arg(name):
+            raise ValueError(f"operator {self.op.type} needs the argument {name!r}")
+
+    def number(self, name: str, default: int = 0) -> int:
+        """An integer argument as makers read it that do not look at its type: 0 where it is none."""
+        return next((a.i for a in self.op.arg if a.name == name), default)
+
+    def copied(self, **defaults: Any) -> list[Any]:
+        """Argument messages of these names: those of the forward operator, whatever they hold, else the defaults."""
+        given = {a.name: a for a in self.op.arg}
+        made = []
+        for name, default in defaults.items():
+            message = given.get(name)
+            if message is None:
+                message = caffe2_pb2.Argument()
+                arguments.write(message, name, default)
+            made.append(message)
+        return made
 
     def new(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], **args: Any) -> Any:
         """An OperatorDef, for the maker to return."""

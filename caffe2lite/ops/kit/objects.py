@@ -13,11 +13,13 @@ class Object:
     title       what it is, and which operators make one, for messages: "a counter (CreateCounter makes one)"
     type_name   the C++ name that FetchBlob tells
     blob_type   the type in a serialised BlobProto; None where Caffe2 cannot serialise it
+    operand     whether operators without state read it, which take tensors otherwise
     """
 
     title: ClassVar[str]
     type_name: ClassVar[str]
     blob_type: ClassVar[str | None] = None
+    operand: ClassVar[bool] = False
 
     def write(self, proto: caffe2_pb2.BlobProto) -> None:
         """Fill a BlobProto whose name and type are set."""

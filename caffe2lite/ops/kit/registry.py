@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from caffe2lite.ops.kit import arguments
+from caffe2lite.ops.kit import arguments, forms
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, Maker
 from caffe2lite.ops.kit.infer import Cost, Infer
 
@@ -82,6 +82,7 @@ class Operator:
     name: str
     inputs: tuple[str, ...]
     variadic: bool
+    needs: int  # inputs that the kernel cannot do without; the schema may allow fewer
     min_inputs: int
     max_inputs: int
     input_counts: frozenset[int]  # those allowed, where these are not all between
@@ -96,11 +97,14 @@ class Operator:
     enforced: frozenset[tuple[int, int]]
     aliases: frozenset[tuple[int, int]]
     alike: tuple[int, ...]
+    shapes: tuple[forms.Form, ...]
+    checks: Sequence[tuple[Callable[..., None], frozenset[str]]]
     types: Mapping[int, tuple[str, ...]]
     cuda_types: Mapping[int, tuple[str, ...]]
     host: frozenset[str]
     anywhere: frozenset[str]
     uninitialised: frozenset[str]
+    counts: Callable[[int, int], bool] | None
     traits: frozenset[str]
     step_nets: frozenset[str]
     written: str
@@ -125,7 +129,7 @@ class Operator:
     def __call__(self, xp: ModuleType, *inputs: Any, **args: Any) -> Any:
         """Run the plain kernel on arrays: `Relu(numpy, x)`.  Outputs are new arrays."""
         if self.takes_out and "out" not in args:
-            new = _NewArray(xp)
+            new = NewArray(xp)
             count = len(self.outputs)
             args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
         return self.kernels["", None](xp, *inputs, **self.parameters(args))
@@ -177,7 +181,7 @@ class Operator:
         raise LookupError(f"{self.name} has no kernel for device type {device}")
 
 
-class _NewArray:
+class NewArray:
     """Allocator of an output that is no blob."""
 
     def __init__(self, xp: ModuleType) -> None:
@@ -201,11 +205,14 @@ def operator(
     types: str | Mapping[str, str] | None = None,
     cuda_types: str | Mapping[str, str] | None = None,
     alike: str = "",
+    shapes: str = "",
+    check: Callable[..., None] | None = None,
     host: str = "",
     anywhere: str = "",
     uninitialised: str = "",
     num_inputs: tuple[int, int] | set[int] | None = None,
     num_outputs: tuple[int, int] | set[int] | None = None,
+    counts: Callable[[int, int], bool] | None = None,
     args: Mapping[str, arguments.Arg] | None = None,
     limits: str = "",
     traits: str = "",
@@ -222,10 +229,15 @@ def operator(
     types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
                 dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
     alike       inputs that must have one shape
+    shapes      what shapes the inputs must have: "X [N, ...], W [M, N], dY = X", see forms.py
+    check       a function of the inputs and of those arguments that it names, which raises ValueError where they do not
+                go together.  It is called before any kernel, whenever an input is another array: it may look at shapes,
+                types and arguments, and not at values
     host        inputs that are in host memory even when the operator runs on a GPU
     anywhere    inputs that may be in any memory: the kernel reads no more than their shape, or a value or two
     uninitialised    inputs that may be blobs into which nothing has been put: the kernel gets None
     num_inputs, num_outputs    (least, most) or {the numbers allowed}, where the signature cannot say it
+    counts      whether so many inputs and so many outputs go together, where this is not all of these
     limits      what values of arguments must keep: "decay > 0, decay < 1"; NaN keeps no limit
     traits      what tools must know of it, words of TRAITS
     step_nets   arguments with nets that run for each time step, on blobs that have their names within these nets alone
@@ -239,7 +251,7 @@ def operator(
         out_names = tuple(o.rstrip("?*") for o in outputs.split())
         most_out = MANY if "*" in outputs else len(out_names)
         least_out = sum(not o.endswith(("?", "*")) for o in outputs.split())
-        low, high, counts = _range(num_inputs or (least, MANY if variadic else len(inputs)))
+        low, high, counts_in = _range(num_inputs or (least, MANY if variadic else len(inputs)))
         low_out, high_out, counts_out = _range(num_outputs or (least_out, most_out))
         unknown = set(traits.split()) - TRAITS.keys()
         if unknown:
@@ -248,9 +260,10 @@ def operator(
             name=title,
             inputs=inputs,
             variadic=variadic,
+            needs=least,
             min_inputs=low,
             max_inputs=high,
-            input_counts=counts,
+            input_counts=counts_in,
             outputs=out_names,
             min_outputs=low_out,
             max_outputs=high_out,
@@ -264,9 +277,12 @@ def operator(
             alike=tuple(inputs.index(operand) for operand in alike.split()),
             types=_types(title, inputs, types),
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
+            shapes=forms.parse(title, inputs, shapes),
+            checks=_checks(check),
             host=frozenset(host.split()),
             anywhere=frozenset(anywhere.split()),
             uninitialised=frozenset(uninitialised.split()),
+            counts=counts,
             traits=frozenset(traits.split()),
             step_nets=frozenset(step_nets.split()),
             written=doc or function.__doc__ or "",
@@ -335,6 +351,14 @@ def _signature(
             declared[name] = arguments.declare(title, name, annotation, defaults.get(name, arguments.REQUIRED))
     least = count - 1 - len(function.__defaults__ or ())
     return inputs, variadic, least, declared, groups, "out" in names[count:end]
+
+
+def _checks(check: Callable[..., None] | None) -> list[tuple[Callable[..., None], frozenset[str]]]:
+    """The check with the names of the arguments that it wants."""
+    if check is None:
+        return []
+    code = check.__code__
+    return [(check, frozenset(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]))]
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import loop, prefetch
+from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
+from caffe2lite.ops.kit.memory import clear
+
+_U = np.uint64  # of places in arrays: signed ones might count from the end
+_AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
 _BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
 
 
@@ -92,31 +99,28 @@ def reduce_rows(
 ) -> np.ndarray:
     """result[k] = join of the rows of segment k (0 for one without), of data[indices] * weights where given.
 
-    `join` is a ufunc.  Segments follow each other without gaps from row 0 on.
+    `join` is add or maximum.  Segments follow each other without gaps from row 0 on.
     """
     if not result.size:
         return result
+    if xp is not np:
+        (_sum_on_gpu if join is xp.add else _maximum_on_gpu)(xp, data, starts, counts, result, indices, weights)
+        return result
     width = result.size // result.shape[0]
     flat, target = data.reshape(data.shape[0], width), result.reshape(result.shape[0], width)
-    for first, last, begin, end in _blocks(starts, counts, flat.shape[1]) if xp is np else _whole(starts, counts):
+    for first, last, begin, end in _blocks(starts, counts, flat.shape[1]):
         rows = flat[begin:end] if indices is None else take_rows(xp, flat, indices[begin:end])
         if rows.dtype != result.dtype:
             rows = rows.astype(result.dtype)
         if weights is not None:
             rows = (rows * weights[begin:end, None]).astype(result.dtype, copy=False)
-        _reduce_block(xp, join, rows, starts[first:last] - begin, counts[first:last], target[first:last])
+        _reduce_block(join, rows, starts[first:last] - begin, counts[first:last], target[first:last])
     return result
 
 
-def _whole(starts: np.ndarray, counts: np.ndarray) -> list[tuple[int, int, int, int]]:
-    return [(0, counts.shape[0], 0, int(counts.sum()))] if counts.shape[0] else []
-
-
-def _reduce_block(
-    xp: ModuleType, join: np.ufunc, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, target: np.ndarray
-) -> None:
+def _reduce_block(join: np.ufunc, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray, target: np.ndarray) -> None:
     each = int(counts[0])
-    if xp is np and join is np.add and each and rows.dtype.kind == "f" and bool((counts == each).all()):
+    if join is np.add and each and rows.dtype.kind == "f" and bool((counts == each).all()):
         # Segments of one length are a product with ones: BLAS adds rows much faster than reduceat.
         np.matmul(np.ones((1, each), rows.dtype), rows.reshape(len(counts), each, -1), out=target[:, None])
         return
@@ -129,6 +133,96 @@ def _reduce_block(
         target[full] = join.reduceat(rows, starts[full], axis=0)
 
 
+# CuPy's add.reduceat is a difference of prefix sums: it loses digits, and one Inf or NaN spoils all later segments.
+_SUM = Kernel(
+    "segment_sum",
+    "T* y, const D* x, const int64* starts, const int64* counts, const I* indices, const W* weights, int64 width, int64 parts",
+    """
+    int64 column = i % width, part = i / width % parts, segment = i / width / parts;
+    int64 first = starts[segment], end = first + counts[segment];
+    A total = 0;
+    for (int64 k = first + part; k < end; k += parts) {
+      A value = (A)x[(indices ? (int64)indices[k] : k) * width + column];
+      total += weights ? value * (A)weights[k] : value;
+    }
+    y[i] = (T)total;
+    """,
+)
+_MAXIMUM = Kernel(
+    "segment_maximum",
+    "T* y, const T* x, const int64* starts, const int64* counts, const I* indices, int64 width",
+    """
+    int64 column = i % width, segment = i / width;
+    int64 first = starts[segment], end = first + counts[segment];
+    T most = 0;
+    for (int64 k = first; k < end; ++k) {
+      T value = x[(indices ? (int64)indices[k] : k) * width + column];
+      if (k == first || value > most) most = value;
+    }
+    y[i] = most;
+    """,
+)
+_LONG = 256  # rows of a segment from which on several threads share it
+_PARTS = 64
+
+
+def _sum_on_gpu(
+    xp: ModuleType, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
+) -> None:
+    n = counts.shape[0]
+    width = result.size // n
+    exact = "double" if result.dtype.kind == "f" else "long long"
+    if usable(xp, data, result, indices, weights) and result.flags.c_contiguous:
+        rows = (data if indices is None else indices).shape[0]
+        if rows < _LONG * n:
+            _SUM(xp, result.size, result, data, starts, counts, indices, weights, width, 1, A=exact)
+            return
+        shares = xp.empty((n * _PARTS, width), "float64" if exact == "double" else "int64")
+        _SUM(xp, shares.size, shares, data, starts, counts, indices, weights, width, _PARTS, A=exact)
+        each = xp.full(n, _PARTS, "int64")
+        _SUM(xp, result.size, result, shares, xp.arange(n) * _PARTS, each, None, None, width, 1, A=exact)
+        return
+    ids, rows = _members(xp, starts, counts, data, indices)
+    wide = "float64" if exact == "double" else "int64"
+    rows = rows.astype(wide)
+    if weights is not None:
+        rows *= weights[: rows.shape[0], None]
+    total = xp.zeros((n, width), wide)
+    if rows.size:
+        xp.add.at(total, ids, rows)
+    result[...] = total.reshape(result.shape)
+
+
+def _members(xp: ModuleType, starts: Any, counts: Any, data: Any, indices: Any) -> tuple[Any, Any]:
+    """(the segment of each row, the rows, as a matrix)."""
+    total = int(counts.sum())
+    ids = xp.searchsorted(starts + counts, xp.arange(total), side="right")
+    rows = data[:total] if indices is None else data[indices[:total]]
+    return ids, rows.reshape(total, data.size // max(1, data.shape[0]))
+
+
+def _maximum_on_gpu(
+    xp: ModuleType, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
+) -> None:
+    """NaN counts only where it comes first, as in Caffe2; there are no weights of maxima."""
+    n = counts.shape[0]
+    width = result.size // n
+    if usable(xp, data, indices) and result.flags.c_contiguous and result.dtype == data.dtype:
+        _MAXIMUM(xp, result.size, result, data, starts, counts, indices, width)
+        return
+    ids, rows = _members(xp, starts, counts, data, indices)
+    target = result.reshape(n, width)
+    target[...] = 0
+    full = counts > 0
+    firsts = xp.zeros(target.shape, rows.dtype)
+    if not rows.size:
+        return
+    firsts[full] = rows[starts[full]]
+    most = firsts.copy()
+    xp.maximum.at(most, ids, xp.where(rows == rows, rows, firsts[ids]))
+    target[...] = xp.where(firsts == firsts, most, firsts)
+
+
 def maximum_rows(
     xp: ModuleType,
     data: np.ndarray,
@@ -139,12 +233,12 @@ def maximum_rows(
 ) -> np.ndarray:
     """The maximum of each segment; NaN counts only where it comes first, as in Caffe2."""
     reduce_rows(xp, xp.maximum, data, starts, counts, result, indices)
-    if bool(xp.isnan(result).any()):
+    if xp is np and bool(np.isnan(result).any()):
         rows = data if indices is None else data[indices]
-        reduce_rows(xp, xp.maximum, xp.where(xp.isnan(rows), -xp.inf, rows), starts, counts, result)
+        reduce_rows(xp, np.maximum, np.where(np.isnan(rows), -np.inf, rows), starts, counts, result)
         full = counts > 0
         firsts = rows[starts[full]]
-        result[full] = xp.where(xp.isnan(firsts), firsts, result[full])
+        result[full] = np.where(np.isnan(firsts), firsts, result[full])
     return result
 
 
@@ -152,7 +246,12 @@ def spread(
     xp: ModuleType, values: np.ndarray, counts: np.ndarray, out: Callable[..., np.ndarray], size: int
 ) -> np.ndarray:
     """Row i of the result is the value of the segment that row i is in; rows past the segments are 0."""
-    rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
+    if xp is np:
+        rows = np.repeat(np.arange(counts.shape[0]), counts)
+    else:  # CuPy's repeat wants the counts on the host
+        ends = xp.cumsum(counts)
+        total = int(ends[-1]) if counts.size else 0
+        rows = xp.searchsorted(ends, xp.arange(total), side="right")
     made = out((size, *values.shape[1:]), values.dtype)
     made[: rows.shape[0]] = values[rows]
     made[rows.shape[0] :] = 0
@@ -162,3 +261,111 @@ def spread(
 def column(xp: ModuleType, values: np.ndarray, like: np.ndarray) -> np.ndarray:
     """A vector shaped to multiply the rows of `like`."""
     return values.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+# ---- compiled: what is given to them has been checked --------------------------------------------------------------
+
+_NONE = np.zeros(0, np.int64)
+
+
+def maximum_runs(
+    data: np.ndarray, indices: np.ndarray | None, lengths: np.ndarray, result: np.ndarray, lowest: bool = False
+) -> np.ndarray:
+    """As `maximum_rows`, for runs that follow each other; with `lowest`, the lowest float is one of each run."""
+    if result.size:
+        where = _NONE if indices is None else indices
+        _maximum_runs(data.reshape(-1), where, lengths, result.reshape(-1), lowest, np.finfo(data.dtype).min)
+    return result
+
+
+@loop
+def _maximum_runs(data, indices, lengths, result, from_least, least):  # type: ignore[no-untyped-def]
+    width, i, last = _U(result.size // lengths.size), _U(0), _U(max(indices.size, 1) - 1)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for n in range(lengths[k]):
+            if indices.size:
+                soon = _U(indices[min(i + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            row = (_U(indices[i]) if indices.size else i) * width
+            if n == 0 and from_least:
+                for j in range(width):
+                    x = data[row + j]
+                    result[y + j] = x if x > least else least
+            elif n == 0:
+                for j in range(width):
+                    result[y + j] = data[row + j]
+            else:
+                for j in range(width):
+                    x = data[row + j]
+                    result[y + j] = x if x > result[y + j] else result[y + j]
+            i += _U(1)
+        if not lengths[k]:
+            for j in range(width):
+                result[y + j] = 0
+
+
+def add_by_id(
+    data: np.ndarray,
+    indices: np.ndarray | None,
+    ids: np.ndarray,
+    weights: np.ndarray | None,
+    result: np.ndarray,
+    fresh: bool = True,
+) -> np.ndarray:
+    """result[ids[i]] = sum of the rows data[indices[i]] (all rows, where there are no indices), times their weights."""
+    if fresh:
+        clear(result)
+    if result.size and ids.size:
+        nothing = np.zeros(0, data.dtype)
+        _add_by_id(
+            data.reshape(-1), _NONE if indices is None else indices, ids, nothing if weights is None else weights,
+            result.reshape(-1), result.shape[0],
+        )  # fmt: skip
+    return result
+
+
+@loop
+def _add_by_id(data, indices, ids, weights, result, count):  # type: ignore[no-untyped-def]
+    width, last = _U(result.size // count), _U(max(indices.size, 1) - 1)
+    for i in range(_U(ids.size)):
+        if indices.size:
+            soon = _U(indices[min(i + _AHEAD, last)]) * width
+            for j in range(_U(0), width, _LINE):
+                prefetch(data, soon + j)
+        row, y = (_U(indices[i]) if indices.size else i) * width, _U(ids[i]) * width
+        if weights.size:
+            w = weights[i]
+            for j in range(width):
+                result[y + j] += w * data[row + j]
+        else:
+            for j in range(width):
+                result[y + j] += data[row + j]
+
+
+def rows_by_id(
+    values: np.ndarray, ids: np.ndarray, scales: np.ndarray | None, weights: np.ndarray | None, result: np.ndarray
+) -> np.ndarray:
+    """result[i] = values[ids[i]], times the scale of that id and the weight of that row where these are given."""
+    if result.size:
+        nothing = np.zeros(0, values.dtype)
+        _rows_by_id(
+            values.reshape(-1), ids, nothing if scales is None else scales, nothing if weights is None else weights,
+            result.reshape(-1),
+        )  # fmt: skip
+    return result
+
+
+@loop
+def _rows_by_id(values, ids, scales, weights, result):  # type: ignore[no-untyped-def]
+    width = _U(result.size // ids.size)
+    for i in range(_U(ids.size)):
+        k = _U(ids[i])
+        w = np.float32(1)
+        if scales.size:
+            w *= scales[k]
+        if weights.size:
+            w *= weights[i]
+        for j in range(width):
+            result[i * width + j] = values[k * width + j] * w

@@ -66,3 +66,12 @@ def check_sizes(**operands: np.ndarray) -> None:
             raise ValueError(
                 f"{what} {list(operand.shape)} must have as many elements as {first} {list(reference.shape)}"
             )
+
+
+def fitted(array: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """The array in the shape of what it belongs to; ValueError where it has not as many values."""
+    if array.size != math.prod(shape):
+        raise ValueError(
+            f"{what} must have the {math.prod(shape)} values of the shape {list(shape)}, found {list(array.shape)}"
+        )
+    return array.reshape(shape)

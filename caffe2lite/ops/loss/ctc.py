@@ -8,6 +8,7 @@ from collections import defaultdict
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 
 
@@ -99,6 +100,7 @@ def CTCBeamSearchDecoder(
     SEQ_LEN is not [N], or a length is above T.
     """
     lengths, values, probabilities = [], [], []
+    check_result((max(num_candidates, 0),), "int64")
     for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):
         total = _candidates(INPUTS[:steps, b], beam_width, np.float32(prune_threshold))
         best = _best(total, num_candidates)

@@ -7,6 +7,8 @@ from typing import Any
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import BLOCK, blocks
+from caffe2lite.ops.kit.products import abs_sums
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes
 
@@ -19,8 +21,18 @@ def _rows(X: Any, Y: Any, same: bool = True) -> tuple[Any, Any]:
     return X.reshape(n, math.prod(X.shape[1:])), Y.reshape(n, math.prod(Y.shape[1:]))
 
 
+def _row_blocks(xp: Any, x: Any) -> Any:
+    """Blocks of rows: what is computed of them on the way stays in the cache."""
+    return blocks(xp, len(x), max(1, BLOCK // max(x.shape[1], 1)))
+
+
 def _infer_rows(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape[:1] or (1,), inputs[0].dtype)]
+
+
+def _check_rows(dZ: Any, rows: int) -> None:
+    if dZ.shape != (rows,):
+        raise ValueError(f"dZ must have one value for each of {rows} rows, found {list(dZ.shape)}")
 
 
 _TINY = 1e-12
@@ -29,8 +41,23 @@ _TINY = 1e-12
 def _cosine_parts(xp: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     """(dot product, |x|, |y|) of each row."""
     kind = x.dtype.type
-    norm = lambda v: xp.sqrt(xp.maximum((v * v).sum(axis=1), kind(_TINY)))
-    return (x * y).sum(axis=1), norm(x), norm(y)
+    norm = lambda v: xp.sqrt(xp.maximum(_products(xp, v, v), kind(_TINY)))
+    return _products(xp, x, y), norm(x), norm(y)
+
+
+def _products(xp: Any, x: Any, y: Any) -> Any:
+    """The dot product of each pair of rows, without a matrix of products."""
+    return xp.einsum("ij,ij->i", x, y)
+
+
+def _l1(xp: Any, x: Any, y: Any) -> Any:
+    away = x - y
+    return abs_sums(xp, away)
+
+
+def _l2(xp: Any, x: Any, y: Any) -> Any:
+    away = x - y
+    return _products(xp, away, away) * x.dtype.type(0.5)
 
 
 def _cosine(xp: Any, x: Any, y: Any) -> Any:
@@ -68,7 +95,8 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
         Z = out((len(x) if X.size or not empty_is_none else 0,), X.dtype)
         if not Z.size:
             return Z
-        Z[...] = measure(xp, x, y)
+        for part in _row_blocks(xp, x):
+            Z[part] = measure(xp, x[part], y[part])
         return Z
 
     operator(
@@ -82,12 +110,15 @@ def _measure(name: str, gradient: str, measure: Any, derive: Any, doc: str, empt
 
     def backward(xp, X, Y, dZ, *, out):
         x, y = _rows(X, Y)
-        if dZ.shape != (len(x),):
-            raise ValueError(f"dZ must have one value for each of {len(x)} rows, found {list(dZ.shape)}")
+        if empty_is_none and not X.size:
+            x, y = x[:0], y[:0]
+        _check_rows(dZ, len(x))
+        if not X.size:
+            return out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
         dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
-        to_x, to_y = derive(xp, x, y, dZ.reshape(-1, 1))
-        dX.reshape(x.shape)[...] = to_x
-        dY.reshape(y.shape)[...] = to_y
+        dx, dy = dX.reshape(x.shape), dY.reshape(y.shape)
+        for part in _row_blocks(xp, x):
+            dx[part], dy[part] = derive(xp, x[part], y[part], dZ[part, None])
         return dX, dY
 
     operator(
@@ -103,14 +134,14 @@ for _name, _back, _compute, _derive, _doc in (
     (
         "L1Distance",
         "L1DistanceGradient",
-        lambda xp, x, y: abs(x - y).sum(axis=1),
+        lambda xp, x, y: _l1(xp, x, y),
         _l1_gradient,
         "Z[i] = sum of |X - Y| over row i.",
     ),
     (
         "SquaredL2Distance",
         "SquaredL2DistanceGradient",
-        lambda xp, x, y: xp.square(x - y).sum(axis=1) * x.dtype.type(0.5),
+        lambda xp, x, y: _l2(xp, x, y),
         _l2_gradient,
         "Z[i] = half the sum of (X - Y)^2 over row i.",
     ),
@@ -124,7 +155,7 @@ for _name, _back, _compute, _derive, _doc in (
     (
         "DotProduct",
         "DotProductGradient",
-        lambda xp, x, y: (x * y).sum(axis=1),
+        _products,
         lambda xp, x, y, d: (y * d, x * d),
         "Z[i] = dot product of rows i.",
     ),
@@ -136,27 +167,22 @@ for _name, _back, _compute, _derive, _doc in (
 
 
 def _padding_gradient(g: Any) -> Any:
-    pad, replicate = float(g.arg("pad_value", 0.0)), g.arg("replicate", 0)
     others = [a for a in g.op.arg if a.name not in ("pad_value", "replicate")]
     g.copy_arguments = False
-    op = g.new(
-        "DotProductWithPaddingGradient",
-        [g.I(0), g.I(1), g.GO(0)],
-        [g.GI(0), g.GI(1)],
-        pad_value=pad,
-        replicate=replicate,
-    )
-    op.arg.extend(others)
+    op = g.new("DotProductWithPaddingGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0), g.GI(1)])
+    op.arg.extend([*g.copied(pad_value=0.0, replicate=0), *others])
     return [op]
 
 
 def _pair(X: Any, Y: Any, replicate: bool) -> tuple[Any, Any, bool]:
-    """(longer rows, shorter rows, whether these are Y)."""
+    """(longer rows, shorter rows, whether these are X); as in Caffe2 there are no rows where X has no elements."""
     x, y = _rows(X, Y, same=False)
+    if not X.size:
+        x, y = x[:0], y[:0]
     swapped = x.shape[1] < y.shape[1]
     long, short = (y, x) if swapped else (x, y)
-    if replicate and (not short.shape[1] or long.shape[1] % short.shape[1]):
-        raise ValueError(f"with replicate the rows of {long.shape[1]} must be a multiple of those of {short.shape[1]}")
+    if replicate and len(long) and not short.shape[1]:
+        raise ValueError(f"with replicate the shorter rows are repeated, but they are empty: {list(Y.shape)}")
     return long, short, swapped
 
 
@@ -175,10 +201,12 @@ def DotProductWithPadding(xp, X, Y, *, pad_value: float = 0.0, replicate: bool =
     long, short, _ = _pair(X, Y, replicate)
     Z = out((len(long),), X.dtype)
     n = short.shape[1]
-    if replicate:
-        Z[...] = (_turns(long, n) * short[:, None, :]).sum(axis=(1, 2))
+    if replicate and len(long):  # what is left behind the last whole repetition does not count
+        times = long.shape[1] // n
+        Z[...] = (long[:, : times * n].reshape(len(long), times, n) * short[:, None, :]).sum(axis=(1, 2))
     else:
-        Z[...] = (long[:, :n] * short).sum(axis=1) + long[:, n:].sum(axis=1) * X.dtype.type(pad_value)
+        rest = long[:, n:]
+        Z[...] = _products(xp, long[:, :n], short) + rest @ xp.full(rest.shape[1], pad_value, X.dtype)
     return Z
 
 
@@ -190,17 +218,24 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
     neither D nor E is a multiple of the other.
     """
     long, short, swapped = _pair(X, Y, replicate)
-    d, n = dZ.reshape(-1, 1), short.shape[1]
+    _check_rows(dZ, len(long))
+    n = short.shape[1]
+    if replicate and len(long) and long.shape[1] % n:
+        raise ValueError(f"with replicate the rows of {long.shape[1]} must be a multiple of those of {n}")
+    d = dZ.reshape(-1, 1)
     dX, dY = out[0](X.shape, X.dtype), out[1](Y.shape, Y.dtype)
+    if not len(long):
+        dX[...] = dY[...] = 0
+        return dX, dY
     d_long, d_short = (dY, dX) if swapped else (dX, dY)
     d_long, d_short = d_long.reshape(long.shape), d_short.reshape(short.shape)
     if replicate:
         _turns(d_long, n)[...] = (short * d)[:, None, :]
         d_short[...] = _turns(long, n).sum(axis=1) * d
     else:
-        d_long[:, :n] = short * d
+        xp.multiply(short, d, d_long[:, :n])
         d_long[:, n:] = d * X.dtype.type(pad_value)
-        d_short[...] = long[:, :n] * d
+        xp.multiply(long[:, :n], d, d_short)
     return dX, dY
 
 
@@ -254,7 +289,7 @@ def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0,
     y = Y.reshape(X1.shape).astype(X1.dtype)
     reached = X1.dtype.type(margin) - y * (X1 - X2.reshape(X1.shape)) >= 0
     step = dloss.reshape(X1.shape) * y * reached
-    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step, 0, out[1](X2.shape, X2.dtype))
+    return xp.negative(step, out[0](X1.shape, X1.dtype)), xp.add(step.reshape(X2.shape), 0, out[1](X2.shape, X2.dtype))
 
 
 def _entropy(xp: Any, p: Any) -> Any:

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.nn.softmax import softmax_rows
@@ -73,7 +74,7 @@ def _places(labels: Any, table: Any) -> tuple[list[int], int]:
 
 def _gradient(g: Any) -> Any:
     inputs = [g.I(0), g.I(1), g.I(2), g.I(3), g.O(1), g.GO(0)]
-    return g.single("HSoftmaxGradient", inputs, [g.GI(0), g.GI(1), g.GI(2), g.O(1) + "_grad"])
+    return g.single("HSoftmaxGradient", inputs, [g.GI(0), g.GI(1), g.GI(2), g.GO(1)])
 
 
 @operator("Y intermediate", types={"X": "float32", "W": "=X", "b": "=X", "labels": "int32"}, gradient=_gradient)
@@ -190,6 +191,9 @@ def HuffmanTreeHierarchy(xp, labels, *, num_classes: int, out):
     Huffman, A Method for the Construction of Minimum-Redundancy Codes, 1952.  labels [...] (int32 or int64), tree [1]
     (a string).  ValueError where a label is not from 0 to num_classes - 1.
     """
+    if num_classes < 0:
+        raise ValueError(f"num_classes must not be negative, found {num_classes}")
+    check_result((num_classes,), "int64")
     counts = [0] * num_classes
     for label in labels.reshape(-1).tolist():
         if not 0 <= label < num_classes:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like, scalar
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import rows_of
+from caffe2lite.ops.kit.shapes import fitted, rows_of
 from caffe2lite.ops.nn.softmax import check_labels
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
@@ -29,6 +33,16 @@ def _labels(rows: Any, labels: Any) -> Any:
     return labels
 
 
+@loop
+def _label_gradient(X, labels, dY, dX, tiny):  # type: ignore[no-untyped-def]
+    width = np.uint64(X.size // labels.size)
+    for i in range(np.uint64(labels.size)):
+        for j in range(i * width, (i + np.uint64(1)) * width):
+            dX[j] = 0
+        at = i * width + np.uint64(labels[i])
+        dX[at] = -dY[i] / max(X[at], tiny)
+
+
 @operator(
     "Y",
     types={"X": "float32", "labels": "int32"},
@@ -45,7 +59,8 @@ def LabelCrossEntropy(xp, X, labels, *, out):
     rows = _rows(X)
     labels = _labels(rows, labels)
     Y = out((len(rows),), X.dtype)
-    Y[...] = -xp.log(xp.maximum(rows[xp.arange(len(rows)), labels], _TINY))
+    chosen = rows.reshape(-1)[xp.arange(len(rows)) * rows.shape[1] + labels]
+    Y[...] = -xp.log(xp.maximum(chosen, _TINY))
     return Y
 
 
@@ -61,9 +76,12 @@ def LabelCrossEntropyGradient(xp, X, labels, dY, *, out):
     if dY.shape != (len(rows),):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
-    at = (xp.arange(len(rows)), labels)
-    dX.reshape(rows.shape)[at] = -dY / xp.maximum(rows[at], _TINY)
+    if rows.dtype == np.float32 and dY.dtype == np.float32 and pays(xp, rows):
+        _label_gradient(rows.reshape(-1), labels, dY, dX.reshape(-1), np.float32(_TINY))
+        return dX
+    clear(dX)
+    at = xp.arange(len(rows)) * rows.shape[1] + labels
+    dX.reshape(-1)[at] = -dY / xp.maximum(rows.reshape(-1)[at], _TINY)
     return dX
 
 
@@ -217,7 +235,7 @@ def _spread(xp: Any, dY: Any, derivative: Any, out: Any) -> Any:
     """-derivative * dY / n, where n elements of the last dimension were averaged."""
     n = derivative.shape[-1] if derivative.ndim else 1
     dX = out(derivative.shape, derivative.dtype)
-    each = dY.reshape((*derivative.shape[:-1], 1)) if derivative.ndim else dY.reshape(())
+    each = fitted(dY, (*derivative.shape[:-1], 1) if derivative.ndim else (), "dY")
     xp.multiply(derivative, each / derivative.dtype.type(-max(n, 1)), dX)
     return dX
 
@@ -255,10 +273,25 @@ def WeightedSigmoidCrossEntropyWithLogitsGradient(xp, dY, logits, targets, weigh
 
 def _total(xp: Any, X: Any, average: bool, out: Any) -> Any:
     Y = out((), X.dtype)
-    X.sum(out=Y)
+    if X.dtype == np.float32 and pays(xp, X):
+        Y[...] = _sum_all(X.reshape(-1))
+    else:
+        X.sum(out=Y)
     if average and X.size:
         xp.divide(Y, Y.dtype.type(X.size), Y)
     return Y
+
+
+@loop(reorder=True)
+def _sum_all(X):  # type: ignore[no-untyped-def]
+    """By parts: one sum of millions of float32 would lose digits."""
+    total = 0.0
+    for begin in range(np.uint64(0), np.uint64(X.size), np.uint64(4096)):
+        part = np.float32(0)
+        for i in range(begin, min(begin + np.uint64(4096), np.uint64(X.size))):
+            part += X[i]
+        total += part
+    return total
 
 
 @operator(
@@ -317,9 +350,8 @@ def _even(xp: Any, X: Any, dY: Any, average: bool, out: Any) -> Any:
     if dY.size != 1:
         raise ValueError(f"dY must be one value, found the shape {list(dY.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = dY.reshape(())
-    if average and X.size:
-        xp.divide(dX, X.dtype.type(X.size), dX)
+    value = dY.reshape(()).astype(X.dtype)
+    dX[...] = value / X.dtype.type(X.size) if average and X.size else value
     return dX
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, scalar
 from caffe2lite.ops.kit.registry import operator
@@ -34,11 +37,40 @@ def Accuracy(xp, predictions, labels, *, top_k: int = 1, out):
     inside = (labels >= 0) & (labels < classes)
     label = xp.where(inside, labels, 0)[:, None]
     score = xp.take_along_axis(predictions, label, axis=1)
-    better = (predictions > score) | ((predictions == score) & (xp.arange(classes) < label))
-    right = inside & (better.sum(axis=1) < top_k)
+    better = xp.count_nonzero(predictions > score, axis=1)
+    equal = predictions == score
+    several = xp.nonzero(xp.count_nonzero(equal, axis=1) > 1)[0]
+    if several.size:
+        better[several] += xp.count_nonzero(equal[several] & (xp.arange(classes) < label[several]), axis=1)
+    right = inside & (better < top_k)
     Y = out((), "float32")
     Y[...] = right.sum() / xp.float32(n)  # no rows: NaN
     return Y
+
+
+@compiled(Accuracy)
+def _accuracy_compiled(xp, predictions, labels, *, top_k: int = 1, out):
+    _check(predictions, labels)
+    Y = out((), "float32")
+    Y[...] = _count_right(predictions.reshape(-1), labels, top_k) / np.float32(len(labels))
+    return Y
+
+
+@loop
+def _count_right(predictions, labels, top_k):
+    right, width = 0, np.uint64(predictions.size // max(labels.size, 1))
+    for i in range(labels.size):
+        if labels[i] < 0 or labels[i] >= width:
+            continue
+        begin = np.uint64(i) * width
+        at = begin + np.uint64(labels[i])
+        score, better = predictions[at], np.int32(0)
+        for j in range(begin, at):
+            better += np.int32(1) if predictions[j] >= score else np.int32(0)
+        for j in range(at, begin + width):
+            better += np.int32(1) if predictions[j] > score else np.int32(0)
+        right += better < top_k
+    return right
 
 
 @operator(

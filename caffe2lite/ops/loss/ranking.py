@@ -158,11 +158,14 @@ def LambdaRankNdcgGradient(xp, y, lengths, dy, dloss, *, out):
     y, dy and dy_out [n], lengths and dloss [sessions]; float32, lengths int32.  ValueError where dloss has not one
     value for each session, or the lengths do not add up to n.
     """
-    result = out(y.shape, y.dtype)
+    if dy.shape != y.shape:
+        raise ValueError(f"dy must have the shape of y, {list(y.shape)}, found {list(dy.shape)}")
     if dloss.size != lengths.size:
         raise ValueError(f"dloss must have one value for each of {lengths.size} sessions, found {list(dloss.shape)}")
+    result = out(y.shape, y.dtype)
+    result[...] = 0
     for k, items in _sessions(lengths, y.size):
-        result[items] = dy[items] * dloss[k]
+        result[items] = dy[items] * dloss.reshape(-1)[k]
     return result
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.rows import last_of_each, within
 from caffe2lite.ops.kit.special import erf
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -45,7 +46,13 @@ def ATen(ctx, *Xs, operator: str):
         bound = inspect.signature(function).bind(ctx.xp, *Xs, **args)
     except TypeError as e:
         raise ValueError(f"ATen function {operator!r} on {len(Xs)} tensors: {e}") from None
-    result = function(*bound.args, **bound.kwargs)
+    if any(X.dtype == object for X in Xs):
+        raise TypeError(f"ATen function {operator!r} takes numbers, and an input holds strings")
+    try:
+        result = function(*bound.args, **bound.kwargs)
+    except (ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError) as e:  # what NumPy says of them
+        shapes = ", ".join(f"{X.dtype}{list(X.shape)}" for X in Xs)
+        raise ValueError(f"ATen function {operator!r} does not take {shapes} with the arguments {args}: {e}") from e
     results = result if isinstance(result, tuple) else (result,)
     return tuple(ctx.xp.asarray(r) for r in results[: len(ctx.outputs)])
 
@@ -297,34 +304,48 @@ def _nonzero(xp, X):
 # ---- indices -----------------------------------------------------------------------------------------------------
 
 
-def _index(indices: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(i.astype(bool) if i.dtype.name == "uint8" else i for i in indices)
+def _index(xp: Any, X: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Masks as bool, and indices that are checked: CuPy would take them modulo the length of the axis."""
+    made, axis = [], 0
+    for i in indices:
+        if i.dtype.name in ("uint8", "bool"):
+            made.append(i.astype(bool))
+            axis += i.ndim
+        else:
+            if axis >= X.ndim:
+                raise ValueError(f"there are {len(indices)} indices, and the tensor {list(X.shape)} has fewer axes")
+            made.append(within(xp, i, X.shape[axis], wrap=True))
+            axis += 1
+    return tuple(made)
 
 
 @_aten("index")
 def _index_by(xp, X, *indices):
-    return X[_index(indices)]
+    return X[_index(xp, X, indices)]
 
 
 @_aten("index_put")
 def _index_put(xp, X, *rest, accumulate=0):
     *indices, values = rest
-    made, where = X.copy(), _index(tuple(indices))
+    made, where = X.copy(), _index(xp, X, tuple(indices))
     if accumulate:
         xp.add.at(made, where, values)
     else:
-        made[where] = values
+        rows = made.reshape(-1)
+        places = xp.arange(made.size).reshape(made.shape)[where]
+        keep = last_of_each(xp, places.reshape(-1))
+        rows[places.reshape(-1)[keep]] = xp.broadcast_to(values, places.shape).reshape(-1)[keep]
     return made
 
 
 @_aten("index_select")
 def _index_select(xp, X, indices, *, dim):
-    return xp.take(X, indices, axis=dim)
+    return xp.take(X, within(xp, indices, X.shape[dim], wrap=False), axis=dim)
 
 
 @_aten("gather")
 def _gather(xp, X, indices, *, dim, sparse_grad=0):
-    return xp.take_along_axis(X, indices, axis=dim)
+    return xp.take_along_axis(X, within(xp, indices, X.shape[dim], wrap=False), axis=dim)
 
 
 @_aten("masked_select")
@@ -334,7 +355,7 @@ def _masked_select(xp, X, mask):
 
 @_aten("embedding")
 def _embedding(xp, weight, indices, *, padding_idx=-1, scale_grad_by_freq=0, sparse=0):
-    return weight[indices]
+    return weight[within(xp, indices, weight.shape[0], wrap=False)]
 
 
 # ---- shape -------------------------------------------------------------------------------------------------------
@@ -407,6 +428,8 @@ def _stack(xp, *Xs, dim=0):
 
 @_aten("select")
 def _select(xp, X, *, dim, index):
+    if not -X.shape[dim] <= index < X.shape[dim]:
+        raise ValueError(f"index {index} is outside of axis {dim} of {list(X.shape)}")
     return xp.take(X, index, axis=dim)
 
 

@@ -6,6 +6,8 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.broadcast import align, legacy, sum_to
 from caffe2lite.ops.kit.dtypes import in_words
 from caffe2lite.ops.kit.gradient import single
@@ -153,7 +155,7 @@ for _name, _toward_a, _toward_b, _doc in (
     "dA dB",
     inplace=[(0, 0)],
     num_inputs=(3, 4),
-    types={"dC": _NUMBERS, "A": "=dC", "B": "=dC"},
+    types={"dC": _NUMBERS, "A": "=dC", "B": "=dC", "C": "=dC"},
     infer=lambda args, inputs: [inputs[1], inputs[2]],
 )
 def DivGradient(
@@ -178,46 +180,46 @@ def DivGradient(
     return dA, dB
 
 
+def _with(args: Any, op: Any) -> Any:
+    op.arg.extend(args)
+    return op
+
+
 def _pow_gradient(g: Any) -> Any:
     """dX = e * X^(e-1) * dY; with an exponent tensor also dE = log(X) * Y * dY."""
     X, Y, dY, dX = g.I(0), g.O(0), g.GO(0), g.GI(0)
     g.copy_arguments = False
-    others = [a for a in g.op.arg if a.name not in ("exponent", "broadcast", "axis", "axis_str", "order")]
-    if g.num_inputs == 1:
-        exponent = float(g.arg("exponent", 0.0))
-        kept = [a for a in g.op.arg if a.name != "exponent"]
-        return _with(
-            kept,
-            g.new("Pow", [X], [dX], exponent=exponent - 1),
+    if g.has_arg("exponent"):
+        exponent = g.arg("exponent", 0.0)
+        # In place only Y is left, of which X is the e-th root: Caffe2 does not say so of the sign of an even power.
+        if Y == X and abs(exponent) < 1e-12:
+            raise ValueError("Pow in place with the exponent 0 has no gradient: nothing is left of X")
+        power = exponent - 1 if Y != X else 1 - 1 / exponent
+        return [
+            g.new("Pow", [X], [dX], exponent=power),
             g.new("Mul", [dX, dY], [dX]),
             g.new("Scale", [dX], [dX], scale=exponent),
-        )
+        ]
     E, dE = g.I(1), g.GI(1)
     if Y in (X, E):
         raise ValueError("Pow of two tensors has no gradient in place: it is computed from both")
     product = E + "_grad_autogen_pre_red"
-    layout = {"axis": g.arg("axis", -1), "axis_str": g.arg("axis_str", b""), "order": g.arg("order", b"NCHW")}
-    legacy_rules = bool(g.arg("broadcast", 0))
-    spread = {"broadcast": 1, **layout} if legacy_rules else {}
+    legacy_rules = g.has_arg("broadcast")
+    layout = g.copied(axis=-1, axis_str=b"", order=b"NCHW") if legacy_rules else []
+    spread = [*g.copied(broadcast=0), *layout] if legacy_rules else []
     ops = [
         g.new("ConstantFill", [E], [dE], value=1.0),
         g.new("Sub", [E, dE], [dE]),
-        g.new("Pow", [X, dE], [dX], **spread),
+        _with(spread, g.new("Pow", [X, dE], [dX])),
         g.new("Mul", [dX, dY], [dX]),
-        g.new("Mul", [dX, E], [dX], **spread),
+        _with(spread, g.new("Mul", [dX, E], [dX])),
         g.new("Log", [X], [product]),
         g.new("Mul", [product, Y], [product]),
     ]
     if legacy_rules:
-        ops += [g.new("Mul", [product, dY], [product]), g.new("SumReduceLike", [product, E], [dE], **layout)]
+        ops += [g.new("Mul", [product, dY], [product]), _with(layout, g.new("SumReduceLike", [product, E], [dE]))]
     else:
         ops.append(g.new("Mul", [product, dY], [dE]))
-    return _with(others, *ops)
-
-
-def _with(args: Any, *ops: Any) -> Any:
-    for op in ops:
-        op.arg.extend(args)
     return ops
 
 
@@ -265,6 +267,9 @@ def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
     """
     if divisor == 0:
         raise ValueError("the divisor must not be 0; found divisor=0")
+    bounds = np.iinfo(X.dtype)
+    if not bounds.min <= divisor <= bounds.max:
+        raise ValueError(f"divisor={divisor} is no {X.dtype}")
     return (xp.remainder if sign_follow_divisor else xp.fmod)(X, X.dtype.type(divisor), out(X.shape, X.dtype))
 
 
@@ -336,6 +341,8 @@ def SquareRootDivide(xp, X, scale, *, out):
     if X.ndim < 1 or scale.shape[:1] != X.shape[:1]:
         raise ValueError(f"one scale for each row is needed: X is {list(X.shape)}, scale {list(scale.shape)}")
     scale = scale.reshape(-1)[: X.shape[0]]
+    if scale.size != X.shape[0]:
+        raise ValueError(f"one scale for each of {X.shape[0]} rows is needed, found {scale.size}")
     if (scale < 0).any():
         raise ValueError(f"a scale must be 0 or more, to have a square root; found {scale.min()}")
     root = xp.sqrt(xp.where(scale > 0, scale, 1).astype(X.dtype)).reshape((-1,) + (1,) * (X.ndim - 1))

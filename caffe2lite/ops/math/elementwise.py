@@ -5,9 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import pointwise
 from caffe2lite.ops.kit.filling import draw
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import each_like, like
+from caffe2lite.ops.kit.memory import in_blocks
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.rows import check_indices
 from caffe2lite.ops.kit.shapes import one
@@ -53,22 +57,36 @@ _FLT_MAX = 3.4028234663852886e38
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ClipGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def Clip(xp, X, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
     """Y = X limited to [min, max].
 
     X [...] -> Y of its shape; float32. TypeError for other types. NaN stays.
     """
-    Y = xp.maximum(X, X.dtype.type(min), out=out(X.shape, X.dtype))
-    return xp.minimum(Y, Y.dtype.type(max), out=Y)
+    return xp.clip(X, X.dtype.type(min), X.dtype.type(max), out=out(X.shape, X.dtype))
+
+
+@pointwise(Clip, "min", "max")
+def _clip(X, Y, low, high):
+    for i in range(Y.size):
+        x = low if X[i] < low else X[i]
+        Y[i] = high if x > high else x
 
 
 @operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, alike="Y dY", infer=like(0))
+@in_blocks
 def ClipGradient(xp, Y, dY, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
     """dX = dY where min < Y < max, else 0.
 
     Y [...], dY alike -> dX of their shape; float32. ValueError where the shapes differ.
     """
     return xp.multiply(dY, (Y.dtype.type(min) < Y) & (Y.dtype.type(max) > Y), out(Y.shape, Y.dtype))
+
+
+@pointwise(ClipGradient, "min", "max")
+def _clip_gradient(Y, dY, dX, low, high):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (np.float32(1) if (low < Y[i]) & (high > Y[i]) else np.float32(0))
 
 
 @operator(
@@ -93,6 +111,7 @@ def ClipTensorByScaling(xp, X, val, additional_threshold=None, *, threshold: flo
 
 
 def _dropout_gradient(g: Any) -> Any:
+    g.need("is_test")
     inputs = [g.GO(0)] if g.arg("is_test", 0) else [g.GO(0), g.O(1)]
     return g.single("DropoutGrad", inputs, [g.GI(0)])
 
@@ -185,6 +204,8 @@ def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX,
         raise ValueError("the rows are clipped in place: the output must be the parameter itself")
     if grad is None:
         raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
+    if not param.ndim:
+        raise ValueError("the parameter must have rows, found a scalar")
     Y = out(param.shape, param.dtype)
     rows = indices.reshape(-1)
     check_indices(rows, param.shape[0])

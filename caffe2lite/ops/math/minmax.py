@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.infer import like
-from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.memory import blocks
+from caffe2lite.ops.kit.registry import MANY, find, operator
 from caffe2lite.ops.math.sums import check_alike
 
 
@@ -29,16 +33,63 @@ def _extreme(name: str, better: str, doc: str, gradient: Any, types: str) -> Non
         Y = out(Xs[0].shape, Xs[0].dtype)
         if Y is not Xs[0]:
             xp.copyto(Y, Xs[0])
-        for X in Xs[1:]:
-            Y[...] = xp.where(getattr(xp, better)(X, Y), X, Y)
+        first = Y.copy() if bool(xp.isnan(Y).any()) else None
+        for part in blocks(xp, Y.size):
+            y = Y.reshape(-1)[part]
+            for X in Xs[1:]:
+                getattr(xp, better)(y, X.reshape(-1)[part], y)
+        if first is not None:
+            xp.copyto(Y, first, where=xp.isnan(first))
         return Y
 
     operator("Y", name=name, inplace={0: 0}, types=types, num_inputs=(1, MANY), infer=like(0), gradient=gradient,
              doc=f"{doc}\n\n{_SHARED}")(kernel)  # fmt: skip
 
 
-_extreme("Max", "greater", "Y = the largest of the inputs.", _gradient("MaxGradient"), "float32")
-_extreme("Min", "less", "Y = the smallest of the inputs.", _gradient("MinGradient"), "float32")
+_extreme("Max", "fmax", "Y = the largest of the inputs.", _gradient("MaxGradient"), "float32")
+_extreme("Min", "fmin", "Y = the smallest of the inputs.", _gradient("MinGradient"), "float32")
+
+
+def _extreme_compiled(name: str, sign: int) -> None:
+    def kernel(xp, *Xs, out):
+        check_alike(Xs, name)
+        Y = out(Xs[0].shape, Xs[0].dtype)
+        y = Y.reshape(-1)
+        if len(Xs) == 2 and Y is not Xs[0]:
+            _better_of_two(Xs[0].reshape(-1), Xs[1].reshape(-1), y, sign > 0)
+            return Y
+        if Y is not Xs[0]:
+            y[...] = Xs[0].reshape(-1)
+        for part in blocks(np, y.size):
+            for X in Xs[1:]:
+                _better(y[part], X.reshape(-1)[part], sign > 0)
+        return Y
+
+    compiled(find(name))(kernel)
+
+
+_extreme_compiled("Max", 1)
+_extreme_compiled("Min", -1)
+
+
+@loop
+def _better_of_two(A, B, Y, largest):
+    if largest:
+        for i in range(Y.size):
+            Y[i] = B[i] if B[i] > A[i] else A[i]
+    else:
+        for i in range(Y.size):
+            Y[i] = B[i] if B[i] < A[i] else A[i]
+
+
+@loop
+def _better(Y, X, largest):
+    if largest:
+        for i in range(Y.size):
+            Y[i] = X[i] if X[i] > Y[i] else Y[i]
+    else:
+        for i in range(Y.size):
+            Y[i] = X[i] if X[i] < Y[i] else Y[i]
 
 
 def _select(xp, Y, dY, *Xs, out):
@@ -98,7 +149,7 @@ def MeanGradient(xp, dY, *, out):
     return tuple(results)
 
 
-@operator("Y", inplace={0: 0}, types="float32 float64", num_inputs=(1, MANY), infer=like(0))
+@operator("Y", inplace={0: 0}, types="float32 float64 int32", num_inputs=(1, MANY), infer=like(0))
 def SumRelu(xp, *Xs, out):
     """Y = max(X0 + X1 + ..., 0).
 

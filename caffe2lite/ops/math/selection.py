@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import loop, pays
+from caffe2lite.ops.kit.extremes import in_order
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_range
 from caffe2lite.ops.kit.shapes import end_axis, one
@@ -18,8 +23,51 @@ _INDICES = "int32 int64"
 
 
 def _best(xp: Any, rows: Any, k: int) -> Any:
-    """Indices of the k largest of each row, the best first, of equal ones the earlier first."""
-    return xp.argsort(-rows, axis=1, kind="stable")[:, :k]
+    """Indices of the k largest of each row, the best first, of equal ones the earlier first, and NaN last."""
+    n = rows.shape[1]
+    k = min(k, n)
+    if 8 * k > n or xp is not np:
+        return xp.argsort(-rows, axis=1, kind="stable")[:, :k]
+    if k <= 64 and rows.flags.c_contiguous and rows.dtype == np.float32 and pays(xp, rows):
+        found = np.empty((rows.shape[0], k), np.int64)
+        _best_of_rows(rows.reshape(-1), rows.reshape(-1).view(np.int32), np.empty(k, rows.dtype), found)
+        return found
+    least = np.partition(rows, n - k, axis=1)[:, n - k :].min(axis=1, keepdims=True)
+    able = rows >= least  # all that may be among them: k, and more where several are as large as the last
+    row, column = np.nonzero(able)
+    counts = np.bincount(row, minlength=rows.shape[0])
+    if (counts != k).any():  # or none, for NaN
+        return np.argsort(-rows, axis=1, kind="stable")[:, :k]
+    column = column.reshape(-1, k)
+    order = np.argsort(-np.take_along_axis(rows, column, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(column, order, axis=1)
+
+
+@loop
+def _best_of_rows(rows, bits, best, found):  # type: ignore[no-untyped-def]
+    """The best so far stand in order.  Thirty-two elements at a time are passed over that are no better than the last."""
+    k = found.shape[1]
+    width = rows.size // found.shape[0]
+    for n in range(found.shape[0]):
+        begin, where, have = n * width, found[n], 0
+        for part in range(0, width, 32):
+            stop = min(part + 32, width)
+            if have == k and best[k - 1] == best[k - 1]:
+                largest = np.int32(-0x80000000)
+                for i in range(np.uint64(begin + part), np.uint64(begin + stop)):
+                    largest = max(largest, in_order(bits[i]))
+                if largest <= in_order(np.float32(best[k - 1]).view(np.int32)):
+                    continue
+            for i in range(part, stop):
+                x = rows[begin + i]
+                if have == k and not (x > best[k - 1] or (x == x and best[k - 1] != best[k - 1])):
+                    continue
+                at = have if have < k else k - 1
+                while at > 0 and (x > best[at - 1] or (x == x and best[at - 1] != best[at - 1])):
+                    best[at], where[at] = best[at - 1], where[at - 1]
+                    at -= 1
+                best[at], where[at] = x, i
+                have = min(have + 1, k)
 
 
 def _infer_top_k(args: Any, inputs: Any) -> list[Spec]:
@@ -89,7 +137,7 @@ def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
         )
     outer, n, inner = math.prod(X.shape[:at]), X.shape[at], math.prod(X.shape[at + 1 :])
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if X.size and dvalues.size:
         k = dvalues.shape[at]
         rows, columns = xp.arange(outer)[:, None, None], xp.arange(inner)
@@ -139,8 +187,16 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     ValueError where K does not fit the rows, or has a value that is not in 1 to n.
     """
     rows, ks = _ks(X, K)
+    if indices.shape != (sum(ks),) or dvalues.shape != indices.shape:
+        raise ValueError(
+            f"dvalues and indices must have {sum(ks)} values, found {list(dvalues.shape)} and {list(indices.shape)}"
+        )
+    if indices.size and not 0 <= int(indices.min()) <= int(indices.max()) < rows.shape[1]:
+        raise ValueError(
+            f"indices must be from 0 to {rows.shape[1] - 1}, found {int(indices.min())} to {int(indices.max())}"
+        )
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if ks:
         dX.reshape(rows.shape)[xp.repeat(xp.arange(len(ks)), ks), indices] = dvalues
     return dX
@@ -199,6 +255,9 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 
     index [...], query [...] of its type -> Y of the query's shape and type; int32 or int64. TypeError for other types.
     """
+    bounds = np.iinfo(query.dtype)
+    if not bounds.min <= missing_value <= bounds.max:
+        raise ValueError(f"missing_value={missing_value} is no {query.dtype}")
     Y = out(query.shape, query.dtype)
     Y[...] = missing_value
     if index.size:
@@ -215,7 +274,7 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
 
 
 @operator("Y", types="float32", infer=like(0, dtype="int32"))
-def Bucketize(xp, X, *, boundaries: list[float], out):
+def Bucketize(xp, X, *, boundaries: list[float] = (), out):
     """Y = how many boundaries are below each element, int32.
 
     X [N, ...] float32 -> Y of its shape; NaN goes to bucket 0. ValueError where X is a scalar, or where the boundaries
@@ -231,9 +290,7 @@ def Bucketize(xp, X, *, boundaries: list[float], out):
 
 
 def _ascending(boundaries: Any) -> None:
-    """Raise a ValueError where there are no boundaries, or where one is below the one before it."""
-    if not boundaries.size:
-        raise ValueError("one boundary at least is needed, found none")
+    """Raise a ValueError where a boundary is below the one before it."""
     falls = boundaries[1:] < boundaries[:-1]
     if falls.any():
         i = int(falls.argmax())
@@ -252,7 +309,8 @@ def OneHot(xp, indices, size, *, out):
     width = int(one(size, "the size"))
     check_range(indices, width, "an index")
     Y = out((indices.size, width), "float32")
-    Y[...] = xp.arange(width) == indices[:, None]
+    clear(Y)
+    Y.reshape(-1)[xp.arange(indices.size) * width + indices] = 1
     return Y
 
 

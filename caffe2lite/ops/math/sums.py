@@ -5,7 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.infer import like, pointwise_cost
+from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import one
 
@@ -99,6 +103,7 @@ def _weights(operands: Any) -> tuple[Any, Any]:
     types="float32",
     cuda_types="float32 float16",
     num_inputs=(2, MANY),
+    counts=lambda n, m: n % 2 == 0,
     infer=like(0),
     gradient=_weighted_gradient,
 )
@@ -112,17 +117,40 @@ def WeightedSum(xp, *operands, out):
     check_alike(Xs, "WeightedSum")
     Y = out(Xs[0].shape, Xs[0].dtype)
     ws = [w.astype(Y.dtype, copy=False) for w in ws]
-    total = Xs[0] * ws[0]  # Y may be one of the inputs
-    for X, w in zip(Xs[1:], ws[1:]):
-        total += X * w
-    Y[...] = total
+    for part in blocks(xp, Y.size):
+        total = Xs[0].reshape(-1)[part] * ws[0]  # Y may be one of the inputs
+        for X, w in zip(Xs[1:], ws[1:]):
+            total += X.reshape(-1)[part] * w
+        Y.reshape(-1)[part] = total
     return Y
+
+
+@compiled(WeightedSum)
+def _weighted_sum_compiled(xp, *operands, out):
+    Xs, ws = _weights(operands)
+    if len(Xs) != 2:
+        return WeightedSum(xp, *operands, out=out)
+    check_alike(Xs, "WeightedSum")
+    Y = out(Xs[0].shape, Xs[0].dtype)
+    y, a, b = Y.reshape(-1), *(X.reshape(-1) for X in Xs)
+    weights = [w.astype(Y.dtype) for w in ws]
+    if a is not y and not np.may_share_memory(a, y):
+        y[...] = a
+    _add_weighted(y, weights[0], np.array(b) if np.may_share_memory(b, y) else b, weights[1])
+    return Y
+
+
+@loop
+def _add_weighted(Y, a, X, b):
+    for i in range(Y.size):
+        Y[i] = Y[i] * a + X[i] * b
 
 
 @operator(
     "dX*",
-    num_inputs=(3, MANY),
+    num_inputs=(1, MANY),
     num_outputs=(1, MANY),
+    counts=lambda n, m: n % 2 == 1,
     types={"dY": "float32", "operands": "float32"},
     cuda_types="float32 float16",
     infer=lambda args, inputs: [*[inputs[0]] * (len(inputs) // 2), *inputs[2::2]],
@@ -138,6 +166,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     wanted = 2 * n if grad_on_w else n
     if len(out) != wanted:
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
+    check_alike((dY, *Xs), "WeightedSumGradient")
     results = []
     for w, place in zip(ws, out):
         results.append(xp.multiply(dY, w, out=place(dY.shape, dY.dtype)))

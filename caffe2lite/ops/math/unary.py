@@ -10,11 +10,15 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import exp32, pointwise
 from caffe2lite.ops.kit.dtypes import in_words
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT_YET, single
 from caffe2lite.ops.kit.infer import like
-from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.special import erf
+from caffe2lite.ops.kit.memory import in_blocks
+from caffe2lite.ops.kit.registry import find, operator
+from caffe2lite.ops.kit.special import erf, erf32
 
 
 def _sqr_gradient(g: Any) -> Any:
@@ -54,17 +58,16 @@ def unary(name: str, compute: Any, doc: str, types: str, **schema: Any) -> None:
         def again(xp, inputs, outputs, args):
             return functools.partial(getattr(xp, compute), inputs[0], outputs[0])
 
-    else:
+        operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel).bind(again)
+        return
 
-        def kernel(xp, X, *, out):
-            Y = out(X.shape, X.dtype)
-            compute(xp, X, Y)
-            return Y
+    @in_blocks
+    def kernel(xp, X, *, out):
+        Y = out(X.shape, X.dtype)
+        compute(xp, X, Y)
+        return Y
 
-        def again(xp, inputs, outputs, args):
-            return functools.partial(compute, xp, inputs[0], outputs[0])
-
-    operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel).bind(again)
+    operator("Y", name=name, types=types, infer=like(0), doc=f"{doc}\n\n{shared}", **schema)(kernel)
 
 
 _IN_PLACE = {0: 0}
@@ -101,24 +104,25 @@ for _name, _compute, _inplace, _types, _gradient, _doc in (
 
 
 def _abs_derivative(xp: Any, X: Any) -> Any:
-    one = X.dtype.type(1)
-    return xp.where(X == 0, 1 - one, xp.where(X > 0, one, -one))
+    return (X > 0).astype(X.dtype) - (~(X >= 0)).astype(X.dtype)  # -1 for NaN
 
 
 def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), types: str = "float32") -> None:
     """Register dX = dY * derivative(xp, V), with the operands in the given order: "V dY" or "dY V"."""
-    first, V = order.split()[0], order.replace("dY", "").strip()
+    first, V = "dY" if order.startswith("dY") else "V", order.replace("dY", "").strip()
 
     def compute(xp, V, dY, out):
         return xp.multiply(dY, derivative(xp, V), out=out(V.shape, V.dtype))
 
     if first == "dY":
 
+        @in_blocks
         def kernel(xp, dY, V, *, out):
             return compute(xp, V, dY, out)
 
     else:
 
+        @in_blocks
         def kernel(xp, V, dY, *, out):
             return compute(xp, V, dY, out)
 
@@ -126,7 +130,7 @@ def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), ty
         "dX",
         name=name,
         inplace=inplace,
-        types={"dY": types, "V": types},
+        types={first: types, "V" if first == "dY" else "dY": f"={first}"},
         alike="V dY",
         infer=like(0),
         doc=f"""dX = dY times the derivative of {name.removesuffix("Gradient")}, from its {"output" if inplace else "input"} {V}.
@@ -145,7 +149,7 @@ for _name, _order, _derivative, _inplace in (
     ("AtanGradient", "X dY", lambda xp, X: 1 / (1 + X * X), ()),
     ("CbrtGradient", "dY Y", lambda xp, Y: 1 / (3 * Y * Y), _FIRST),
     ("CosGradient", "X dY", lambda xp, X: -xp.sin(X), ()),
-    ("CoshGradient", "dY X", lambda xp, X: xp.sinh(X), ()),
+    ("CoshGradient", "dY X", lambda xp, X: (xp.exp(X) - xp.exp(-X)) / 2, ()),
     ("ErfGradient", "X dY", lambda xp, X: xp.exp(-X * X) * (2 / math.sqrt(math.pi)), ()),
     ("Log1pGradient", "X dY", lambda xp, X: 1 / (1 + X), ()),
     ("ReciprocalGradient", "Y dY", lambda xp, Y: -Y * Y, _SECOND),
@@ -158,3 +162,85 @@ for _name, _order, _derivative, _inplace in (
     unary_gradient(_name, _order, _derivative, _inplace)
 
 unary_gradient("CubeGradient", "dY X", lambda xp, X: 3 * X * X, types=_NUMBERS)
+
+
+# ---- compiled ------------------------------------------------------------------------------------------------------
+
+
+@pointwise(find("Cube"))
+def _cube_loop(X, Y):
+    for i in range(Y.size):
+        Y[i] = X[i] * X[i] * X[i]
+
+
+@pointwise(find("Rsqrt"))
+def _rsqrt_loop(X, Y):
+    for i in range(Y.size):
+        Y[i] = np.float32(1) / np.sqrt(X[i])
+
+
+@pointwise(find("Erf"))
+def _erf_loop(X, Y):
+    for i in range(Y.size):
+        Y[i] = erf32(X[i])
+
+
+@pointwise(find("Sign"))
+def _sign_loop(X, Y):
+    for i in range(Y.size):
+        Y[i] = int(X[i] > 0) - int(X[i] < 0)
+
+
+@pointwise(find("AbsGradient"))
+def _abs_gradient_loop(X, dY, dX):
+    for i in range(dX.size):
+        dX[i] = np.float32(0) * dY[i] if X[i] == 0 else (dY[i] if X[i] > 0 else -dY[i])
+
+
+@pointwise(find("AtanGradient"))
+def _atan_gradient_loop(X, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] / (np.float32(1) + X[i] * X[i])
+
+
+@pointwise(find("CbrtGradient"))
+def _cbrt_gradient_loop(dY, Y, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] / (np.float32(3) * Y[i] * Y[i])
+
+
+@pointwise(find("CubeGradient"))
+def _cube_gradient_loop(dY, X, dX):
+    for i in range(dX.size):
+        three = dY[i] + dY[i] + dY[i]  # in its own type
+        dX[i] = three * (X[i] * X[i])
+
+
+@pointwise(find("ErfGradient"))
+def _erf_gradient_loop(X, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * np.float32(2 / math.sqrt(math.pi)) * exp32(-X[i] * X[i])
+
+
+@pointwise(find("Log1pGradient"))
+def _log1p_gradient_loop(X, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] / (np.float32(1) + X[i])
+
+
+@pointwise(find("ReciprocalGradient"))
+def _reciprocal_gradient_loop(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = -dY[i] * (Y[i] * Y[i])
+
+
+@pointwise(find("RsqrtGradient"))
+def _rsqrt_gradient_loop(dY, Y, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (Y[i] * Y[i] * Y[i]) * np.float32(-0.5)
+
+
+@pointwise(find("TanhGradient"))
+def _tanh_gradient_loop(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (np.float32(1) - Y[i] * Y[i])

@@ -2,66 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import compiled, exp32, loop, pointwise
 from caffe2lite.ops.kit.gradient import single
-from caffe2lite.ops.kit.infer import Spec, like, pointwise_cost
-from caffe2lite.ops.kit.memory import ZEROS, zeros
+from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import in_blocks
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import axis_of, check_sizes
-from caffe2lite.ops.kit.special import erf
+from caffe2lite.ops.kit.shapes import axis_of
+from caffe2lite.ops.kit.special import erf, erf32, keep_where
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
 _FROM_X = {"X": "float32", "dY": "=X"}
 
 
-@operator(
-    "Y",
-    inplace={0: 0},
-    types="float32",
-    cuda_types="float32 float16",
-    infer=like(0),
-    cost=pointwise_cost,
-    gradient=single("ReluGradient", "O0 GO0 -> GI0"),
-)
-def Relu(xp, X, *, out):
-    """Y = max(X, 0), element by element.
-
-    X [...], Y of its shape; float32, on GPUs float16 too.  TypeError for other dtypes.
-    """
-    Y = out(X.shape, X.dtype)
-    if xp is not np:
-        return xp.maximum(X, X.dtype.type(0), out=Y)
-    if X.size <= ZEROS:
-        return np.maximum(X, zeros(X.dtype, X.size).reshape(X.shape), out=Y)
-    return np.clip(X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
-
-
-@Relu.bind
-def _relu_again(xp, inputs, outputs, args):
-    """NumPy is fastest with an array of zeros while they stay in cache, and with `clip` for what does not."""
-    X, Y = inputs[0], outputs[0]
-    if X.size <= ZEROS:
-        return functools.partial(np.maximum, X, zeros(X.dtype, X.size).reshape(X.shape), out=Y)
-    return functools.partial(np.clip, X, X.dtype.type(0), X.dtype.type(np.inf), out=Y)
-
-
-@operator(
-    "dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0)
-)
-def ReluGradient(xp, Y, dY, *, out):
-    """dX = dY where Y > 0, else 0.
-
-    Y [...], dY and dX of its shape; float32, on GPUs float16 too.  ValueError where the shapes differ.
-    """
-    dX = out(Y.shape, Y.dtype)
-    return xp.multiply(dY, Y > 0, dX)
-
-
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SigmoidGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def Sigmoid(xp, X, *, out):
     """Y = 1 / (1 + exp(-X)).
 
@@ -74,14 +32,29 @@ def Sigmoid(xp, X, *, out):
     return xp.reciprocal(Y, Y)
 
 
+@pointwise(Sigmoid)
+def _sigmoid(X, Y):
+    for i in range(Y.size):
+        Y[i] = np.float32(1) / (np.float32(1) + exp32(-X[i]))
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def SigmoidGradient(xp, Y, dY, *, out):
     """dX = dY * Y * (1 - Y).
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
     dX = out(Y.shape, Y.dtype)
-    return xp.multiply(dY, (1 - Y) * Y, dX)
+    slope = 1 - Y
+    slope *= Y
+    return xp.multiply(dY, slope, dX)
+
+
+@pointwise(SigmoidGradient)
+def _sigmoid_gradient(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * Y[i] * (np.float32(1) - Y[i])
 
 
 def _softsign_gradient(g):
@@ -91,6 +64,7 @@ def _softsign_gradient(g):
 
 
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=_softsign_gradient)
+@in_blocks
 def Softsign(xp, X, *, out):
     """Y = X / (1 + |X|).
 
@@ -100,7 +74,14 @@ def Softsign(xp, X, *, out):
     return xp.divide(X, 1 + abs(X), out=out(X.shape, X.dtype))
 
 
+@pointwise(Softsign)
+def _softsign(X, Y):
+    for i in range(Y.size):
+        Y[i] = X[i] / (np.float32(1) + abs(X[i]))
+
+
 @operator("dX", inplace={1: 0}, types=_FROM_X, alike="X dY", infer=like(0))
+@in_blocks
 def SoftsignGradient(xp, X, dY, *, out):
     """dX = dY / (1 + |X|)^2.
 
@@ -109,7 +90,14 @@ def SoftsignGradient(xp, X, dY, *, out):
     return xp.divide(dY, xp.square(1 + abs(X)), out=out(X.shape, X.dtype))
 
 
+@pointwise(SoftsignGradient)
+def _softsign_gradient(X, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] / ((np.float32(1) + abs(X[i])) * (np.float32(1) + abs(X[i])))
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("SoftplusGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def Softplus(xp, X, *, out):
     """Y = log(exp(X) + 1).
 
@@ -122,6 +110,7 @@ def Softplus(xp, X, *, out):
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def SoftplusGradient(xp, Y, dY, *, out):
     """dX = dY * (1 - exp(-Y)).
 
@@ -130,29 +119,14 @@ def SoftplusGradient(xp, Y, dY, *, out):
     return xp.multiply(dY, 1 - xp.exp(-Y), out=out(Y.shape, Y.dtype))
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("EluGradient", "O0 GO0 -> GI0"))
-def Elu(xp, X, *, alpha: float = 1.0, out):
-    """Y = X where X >= 0, alpha * (exp(X) - 1) elsewhere.
-
-    Clevert et al., Fast and Accurate Deep Network Learning by Exponential Linear Units, 2016.  X [...], Y of its
-    shape; float32.  TypeError for other dtypes.
-    """
-    low = (xp.exp(xp.minimum(X, 0)) - 1) * X.dtype.type(alpha)
-    Y = out(X.shape, X.dtype)
-    Y[...] = xp.where(X < 0, low, X)
-    return Y
-
-
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
-def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y >= 0, dY * (Y + alpha) elsewhere.
-
-    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
-    """
-    return xp.multiply(dY, xp.where(Y < 0, Y + Y.dtype.type(alpha), 1), out=out(Y.shape, Y.dtype))
+@pointwise(SoftplusGradient)
+def _softplus_gradient(Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (np.float32(1) - exp32(-Y[i]))
 
 
 @operator("Y", types="float32", infer=like(0), gradient=single("GeluGradient", "GO0 I0 -> GI0"))
+@in_blocks
 def Gelu(xp, X, *, fast_gelu: bool = False, out):
     """Y = X * P(N <= X) for a standard normal N; `fast_gelu` takes an approximation by tanh.
 
@@ -170,7 +144,23 @@ def _gelu_inner(X):
     return (X + X * X * X * 0.044715) * math.sqrt(2 / math.pi)
 
 
-@operator("dX", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@compiled(Gelu)
+def _gelu_compiled(xp, X, *, fast_gelu: bool = False, out):
+    if fast_gelu:
+        return Gelu(xp, X, fast_gelu=fast_gelu, out=out)
+    Y = out(X.shape, X.dtype)
+    _gelu(X.reshape(-1), Y.reshape(-1))
+    return Y
+
+
+@loop
+def _gelu(X, Y):
+    for i in range(X.size):
+        Y[i] = X[i] * (np.float32(0.5) + np.float32(0.5) * erf32(X[i] * np.float32(math.sqrt(0.5))))
+
+
+@operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@in_blocks
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     """dX = dY * (P(N <= X) + X * density(X)).
 
@@ -184,41 +174,56 @@ def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     return xp.multiply(dY, derivative, out=out(X.shape, X.dtype))
 
 
+@compiled(GeluGradient)
+def _gelu_gradient_compiled(xp, dY, X, *, fast_gelu: bool = False, out):
+    if fast_gelu or dY.shape != X.shape:
+        return GeluGradient(xp, dY, X, fast_gelu=fast_gelu, out=out)
+    dX = out(X.shape, X.dtype)
+    _gelu_gradient(dY.reshape(-1), X.reshape(-1), dX.reshape(-1))
+    return dX
+
+
+@loop
+def _gelu_gradient(dY, X, dX):
+    for i in range(X.size):
+        x = X[i]
+        below = np.float32(0.5) + np.float32(0.5) * erf32(x * np.float32(math.sqrt(0.5)))
+        dX[i] = dY[i] * (below + x * exp32(x * x * np.float32(-0.5)) * np.float32(1 / math.sqrt(2 * math.pi)))
+
+
 @operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("HardSigmoidGradient", "O0 GO0 -> GI0"))
+@in_blocks
 def HardSigmoid(xp, X, *, alpha: float = 0.2, beta: float = 0.5, out):
     """Y = alpha * X + beta, limited to [0, 1].
 
     X [...], Y of its shape; float32.  TypeError for other dtypes.
     """
-    line = X * X.dtype.type(alpha) + X.dtype.type(beta)
-    return xp.maximum(xp.minimum(line, 1), 0, out=out(X.shape, X.dtype))
+    line = X * X.dtype.type(alpha)
+    line += X.dtype.type(beta)
+    return xp.clip(line, X.dtype.type(0), X.dtype.type(1), out=out(X.shape, X.dtype))
+
+
+@pointwise(HardSigmoid, "alpha", "beta")
+def _hard_sigmoid(X, Y, alpha, beta):
+    for i in range(Y.size):
+        Y[i] = max(min(X[i] * alpha + beta, np.float32(1)), np.float32(0))
 
 
 @operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@in_blocks
 def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
     """dX = alpha * dY where 0 < Y < 1, else 0.
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, ((Y > 0) & (Y < 1)) * Y.dtype.type(alpha), out=out(Y.shape, Y.dtype))
+    dX = keep_where(xp, (Y > 0) & (Y < 1), dY, out(Y.shape, Y.dtype))
+    return xp.multiply(dX, Y.dtype.type(alpha), dX)
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("LeakyReluGradient", "O0 GO0 -> GI0"))
-def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
-    """Y = X where X >= 0, alpha * X elsewhere.
-
-    X [...], Y of its shape; float32.  TypeError for other dtypes.
-    """
-    return xp.multiply(X, xp.where(X >= 0, X.dtype.type(1), X.dtype.type(alpha)), out=out(X.shape, X.dtype))
-
-
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
-def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
-    """dX = dY where Y >= 0, alpha * dY elsewhere.
-
-    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
-    """
-    return xp.multiply(dY, xp.where(Y >= 0, Y.dtype.type(1), Y.dtype.type(alpha)), out=out(Y.shape, Y.dtype))
+@pointwise(HardSigmoidGradient, "alpha")
+def _hard_sigmoid_gradient(Y, dY, dX, alpha):
+    for i in range(dX.size):
+        dX[i] = dY[i] * alpha if (Y[i] > 0) & (Y[i] < 1) else np.float32(0)
 
 
 @operator(
@@ -229,6 +234,7 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
     gradient=single("LogitGradient", "I0 GO0 -> GI0"),
     limits="eps > 0, eps < 0.5",
 )
+@in_blocks
 def Logit(xp, X, *, eps: float = 1e-6, out):
     """Y = log(x / (1 - x)), where x is X limited to [eps, 1 - eps].
 
@@ -240,6 +246,7 @@ def Logit(xp, X, *, eps: float = 1e-6, out):
 
 
 @operator("dX", types=_FROM_X, alike="X dY", infer=like(0))
+@in_blocks
 def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
     """dX = dY / (X * (1 - X)) where eps <= X <= 1 - eps, else 0.
 
@@ -251,7 +258,15 @@ def LogitGradient(xp, X, dY, *, eps: float = 1e-6, out):
     return dX
 
 
+@pointwise(LogitGradient, "eps")
+def _logit_gradient(X, dY, dX, eps):
+    for i in range(dX.size):
+        x = X[i]
+        dX[i] = np.float32(0) if (eps > x) | (np.float32(1) - eps < x) else dY[i] / (x * (np.float32(1) - x))
+
+
 @operator("Y", types="float32 float64", infer=like(0), gradient=single("MishGradient", "I0 O0 GO0 -> GI0"))
+@in_blocks
 def Mish(xp, X, *, out):
     """Y = X * tanh(log(exp(X) + 1)).
 
@@ -262,6 +277,7 @@ def Mish(xp, X, *, out):
 
 
 @operator("dX", types={"X": "float32 float64", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
+@in_blocks
 def MishGradient(xp, X, Y, dY, *, out):
     """dX from dY, by t = tanh(softplus(X)): dY * (t + X * (1 - t^2) * sigmoid(X)).
 
@@ -271,112 +287,8 @@ def MishGradient(xp, X, Y, dY, *, out):
     return xp.multiply(dY, t + X * (1 - t * t) / (1 + xp.exp(-X)), out=out(X.shape, X.dtype))
 
 
-def _slopes(xp, X, slope, order):
-    """Return the slopes as an array that broadcasts against X."""
-    if slope.size == 1:
-        return slope.reshape((1,) * X.ndim)
-    axis = 1 if order == "NCHW" else X.ndim - 1
-    if X.ndim < 2 or slope.shape != (X.shape[axis],):
-        raise ValueError(
-            f"the slope must be one value or one for each channel of X (axis {axis} of {list(X.shape)}), "
-            f"found the shape {list(slope.shape)}"
-        )
-    return slope.reshape([-1 if a == axis else 1 for a in range(X.ndim)])
-
-
-@operator(
-    "Y",
-    inplace={0: 0},
-    types={"X": "float32", "slope": "float32"},
-    infer=like(0),
-    gradient=single("PReluGradient", "O0 GO0 I0 I1 -> GI0 GI1"),
-)
-def PRelu(xp, X, slope, *, order: str = "NCHW", out):
-    """Y = X where X > 0, slope * X elsewhere; one slope, or one a channel.
-
-    He et al., Delving Deep into Rectifiers, 2015.  X [N, C, ...] (NHWC: [N, ..., C]), slope [1] or [C], Y of X's
-    shape; float32.  ValueError where slope has neither one value nor one a channel.
-    """
-    w = _slopes(xp, X, slope, order)
-    return xp.multiply(X, xp.where(X > 0, X.dtype.type(1), w), out=out(X.shape, X.dtype))
-
-
-@operator("dX dSlope", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
-def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
-    """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0.
-
-    Y [N, C, ...], dY, X and dX of its shape, slope and dSlope [1] or [C]; float32.  ValueError where slope has
-    neither one value nor one a channel.
-    """
-    w = _slopes(xp, X, slope, order)
-    below = ~(X > 0)
-    dX = xp.multiply(dY, xp.where(below, w, X.dtype.type(1)), out=out[0](X.shape, X.dtype))
-    dW = out[1](slope.shape, slope.dtype)
-    axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size > 1 else None
-    dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)
-    return dX, dW
-
-
-@operator(
-    "Y",
-    inplace={0: 0},
-    types="float32",
-    infer=like(0),
-    gradient=single("ReluNGradient", "O0 GO0 -> GI0"),
-    limits="n > 0",
-)
-def ReluN(xp, X, *, n: float = 6.0, out):
-    """Y = X limited to [0, n].
-
-    X [...], Y of its shape; float32.  ValueError where n is not above 0.
-    """
-    Y = xp.maximum(X, 0, out=out(X.shape, X.dtype))
-    return xp.minimum(Y, Y.dtype.type(n), out=Y)
-
-
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0), limits="n > 0")
-def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
-    """dX = dY where 0 < Y < n, else 0.
-
-    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ or n is not above 0.
-    """
-    return xp.multiply(dY, (Y > 0) & (Y.dtype.type(n) > Y), out=out(Y.shape, Y.dtype))
-
-
-_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
-
-
-@operator(
-    "Y",
-    inplace={0: 0},
-    types="float32",
-    infer=like(0),
-    gradient=single("SeluGradient", "O0 GO0 -> GI0"),
-    limits="scale > 1",
-)
-def Selu(xp, X, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
-    """Y = scale * (X where X > 0, alpha * (exp(X) - 1) elsewhere).
-
-    Klambauer et al., Self-Normalizing Neural Networks, 2017.  X [...], Y of its shape; float32.  ValueError where
-    scale is not above 1.
-    """
-    low = (xp.exp(xp.minimum(X, 0)) - 1) * X.dtype.type(alpha)
-    return xp.multiply(xp.where(X > 0, X, low), X.dtype.type(scale), out=out(X.shape, X.dtype))
-
-
-@operator("dX", inplace={1: 0}, types=_FROM_Y, infer=like(0), limits="scale > 1")
-def SeluGradient(xp, Y, dY, *, alpha: float = _SELU_ALPHA, scale: float = _SELU_SCALE, out):
-    """dX = dY * (scale where Y > 0, Y + alpha * scale elsewhere).
-
-    Y [...], dX of its shape, dY of as many values; float32.  ValueError where their numbers differ or scale is not
-    above 1.
-    """
-    derivative = xp.where(Y > 0, Y.dtype.type(scale), Y + Y.dtype.type(alpha * scale))
-    check_sizes(Y=Y, dY=dY)
-    return xp.multiply(dY.reshape(Y.shape), derivative, out=out(Y.shape, Y.dtype))
-
-
 @operator("Y", types="float32", infer=like(0), gradient=single("SwishGradient", "I0 O0 GO0 -> GI0"))
+@in_blocks
 def Swish(xp, X, *, out):
     """Y = X / (1 + exp(-X)).
 
@@ -386,7 +298,14 @@ def Swish(xp, X, *, out):
     return xp.divide(X, 1 + xp.exp(-X), out=out(X.shape, X.dtype))
 
 
+@pointwise(Swish)
+def _swish(X, Y):
+    for i in range(Y.size):
+        Y[i] = X[i] / (np.float32(1) + exp32(-X[i]))
+
+
 @operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
+@in_blocks
 def SwishGradient(xp, X, Y, dY, *, out):
     """dX = dY * (Y + (1 - Y) / (1 + exp(-X))).
 
@@ -395,26 +314,10 @@ def SwishGradient(xp, X, Y, dY, *, out):
     return xp.multiply(dY, Y + (1 - Y) / (1 + xp.exp(-X)), out=out(X.shape, X.dtype))
 
 
-@operator(
-    "Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("ThresholdedReluGradient", "O0 GO0 -> GI0")
-)
-def ThresholdedRelu(xp, X, *, alpha: float = 1.0, out):
-    """Y = X where X > alpha, else 0.
-
-    X [...], Y of its shape; float32.  TypeError for other dtypes.
-    """
-    Y = out(X.shape, X.dtype)
-    Y[...] = xp.where(X.dtype.type(alpha) < X, X, 0)
-    return Y
-
-
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
-def ThresholdedReluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
-    """dX = dY where Y > alpha, else 0.
-
-    Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
-    """
-    return xp.multiply(dY, Y.dtype.type(alpha) < Y, out=out(Y.shape, Y.dtype))
+@pointwise(SwishGradient)
+def _swish_gradient(X, Y, dY, dX):
+    for i in range(dX.size):
+        dX[i] = dY[i] * (Y[i] + (np.float32(1) - Y[i]) / (np.float32(1) + exp32(-X[i])))
 
 
 def _infer_glu(args, inputs):

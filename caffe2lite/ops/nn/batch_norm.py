@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -25,12 +25,17 @@ class Channels:
         if order not in ("NCHW", "NHWC"):
             raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
         self.first = order == "NCHW" and X.ndim > 2
+        self.shape = list(X.shape)
         self.n = X.shape[0]
         self.count = X.shape[1] if order == "NCHW" else X.shape[-1]
         self.pixels = math.prod(X.shape[2:]) if order == "NCHW" else math.prod(X.shape[1:-1])
 
     def rows(self, X: Any) -> Any:
         """X as rows: (N C, pixels), or (N pixels, C)."""
+        if X.size != self.n * self.count * self.pixels:
+            raise ValueError(
+                f"all images must be as many and as large: {self.shape} is expected, found {list(X.shape)}"
+            )
         return (
             X.reshape(self.n * self.count, self.pixels) if self.first else X.reshape(self.n * self.pixels, self.count)
         )
@@ -98,6 +103,10 @@ class CompiledChannels(Channels):
         _combine(X.reshape(-1), a, Y.reshape(-1), b, c, Z.reshape(-1), self.pixels)
 
 
+def _layout(xp: Any, X: Any, order: str) -> Channels:
+    return (CompiledChannels if X.dtype == np.float32 and pays(xp, X) else Channels)(X, order)
+
+
 @loop(reorder=True)
 def _moments(X, Y, sums, n, channels, pixels):
     for c in range(channels):
@@ -148,9 +157,14 @@ def _statistics(xp: Any, layout: Channels, X: Any, sums: Any, sumsq: Any, num_ba
 
 def _bn_gradient(g: Any) -> Any:
     """A test normalizes with the running statistics, training with those of the batch."""
+    g.need("is_test")
     saved = [g.I(3), g.I(4)] if g.arg("is_test", 0) else [g.O(3), g.O(4)]
-    if g.num_inputs == 7 and g.num_outputs == 5 and g.arg("num_batches", 1) > 1:
+    if g.arg("num_batches", 1) > 1 and not g.arg("is_test", 0):
         saved += [g.GI(1), g.GI(2)]
+    elif g.num_inputs != 5:
+        raise ValueError(
+            f"SpatialBN takes sums of batches in training with num_batches above 1; it has {g.num_inputs} inputs"
+        )
     return g.single("SpatialBNGradient", [g.I(0), g.I(1), g.GO(0), *saved], [g.GI(0), g.GI(1), g.GI(2)])
 
 
@@ -326,10 +340,9 @@ def ChannelStats(xp, X, *, order: str = "NCHW", out):
 
     X [N, C, ...] (NHWC: [N, ..., C]), sums and sumsq [C]; float32.  ValueError where X has fewer than 2 dimensions.
     """
-    layout = Channels(X, order)
+    layout = _layout(xp, X, order)
     sums, squares = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
-    sums[...] = layout.sums(xp, X)
-    squares[...] = layout.sums(xp, X, X)
+    sums[...], squares[...] = layout.moments(xp, X)
     return sums, squares
 
 
@@ -354,11 +367,11 @@ def BatchMoments(xp, X, *, order: str = "NCHW", out):
 
     X [N, C, ...] (NHWC: [N, ..., C]), mean and square [C]; float32.  ValueError where X has fewer than 2 dimensions.
     """
-    layout = Channels(X, order)
+    layout = _layout(xp, X, order)
     share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
     mean, square = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
-    mean[...] = layout.sums(xp, X) * share
-    square[...] = layout.sums(xp, X, X) * share
+    sums, squares = layout.moments(xp, X)
+    mean[...], square[...] = sums * share, squares * share
     return mean, square
 
 

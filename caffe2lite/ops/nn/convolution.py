@@ -58,7 +58,7 @@ def _prepare(X, W, b, window):
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     if len(size) != len(window.kernel):
         raise ValueError(f"the window has {len(window.kernel)} dimensions and the input {len(size)}: {list(X.shape)}")
-    check_filter(window, channels, W, b, W.shape[0])
+    check_filter(window, channels, W, b, W.shape[0] if W.ndim else 0)
     return windows.place(window, size), batch
 
 
@@ -84,7 +84,7 @@ def _convolve(xp, X, W, b, out, window):
 
 def _depthwise(xp, X, W, Y, place):
     """Each channel with its own filter: a sum over the taps, without columns."""
-    for block in columns.blocks(X.shape[0], X.shape[1], place):
+    for block in columns.blocks(xp, X.shape[0], X.shape[1], place):
         padded = columns.padded_block(xp, X, place, block)
         views = columns.window_views(xp, padded, place, block)
         target = columns.block_of(Y, block)
@@ -129,6 +129,10 @@ def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     dW = out[0](filter.shape, X.dtype)
     made = dW if W.shape == filter.shape and not window.channels_last else xp.empty(W.shape, X.dtype)
     rest = list(out[1:])
+    if no_bias and len(rest) > 1:
+        raise ValueError("with no_bias there are two outputs at most, dfilter and dX; three are named")
+    if not no_bias and not rest:
+        raise ValueError("the second output, dbias, is missing (or no_bias=1)")
     db = None
     if not no_bias:
         db = rest.pop(0)(filter.shape[:1], X.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from caffe2lite.ops.kit import columns, windows
 from caffe2lite.ops.kit.arguments import group
 from caffe2lite.ops.kit.gradient import single
@@ -65,8 +67,11 @@ def Col2Im(xp, X, Z, *, window: ColumnWindow, out):
     X [N, C * kh * kw, oh, ow], Z and Y [N, C, H, W] (NHWC: channels last); float32.  ValueError where X does not have
     what Im2Col makes of Z, or the window does not fit into Z.
     """
-    _batch, channels, size = windows.split_shape(Z.shape, window, "the image")
+    batch, channels, size = windows.split_shape(Z.shape, window, "the image")
     place = windows.place(window, size)
+    wanted = windows.join_shape(batch, channels * place.kernel[0] * place.kernel[1], place.out, window)
+    if X.size != math.prod(wanted) or X.shape[:1] != Z.shape[:1]:
+        raise ValueError(f"X must hold the columns of Z, {list(wanted)}, found {list(X.shape)}")
     Y = out(Z.shape, X.dtype)
     Y[...] = 0
     y = windows.channels_first(Y, window)

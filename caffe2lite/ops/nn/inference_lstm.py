@@ -10,6 +10,12 @@ from caffe2lite.ops.nn.recurrent_units import sigmoid
 def _run(xp, steps, h, c, weights, backwards):
     """(outputs of all steps, last hidden state, last cell): gates are input, forget, cell, output."""
     w_in, w_hidden, *biases = weights
+    gates = 4 * h.shape[1]
+    wanted = [(gates, steps.shape[2]), (gates, h.shape[1]), *[(gates,)] * len(biases)]
+    if [w.shape for w in weights] != wanted:
+        raise ValueError(
+            f"the weights of a layer must be {[list(w) for w in wanted]}, they are {[list(w.shape) for w in weights]}"
+        )
     gates_in = steps @ w_in.T + sum(biases)
     made = xp.empty((*steps.shape[:2], h.shape[1]), steps.dtype)
     for t in reversed(range(len(steps))) if backwards else range(len(steps)):
@@ -51,7 +57,7 @@ def InferenceLSTM(
                 f"weights are matrices and biases vectors; input {3 + k} has the shape {list(weight.shape)}"
             )
     steps = inputs.swapaxes(0, 1) if batch_first else inputs
-    if hidden.shape != cell.shape or hidden.shape[:2] != (num_layers * directions, steps.shape[1]):
+    if hidden.shape != cell.shape or hidden.ndim != 3 or hidden.shape[:2] != (num_layers * directions, steps.shape[1]):
         raise ValueError(
             f"hidden states and cells must be [{num_layers * directions}, {steps.shape[1]}, width], they are "
             f"{list(hidden.shape)} and {list(cell.shape)}"

@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Infer, Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import split_axis
+from caffe2lite.ops.kit.shapes import fitted, split_axis
 
 
 def _matrix(X: Any, axis: int) -> Any:
@@ -185,20 +185,21 @@ def FCTransposedGradient(xp, X, W, dY, *, axis: int = 1, axis_w: int = 1, out):
 def _matmul_gradient(g: Any) -> Any:
     """Each factor's gradient is a product of the other and dY; the third input gives the shape of the result."""
     A, B, dY = g.I(0), g.I(1), g.GO(0)
-    trans_a, trans_b = bool(g.arg("trans_a", 0)), bool(g.arg("trans_b", 0))
+    trans_a, trans_b = bool(g.number("trans_a")), bool(g.number("trans_b"))
+    axis_a, axis_b = (int(bool(g.number(name, 1))) for name in ("axis_a", "axis_b"))  # as Caffe2's maker has them
     g.copy_arguments = False
     if trans_a:
         args = {"trans_a": 1} if trans_b else {}
-        to_A = g.new("MatMul", [B, dY, A], [g.GI(0)], **args, trans_b=1, axis_a=1)
+        to_A = g.new("MatMul", [B, dY, A], [g.GI(0)], **args, trans_b=1, axis_a=axis_b)
     else:
         args = {} if trans_b else {"trans_b": 1}
-        to_A = g.new("MatMul", [dY, B, A], [g.GI(0)], **args, axis_b=1)
+        to_A = g.new("MatMul", [dY, B, A], [g.GI(0)], **args, axis_b=axis_b)
     if trans_b:
         args = {"trans_b": 1} if trans_a else {}
-        to_B = g.new("MatMul", [dY, A, B], [g.GI(1)], trans_a=1, **args, axis_b=1)
+        to_B = g.new("MatMul", [dY, A, B], [g.GI(1)], trans_a=1, **args, axis_b=axis_a)
     else:
         args = {} if trans_a else {"trans_a": 1}
-        to_B = g.new("MatMul", [A, dY, B], [g.GI(1)], **args, axis_a=1)
+        to_B = g.new("MatMul", [A, dY, B], [g.GI(1)], **args, axis_a=axis_a)
     return [to_A, to_B]
 
 
@@ -254,10 +255,10 @@ def MatMul(
 
 
 def _batch_matmul_gradient(g: Any) -> Any:
-    if g.arg("broadcast", 0):
+    if g.number("broadcast"):
         raise ValueError("BatchMatMul has no gradient with broadcast=1")
     A, B, dY = g.I(0), g.I(1), g.GO(0)
-    trans_a, trans_b = bool(g.arg("trans_a", 0)), bool(g.arg("trans_b", 0))
+    trans_a, trans_b = bool(g.number("trans_a")), bool(g.number("trans_b"))
     g.copy_arguments = False
     if trans_a:
         args = {"trans_a": 1} if trans_b else {}
@@ -345,7 +346,7 @@ def ElementwiseLinearGradient(xp, dY, X, w, *, axis: int = 1, out):
     dY [..., K ...], X and dX of its shape, w, dw and db [K]; float32.  ValueError where w is not [K].
     """
     rows = _affine_rows(X, w, w, axis)
-    dy = dY.reshape(rows.shape)
+    dy = fitted(dY, rows.shape, "dY")
     dX = out[0](X.shape, X.dtype)
     xp.multiply(dy, w, dX.reshape(rows.shape))
     dw, db = out[1](w.shape, w.dtype), out[2](w.shape, w.dtype)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import axis_of, matrix
+from caffe2lite.ops.kit.shapes import axis_of, fitted, matrix
 from caffe2lite.ops.nn.batch_norm import Channels
+
+_NONE = np.zeros(0, np.float32)  # for the loops: no gamma
+_U = np.uint64  # of places in arrays: signed ones might count from the end
 
 # ---- groups of channels of one image -----------------------------------------------------------------------------
 
@@ -28,6 +35,8 @@ class _Groups:
 
     def view(self, X: Any) -> Any:
         each = self.channels // self.groups
+        if X.size != math.prod(self.shape):
+            raise ValueError(f"{list(self.shape)} is expected, found {list(X.shape)}")
         if self.last:
             return X.reshape(self.n, self.pixels, self.groups, each).transpose(0, 2, 3, 1)
         return X.reshape(self.n, self.groups, each, self.pixels)
@@ -43,7 +52,15 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
     x = groups.view(X)
     if not X.size:
         empty = xp.zeros((groups.n, groups.groups), X.dtype)
-        return empty, empty
+        if groups.last:
+            return empty + xp.nan, empty + xp.nan
+        return empty, empty + X.dtype.type(1 / np.sqrt(np.float64(epsilon)))
+    if _fits(xp, groups, X):
+        mean, inv = np.empty((2, groups.n, groups.groups), np.float32)
+        groups.vector(scale, "scale"), groups.vector(bias, "bias")
+        eps = X.dtype.type(epsilon)
+        _group_loop(X.reshape(-1), scale, bias, Y.reshape(-1), mean.reshape(-1), inv.reshape(-1), groups.pixels, eps)
+        return mean, inv
     mean = x.mean(axis=(2, 3), keepdims=True)
     variance = xp.square(x - mean).mean(axis=(2, 3), keepdims=True)
     inv = 1 / xp.sqrt(variance + X.dtype.type(epsilon))
@@ -52,14 +69,75 @@ def _group_norm(xp: Any, groups: _Groups, X: Any, scale: Any, bias: Any, epsilon
     return mean.reshape(groups.n, -1), inv.reshape(groups.n, -1)
 
 
+def _fits(xp: Any, groups: _Groups, X: Any) -> bool:
+    """Whether the compiled loops do it: large, float32, channels first."""
+    return not groups.last and X.dtype == np.float32 and X.size > 0 and pays(xp, X)
+
+
+@loop(reorder=True)
+def _group_loop(X, scale, bias, Y, means, invs, pixels, epsilon):  # type: ignore[no-untyped-def]
+    size, pixels = _U(X.size // means.size), _U(pixels)
+    for k in range(_U(means.size)):
+        begin, total, squares = k * size, np.float32(0), np.float32(0)
+        for j in range(begin, begin + size):
+            total += X[j]
+        mean = total / np.float32(size)
+        for j in range(begin, begin + size):
+            away = X[j] - mean
+            squares += away * away
+        inv = np.float32(1) / np.sqrt(squares / np.float32(size) + epsilon)
+        means[k], invs[k] = mean, inv
+        for row in range(size // pixels):
+            at = begin + row * pixels
+            channel = (at // pixels) % _U(scale.size)
+            a = scale[channel] * inv
+            b = bias[channel] - mean * a
+            for j in range(at, at + pixels):
+                Y[j] = X[j] * a + b
+
+
+@loop(reorder=True)
+def _group_gradient_loop(X, dY, scale, means, invs, dX, dscale, dbias, pixels):  # type: ignore[no-untyped-def]
+    size, pixels = _U(X.size // means.size), _U(pixels)
+    share = np.float32(1) / np.float32(size)
+    dscale[:] = 0
+    dbias[:] = 0
+    for k in range(_U(means.size)):
+        begin, mean, inv = k * size, means[k], invs[k]
+        level, along = np.float32(0), np.float32(0)
+        for row in range(size // pixels):
+            at = begin + row * pixels
+            channel = (at // pixels) % _U(scale.size)
+            total, product = np.float32(0), np.float32(0)
+            for j in range(at, at + pixels):
+                total += dY[j]
+                product += dY[j] * (X[j] - mean)
+            dbias[channel] += total
+            dscale[channel] += product * inv
+            level += total * scale[channel]
+            along += product * inv * scale[channel]
+        for row in range(size // pixels):
+            at = begin + row * pixels
+            a = scale[(at // pixels) % _U(scale.size)] * inv
+            b = along * share * inv * inv
+            c = level * share * inv
+            for j in range(at, at + pixels):
+                dX[j] = dY[j] * a - c - (X[j] - mean) * b
+
+
 def _group_norm_gradient(
     xp: Any, groups: _Groups, X: Any, dY: Any, scale: Any, mean: Any, inv: Any, out: Any
 ) -> tuple[Any, Any, Any]:
     x, dy, gamma = groups.view(X), groups.view(dY), groups.vector(scale, "scale")
     shape = (groups.n, groups.groups, 1, 1)
-    normal = (x - mean.reshape(shape)) * inv.reshape(shape)
+    mean, inv = fitted(mean, shape, "the mean"), fitted(inv, shape, "the deviation")
     dX = out[0](X.shape, X.dtype)
     dscale, dbias = out[1](scale.shape, scale.dtype), out[2](scale.shape, scale.dtype)
+    if _fits(xp, groups, X) and dY.shape == X.shape and mean.size == inv.size == groups.n * groups.groups:
+        flat = (a.reshape(-1) for a in (X, dY, scale, mean, inv, dX, dscale, dbias))
+        _group_gradient_loop(*flat, groups.pixels)
+        return dX, dscale, dbias
+    normal = (x - mean.reshape(shape)) * inv.reshape(shape)
     dscale[...] = (dy * normal).sum(axis=(0, 3)).reshape(-1)
     dbias[...] = dy.sum(axis=(0, 3)).reshape(-1)
     d = dy * gamma
@@ -124,7 +202,7 @@ def InstanceNormGradient(
     if mean is None:
         mean = x.mean(axis=(2, 3)) if X.size else xp.zeros((groups.n, groups.groups), X.dtype)
     if inv_std is None:
-        away = x - mean.reshape(groups.n, groups.groups, 1, 1)
+        away = x - fitted(mean, (groups.n, groups.groups, 1, 1), "the mean")
         inv_std = 1 / xp.sqrt(xp.square(away).mean(axis=(2, 3)) + X.dtype.type(epsilon)) if X.size else mean
     return _group_norm_gradient(xp, groups, X, dY, scale, mean, inv_std, out)
 
@@ -175,7 +253,7 @@ row's; float32.  ValueError where X has no such axis, gamma or beta has another 
 
 def _layer_gradient(g: Any) -> Any:
     inputs = [g.GO(0), g.O(0), g.O(1), g.O(2), g.I(0)]
-    if g.num_inputs > 1 and g.arg("elementwise_affine", 0):
+    if g.number("elementwise_affine"):
         return g.single("LayerNormGradient", [*inputs, g.I(1)], [g.GI(0), g.GI(1), g.GI(2)])
     return g.single("LayerNormGradient", inputs, [g.GI(0)])
 
@@ -203,19 +281,25 @@ def LayerNorm(
     [..., 1], gamma and beta with one value for each of a row's; float32.  ValueError where X has no such axis, gamma
     or beta has another size, or elementwise_affine has none.
     """
+    if X.ndim < 2:
+        raise ValueError(f"X must have two dimensions or more, found {list(X.shape)}")
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     shape = (*X.shape[:at], 1)
-    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if elementwise_affine:
         if gamma is None:
             raise ValueError("elementwise_affine needs the inputs gamma and beta")
         gamma, beta = _affine_pair(rows, gamma, beta)
+    Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)
     if not X.size:
         mean[...] = 0
-        std[...] = 0
+        std[...] = np.sqrt(np.float64(epsilon))
         return Y, mean, std
     m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
     eps = X.dtype.type(epsilon)
+    if pays(xp, X):
+        affine = (gamma, beta) if elementwise_affine else (_NONE, _NONE)
+        _layer_loop(X.reshape(-1), *affine, Y.reshape(-1), mean.reshape(-1), std.reshape(-1), eps)
+        return Y, mean, std
     y = Y.reshape(rows.shape)
     rows.mean(axis=1, keepdims=True, out=m)
     xp.subtract(rows, m, y)
@@ -229,10 +313,33 @@ def LayerNorm(
     return Y, mean, std
 
 
+@loop(reorder=True)
+def _layer_loop(X, gamma, beta, Y, means, stds, epsilon):  # type: ignore[no-untyped-def]
+    size = _U(X.size // means.size)
+    for k in range(_U(means.size)):
+        begin, total, squares = k * size, np.float32(0), np.float32(0)
+        for j in range(begin, begin + size):
+            total += X[j]
+        mean = total / np.float32(size)
+        for j in range(begin, begin + size):
+            away = X[j] - mean
+            squares += away * away
+        std = np.sqrt(squares / np.float32(size) + epsilon)
+        means[k], stds[k] = mean, std
+        inv = np.float32(1) / std
+        if gamma.size:
+            for j in range(size):
+                Y[begin + j] = (X[begin + j] - mean) * inv * gamma[j] + beta[j]
+        else:
+            for j in range(begin, begin + size):
+                Y[j] = (X[j] - mean) * inv
+
+
 operator(
     "Y mean std",
     name="C10LayerNorm_DontUseThisOpYet",
     num_inputs={1, 3},
+    inplace=[(0, 0), (0, 1)],
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     doc=f"LayerNorm under a name of its own, without a gradient.\n\n{_LAYER_OPERANDS}",
@@ -253,11 +360,29 @@ def LayerNormGradient(xp, dY, Y, mean, std, X, gamma=None, *, axis: int = 1, ele
     float32.  ValueError where X has no such axis, gamma has another size, or elementwise_affine has none.
     """
     x = matrix(X, axis)
-    dy = dY.reshape(x.shape)
-    m, s = mean.reshape(-1, 1), std.reshape(-1, 1)
+    dy = fitted(dY, x.shape, "dY")
+    if mean.size < x.shape[0] or std.size < x.shape[0]:
+        raise ValueError(
+            f"mean and std must have a value for each of {x.shape[0]} rows: {list(mean.shape)}, {list(std.shape)}"
+        )
+    m, s = (v.reshape(-1)[: x.shape[0], None] for v in (mean, std))
     dX = out[0](X.shape, X.dtype)
     if not x.shape[1]:
         return dX
+    if (
+        pays(xp, X)
+        and X.size
+        and mean.size == std.size == len(x)
+        and (not elementwise_affine or (gamma is not None and len(out) > 2))
+    ):
+        operands = (X.reshape(-1), dY.reshape(-1), mean.reshape(-1), std.reshape(-1))
+        if not elementwise_affine:
+            _layer_gradient_loop(*operands, _NONE, dX.reshape(-1), _NONE, _NONE)
+            return (dX,)
+        weights, _ = _affine_pair(x, gamma, None)
+        dgamma, dbeta = (out[k](gamma.shape, gamma.dtype) for k in (1, 2))
+        _layer_gradient_loop(*operands, weights, dX.reshape(-1), dgamma.reshape(-1), dbeta.reshape(-1))
+        return dX, dgamma, dbeta
     normal = (x - m) / s
     d, affine = dy, []
     if elementwise_affine:
@@ -292,6 +417,9 @@ def RMSNorm(xp, X, gamma, beta, *, axis: int = 1, eps: float = 0.0, out):
     if not X.size:
         rrms[...] = 0
         return Y, rrms
+    if X.dtype == np.float32 and pays(xp, X):
+        _rms_loop(X.reshape(-1), gamma, beta, Y.reshape(-1), rrms.reshape(-1), X.dtype.type(eps))
+        return Y, rrms
     scale = 1 / xp.sqrt(xp.square(rows).mean(axis=1) + X.dtype.type(eps))
     rrms[...] = scale.reshape(rrms.shape)
     Y.reshape(rows.shape)[...] = rows * scale[:, None] * gamma + beta
@@ -309,13 +437,77 @@ def RMSNormGradient(xp, dY, X, gamma, rrms, *, axis: int = 1, out):
     """
     rows = matrix(X, axis)
     weights, _ = _affine_pair(rows, gamma, None)
-    dy, r = dY.reshape(rows.shape), rrms.reshape(-1, 1)
+    dy, r = fitted(dY, rows.shape, "dY"), fitted(rrms, (rows.shape[0], 1), "rrms")
     dX = out[0](X.shape, X.dtype)
+    if X.dtype == np.float32 and pays(xp, X) and X.size and dY.shape == X.shape and r.size == len(rows):
+        dgamma, dbeta = (out[k](gamma.shape, gamma.dtype) for k in (1, 2))
+        _rms_gradient_loop(*(a.reshape(-1) for a in (dY, X, gamma, rrms, dX, dgamma, dbeta)))
+        return dX, dgamma, dbeta
     d = dy * weights
     along = (d * rows).sum(axis=1, keepdims=True) * X.dtype.type(1 / max(rows.shape[1], 1))
     dX.reshape(rows.shape)[...] = d * r - rows * along * r * r * r
     dgamma = _into(out[1], (dy * rows * r).sum(axis=0).reshape(gamma.shape))
     return dX, dgamma, _into(out[2], dy.sum(axis=0).reshape(gamma.shape))
+
+
+@loop(reorder=True)
+def _layer_gradient_loop(X, dY, means, stds, gamma, dX, dgamma, dbeta):  # type: ignore[no-untyped-def]
+    size = _U(X.size // means.size)
+    share = np.float32(1) / np.float32(size)
+    dgamma[:] = 0
+    dbeta[:] = 0
+    for k in range(_U(means.size)):
+        begin, mean, inv = k * size, means[k], np.float32(1) / stds[k]
+        level, along = np.float32(0), np.float32(0)
+        if gamma.size:
+            for j in range(size):
+                d, away = dY[begin + j], X[begin + j] - mean
+                level += d * gamma[j]
+                along += d * gamma[j] * away
+                dgamma[j] += d * away * inv
+                dbeta[j] += d
+        else:
+            for j in range(begin, begin + size):
+                level += dY[j]
+                along += dY[j] * (X[j] - mean)
+        level *= share
+        along *= share * inv * inv
+        if gamma.size:
+            for j in range(size):
+                dX[begin + j] = (dY[begin + j] * gamma[j] - level - (X[begin + j] - mean) * along) * inv
+        else:
+            for j in range(begin, begin + size):
+                dX[j] = (dY[j] - level - (X[j] - mean) * along) * inv
+
+
+@loop(reorder=True)
+def _rms_loop(X, gamma, beta, Y, rrms, epsilon):  # type: ignore[no-untyped-def]
+    size = _U(gamma.size)
+    for k in range(_U(rrms.size)):
+        begin, squares = k * size, np.float32(0)
+        for j in range(size):
+            squares += X[begin + j] * X[begin + j]
+        r = np.float32(1) / np.sqrt(squares / np.float32(size) + epsilon)
+        rrms[k] = r
+        for j in range(size):
+            Y[begin + j] = X[begin + j] * r * gamma[j] + beta[j]
+
+
+@loop(reorder=True)
+def _rms_gradient_loop(dY, X, gamma, rrms, dX, dgamma, dbeta):  # type: ignore[no-untyped-def]
+    size = _U(gamma.size)
+    dgamma[:] = 0
+    dbeta[:] = 0
+    for k in range(_U(rrms.size)):
+        begin, r, along = k * size, rrms[k], np.float32(0)
+        for j in range(size):
+            along += dY[begin + j] * gamma[j] * X[begin + j]
+        along *= r * r * r / np.float32(size)
+        for j in range(size):
+            d, x = dY[begin + j], X[begin + j]
+            dX[begin + j] = d * gamma[j] * r - x * along
+            dgamma[j] += d * x * r
+            dbeta[j] += d
 
 
 # ---- norms along one axis ----------------------------------------------------------------------------------------
@@ -336,7 +528,7 @@ def Normalize(xp, X, *, axis: int = -1, out):
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
-@operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(0))
+@operator("dX", shapes="dY = X", types={"X": "float32", "dY": "=X"}, infer=like(0))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3.
 
@@ -356,102 +548,3 @@ def NormalizeL1(xp, X, *, axis: int = -1, out):
     """
     norm = abs(X).sum(axis=axis_of(axis, X.ndim), keepdims=True)
     return xp.divide(X, xp.where(norm == 0, 1, norm), out(X.shape, X.dtype))
-
-
-# ---- neighbouring channels ---------------------------------------------------------------------------------------
-
-
-def _neighbours(xp: Any, V: Any, axis: int, before: int, behind: int, out: Any) -> Any:
-    """The sum of each channel, `before` channels below and `behind` above it; beyond the first and last there is 0."""
-    count = V.shape[axis]
-    xp.copyto(out, V)
-    for away in range(1, min(max(before, behind), count - 1) + 1):
-        low = (slice(None),) * axis + (slice(None, -away),)
-        high = (slice(None),) * axis + (slice(away, None),)
-        if away <= behind:
-            xp.add(out[low], V[high], out[low])
-        if away <= before:
-            xp.add(out[high], V[low], out[high])
-    return out
-
-
-def _lrn_axis(X: Any, order: str) -> int:
-    if X.ndim != 4:
-        raise ValueError(f"images with 4 dimensions are needed, found the shape {list(X.shape)}")
-    return 1 if order == "NCHW" else 3
-
-
-def _window(size: int) -> tuple[int, int]:
-    """How many channels below and above count."""
-    if size <= 0:
-        raise ValueError(f"size must be above 0, found {size}")
-    return (size - 1) // 2, size // 2
-
-
-def _power(xp: Any, S: Any, beta: float, out: Any) -> Any:
-    """S to the power of -beta."""
-    if beta == 0.75:  # two square roots are several times faster than a power
-        root = xp.sqrt(S, out)
-        xp.multiply(root, xp.sqrt(root), out)
-        return xp.reciprocal(out, out)
-    return xp.power(S, S.dtype.type(-beta), out)
-
-
-@operator(
-    "Y scale?",
-    types="float32",
-    infer=lambda args, inputs: [inputs[0], inputs[0]],
-    gradient=single("LRNGradient", "I0 O0 GO0 -> GI0"),
-)
-def LRN(xp, X, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out):
-    """Y = X * scale^-beta, where scale = bias + alpha / size * the sum of X^2 over neighbouring channels.
-
-    Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural Networks, 2012.  The window is of `size`
-    channels, (size - 1) / 2 of them before.  X [N, C, H, W] or [N, H, W, C], Y and scale of its shape; float32.
-    ValueError where X has not 4 dimensions or size is below 1.
-    """
-    axis = _lrn_axis(X, order)
-    Y = out[0](X.shape, X.dtype)
-    S = out[1](X.shape, X.dtype) if len(out) > 1 else None
-    for n in range(len(X)):
-        x, y = X[n : n + 1], Y[n : n + 1]
-        s = _scale(xp, x, axis, size, alpha, bias, S[n : n + 1] if S is not None else None)
-        _power(xp, s, beta, y)
-        xp.multiply(x, y, y)
-    return Y if S is None else (Y, S)
-
-
-def _scale(xp: Any, X: Any, axis: int, size: int, alpha: float, bias: float, out: Any = None) -> Any:
-    if out is None:
-        out = xp.empty(X.shape, X.dtype)
-    _neighbours(xp, X * X, axis, *_window(size), out)
-    xp.multiply(out, X.dtype.type(alpha / size), out)
-    return xp.add(out, X.dtype.type(bias), out)
-
-
-@operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
-def LRNGradient(
-    xp, X, Y, dY, *, size: int = 0, alpha: float = 0.0, beta: float = 0.0, bias: float = 1.0, order: str = "NCHW", out
-):
-    """dX = dY * scale^-beta - 2 alpha beta / size * X * the sum of dY * Y / scale over neighbouring channels.
-
-    X [N, C, H, W] or [N, H, W, C], Y, dY and dX of its shape; float32.  ValueError where X has not 4 dimensions or
-    size is below 1.
-    """
-    axis = _lrn_axis(X, order)
-    before, behind = _window(size)
-    if order == "NCHW":  # for channels last Caffe2 takes the window of the forward pass, which tells for an even size
-        before, behind = behind, before
-    dX = out(X.shape, X.dtype)
-    for n in range(len(X)):
-        x, y, dy, dx = (A[n : n + 1] for A in (X, Y, dY, dX))
-        s = _scale(xp, x, axis, size, alpha, bias)
-        ratio = dy * y
-        ratio /= s
-        around = _neighbours(xp, ratio, axis, before, behind, xp.empty(x.shape, x.dtype))
-        xp.multiply(around, x, around)
-        xp.multiply(around, x.dtype.type(2 * alpha * beta / size), around)
-        _power(xp, s, beta, dx)
-        xp.multiply(dx, dy, dx)
-        xp.subtract(dx, around, dx)
-    return dX

@@ -13,6 +13,7 @@ from caffe2lite.ops.kit.registry import operator
 class PackedMatrix(Object):
     """The weights [inputs, outputs], rounded to half precision and kept as the floats that they became."""
 
+    operand = True
     type_name = "std::unique_ptr<fbgemm::PackedGemmMatrixB<short unsigned int> >"
 
     def __init__(self, weights: np.ndarray) -> None:
@@ -21,7 +22,7 @@ class PackedMatrix(Object):
         self.weights = np.ascontiguousarray(weights.astype(np.float16).astype(np.float32))
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", host="X")
 def FbGemmPack(xp, X):
     """Pack weights [outputs, inputs].
 
@@ -30,7 +31,7 @@ def FbGemmPack(xp, X):
     return PackedMatrix(X.T)
 
 
-@operator("Y", types="float32")
+@operator("Y", types="float32", host="X")
 def FbGemmPackTranspose(xp, X):
     """Pack weights [inputs, outputs].
 

@@ -9,16 +9,30 @@ import numpy as np
 
 from caffe2lite.ops.kit import registry, windows
 from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.cuda_kernels import usable
+from caffe2lite.ops.kit.extremes import largest_along
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
+from caffe2lite.ops.kit.memory import clear
+from caffe2lite.ops.kit.products import mean_along
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
+from caffe2lite.ops.nn import cuda
 
 
 def _prepare(shape, window):
-    """(window, place, batch, channels) of a pool on an input of that shape."""
-    if len(shape) < 3:
+    """(window, place, batch, channels) of a pool on an input of that shape.
+
+    Where the window is the image, or the batch is empty, there need be no image: the pool is a copy.
+    """
+    if len(shape) == 2 and (window.whole or not shape[0]):
+        window = window._replace(whole=True)
+    elif len(shape) < 3:
         raise ValueError(f"the input must have a batch, channels and an image, got shape {list(shape)}")
+    if not math.prod(shape[1:]):
+        raise ValueError(f"the images must have channels and pixels, got shape {list(shape)}")
+    if len(shape) == 2:
+        return window, windows.place(window, ()), *shape
     batch, channels, size = windows.split_shape(shape, window, "the input")
     window = windows.first_dimensions(window, len(size))
     if not window.whole:
@@ -67,6 +81,8 @@ def _along(array, axis, where):
 def _reduce(xp, X, out, place, window, join, start):
     """Reduce over the window, one dimension after the other: `join` is a ufunc, `start` what no pixel gives."""
     n = len(place.kernel)
+    if not n:
+        out[...] = X
     for i in range(n):
         axis = _axis(window, i)
         shape = X.shape[:axis] + (place.out[i],) + X.shape[axis + 1 :]
@@ -121,10 +137,37 @@ def _maximum_with_nan(xp, X, Y, place, window):
         new[...] = False
 
 
+def _kernel_geometry(xp, X, window):
+    """What the CUDA kernels are told of a pool, None where the plain formulas take it."""
+    return _geometry(X, window) if X.size and usable(xp, X) else None
+
+
+def _whole(place) -> bool:
+    """Whether there is one window, which is the image."""
+    return place.kernel == place.size and not any(place.heads) and all(o == 1 for o in place.out)
+
+
+def _images(X, window):
+    """(N, C, pixels) or (N, pixels, C), and the axis of the pixels."""
+    if window.channels_last:
+        return X.reshape(X.shape[0], -1, X.shape[-1]), 1
+    return X.reshape(*X.shape[:2], -1), 2
+
+
 def _MaxPool(xp, X, *, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
+    if geometry is not None:
+        Y = _result(X, window, out)
+        cuda.MAX_POOL(xp, Y.size, Y, X, *geometry)
+        return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
-    if Y.size:
+    if Y.size and _whole(place):
+        images, axis = _images(X, window)
+        Y[...] = largest_along(xp, images, axis).reshape(Y.shape)
+        if bool(xp.isnan(Y.min())):
+            _maximum_with_nan(xp, X, Y, place, window)
+    elif Y.size:
         _reduce(xp, X, Y, place, window, xp.maximum, xp.finfo(X.dtype).min)
         if bool(xp.isnan(Y.min())):
             _maximum_with_nan(xp, X, Y, place, window)
@@ -132,9 +175,17 @@ def _MaxPool(xp, X, *, window: Window, out):
 
 
 def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
+    geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    if geometry is not None:
+        cuda.MAX_POOL_GRADIENT(xp, dX.size, dX, X, Y, dY, *geometry)
+        return dX
+    if dX.size and _whole(place):
+        return xp.multiply(dY, X == Y, out=dX)
+    clear(dX)
     for positions, pixels in _windows_of(place, window):
         x, y = X[pixels], Y[positions]
         target = dX[pixels]
@@ -142,10 +193,12 @@ def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
     return dX
 
 
+def _is_empty(X, window):
+    """Whether there is no gradient to find, which is seen before the window."""
+    return not X.size and (X.ndim > 2 or X.ndim == 2 and (window.whole or not X.shape[0]))
+
+
 def _check_gradient(X, Y, dY, window):
-    if X.ndim == 2 and not X.size:  # genuine lets a batch of nothing pass before it looks at the window
-        X = Y = dY = X[..., None]
-        window = windows.parse({"kernels": [1]})
     window, place, batch, channels = _prepare(X.shape, window)
     wanted = windows.join_shape(batch, channels, place.out, window)
     for what, array in (("result", Y), ("gradient", dY)):
@@ -156,7 +209,7 @@ def _check_gradient(X, Y, dY, window):
 
 def _counts(xp, place, window, include_pad, dtype):
     """How many pixels each position's average is over, in a shape that broadcasts with the result."""
-    if include_pad:
+    if include_pad or not place.kernel:
         return dtype.type(math.prod(place.kernel))
     total = None
     for i in range(len(place.kernel)):
@@ -174,18 +227,35 @@ def _counts(xp, place, window, include_pad, dtype):
 
 
 def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
+    geometry = _kernel_geometry(xp, X, window)
+    if geometry is not None:
+        Y = _result(X, window, out)
+        cuda.AVERAGE_POOL(xp, Y.size, Y, X, _fixed(geometry, count_include_pad), *geometry)
+        return Y
     window, place, batch, channels = _prepare(X.shape, window)
     Y = out(windows.join_shape(batch, channels, place.out, window), X.dtype)
-    if Y.size:
+    if Y.size and _whole(place):
+        images, axis = _images(X, window)
+        Y[...] = mean_along(xp, images, axis).reshape(Y.shape)
+    elif Y.size:
         _reduce(xp, X, Y, place, window, xp.add, 0)
         xp.multiply(Y, 1 / _counts(xp, place, window, count_include_pad, X.dtype), out=Y)
     return Y
 
 
 def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
+    geometry = _kernel_geometry(xp, X, window)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    if geometry is not None:
+        cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
+        return dX
+    if dX.size and _whole(place):
+        dX[...] = dY * dY.dtype.type(1 / math.prod(place.kernel))
+        return dX
+    clear(dX)
     if dX.size:
         share = dY * (1 / _counts(xp, place, window, count_include_pad, X.dtype))
         for positions, pixels in _windows_of(place, window):
@@ -248,13 +318,13 @@ for _name, _gradient in (
     )(_AveragePoolGradient)
 
 
-# ---- compiled: one- and two-dimensional images NCHW ---------------------------------------------------------------
+# ---- compiled, for the CPU and for GPUs: one- and two-dimensional images NCHW --------------------------------------
 
 
 def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:
     """(planes, H, W, result H, W, kernel H, W, stride H, W, top, left), or None where the loops do not fit."""
     window, place, batch, channels = _prepare(X.shape, window)
-    if window.channels_last or len(place.size) > 2 or any(d != 1 for d in place.dilation):
+    if _whole(place) or window.channels_last or len(place.size) > 2 or any(d != 1 for d in place.dilation):
         return None
     for size, positions, stride, head in zip(place.size, place.out, place.stride, place.heads):
         if head < 0 or (positions - 1) * stride - head >= size:  # a window without a pixel of the image
@@ -330,7 +400,7 @@ def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: Window, out):
 
 @loop
 def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, top, left):
-    zero = np.float32(0)
+    one, zero = np.float32(1), np.float32(0)
     dX[:] = zero
     for p in range(planes):
         x, dx = X[p * h * w : (p + 1) * h * w], dX[p * h * w : (p + 1) * h * w]
@@ -341,7 +411,7 @@ def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, 
                 begin, end = max(0, ox * sw - left), min(w, ox * sw - left + kw)
                 for i in range(first, last):
                     for j in range(i * w + begin, i * w + end):
-                        dx[j] += dy if x[j] == y else zero
+                        dx[j] += dy * (one if x[j] == y else zero)  # NaN for an infinite dy, as NumPy has it
 
 
 @compiled(*(registry.find(n) for n in ("AveragePool", "AveragePool1D", "AveragePool2D")))
@@ -445,9 +515,11 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     X and dX [N, C, ...], Y and dY [N, C, positions ...] (NHWC: channels last); float32.  ValueError where Y or dY
     does not have the pool's shape.
     """
+    if _is_empty(X, window):
+        return out(X.shape, X.dtype)
     window, place = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     for positions, pixels in _windows_of(place, window):
         x, target = X[pixels], dX[pixels]
         target += dY[positions] * x * xp.abs(x) ** (p - 2) / Y[positions] ** (p - 1)
@@ -483,17 +555,24 @@ def MaxPoolWithIndex(xp, X, *, window: Window, out):
     return Y, index
 
 
-@operator("dX", types={"X": "float32"}, cuda_types={"X": "float32 float16"})
+@operator("dX", types={"X": "float32", "dY": "=X", "Index": "int32"},
+          cuda_types={"X": "float32 float16", "dY": "=X", "Index": "int32"})  # fmt: skip
 def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
     """dX = the sum of dY over the windows whose maximum is the pixel that Index names.
 
     X and dX [N, C, ...], dY and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError
     where dY or Index does not have the values of N C planes.
     """
+    pixels = math.prod(X.shape[2:])
+    if X.ndim < 3 or Index.shape != dY.shape or dY.shape[:2] != X.shape[:2]:
+        raise ValueError(f"dY {list(dY.shape)} and Index {list(Index.shape)} are none of images {list(X.shape)}")
+    if Index.size and not 0 <= int(Index.min()) <= int(Index.max()) < pixels:
+        raise ValueError(f"Index must be from 0 to {pixels - 1}, found {int(Index.min())} to {int(Index.max())}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     planes = X.shape[0] * X.shape[1]
     if planes:
-        rows = xp.arange(planes).reshape(-1, 1)
-        xp.add.at(dX.reshape(planes, -1), (rows, Index.reshape(planes, -1)), dY.reshape(planes, -1))
+        rows, positions = xp.arange(planes).reshape(-1, 1), math.prod(dY.shape[2:])
+        places = (rows, Index.reshape(planes, positions))
+        xp.add.at(dX.reshape(planes, pixels), places, dY.reshape(planes, positions))
     return dX

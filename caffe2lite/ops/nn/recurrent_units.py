@@ -41,6 +41,8 @@ def _valid(xp, lengths, timestep, N):
         return None
     if lengths.size != N:
         raise ValueError(f"one length for each of {N} sequences is needed, found {list(lengths.shape)}")
+    if timestep.size < 1:
+        raise ValueError("the timestep is an empty tensor")
     now = int(timestep.reshape(-1)[0])
     valid = lengths > now
     return None if bool(valid.all()) else valid.reshape(1, -1, 1)
@@ -54,6 +56,12 @@ def _check(H_prev, X, gates):
         )
 
 
+def _check_states(H_prev, **states):
+    for what, state in states.items():
+        if state.shape != H_prev.shape:
+            raise ValueError(f"{what} must have the shape of H_prev, {list(H_prev.shape)}, found {list(state.shape)}")
+
+
 def _lstm_gates(xp, X, D, forget_bias):
     i, f, o = (
         sigmoid(xp, X[..., k * D : (k + 1) * D] + b) for k, b in ((0, 0), (1, X.dtype.type(forget_bias)), (2, 0))
@@ -62,7 +70,8 @@ def _lstm_gates(xp, X, D, forget_bias):
 
 
 def _lstm_gradient(g):
-    shared = list(g.op.input)
+    lengths = [g.I(3)] if g.arg("sequence_lengths", 1) else []
+    shared = [g.I(0), g.I(1), g.I(2), *lengths, g.I(3 + len(lengths))]
     return g.single("LSTMUnitGradient", [*shared, g.O(0), g.O(1), g.GO(0), g.GO(1)], [g.GI(0), g.GI(1), g.GI(2)])
 
 
@@ -87,6 +96,7 @@ def LSTMUnit(
     """
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 4)
+    _check_states(H_prev, C_prev=C_prev)
     i, f, o, g = _lstm_gates(xp, X, H_prev.shape[2], forget_bias)
     H, C = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype)
     c = f * C_prev
@@ -126,6 +136,7 @@ def LSTMUnitGradient(
     """
     lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
     _check(H_prev, X, 4)
+    _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     D = H_prev.shape[2]
     i, f, o, g = _lstm_gates(xp, X, D, forget_bias)
     dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)
@@ -145,7 +156,9 @@ def LSTMUnitGradient(
 
 
 def _gru_gradient(g):
-    return g.single("GRUUnitGradient", [*g.op.input, g.O(0), g.GO(0)], [g.GI(0), g.GI(1)])
+    lengths = [g.I(2)] if g.arg("sequence_lengths", 1) else []
+    shared = [g.I(0), g.I(1), *lengths, g.I(2 + len(lengths))]
+    return g.single("GRUUnitGradient", [*shared, g.O(0), g.GO(0)], [g.GI(0), g.GI(1)])
 
 
 @operator(
@@ -185,6 +198,7 @@ def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_st
     """
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)
     _check(H_prev, X, 3)
+    _check_states(H_prev, dH=dH)
     D = H_prev.shape[2]
     u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     dH_prev, dX = out[0](H_prev.shape, X.dtype), out[1](X.shape, X.dtype)

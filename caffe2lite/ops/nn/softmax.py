@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, exp32, loop
+from caffe2lite.ops.kit.extremes import in_order
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import matrix
+from caffe2lite.ops.kit.shapes import fitted, matrix
 
 _TINY = 1e-20  # probabilities below it count as this much in a logarithm
 
@@ -42,14 +43,21 @@ def Softmax(xp, X, *, axis: int = 1, out):
     return Y
 
 
-@operator("dX", types={"Y": "float32", "dY": "=Y"}, cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0))
+@operator(
+    "dX",
+    shapes="dY = Y",
+    types={"Y": "float32", "dY": "=Y"},
+    cuda_types={"Y": "float32 float16", "dY": "=Y"},
+    infer=like(0),
+)
 def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     """dX = (dY - sum of dY * Y) * Y, row by row.
 
     Y [...], dX of its shape, dY of its size; float32, on GPUs float16 too.  ValueError where Y has no such axis or
     the sizes differ.
     """
-    y, dy = matrix(Y, axis), dY.reshape(matrix(Y, axis).shape)
+    y = matrix(Y, axis)
+    dy = dY.reshape(y.shape)
     dX = out(Y.shape, Y.dtype)
     dx = dX.reshape(y.shape)
     xp.multiply(dy, y, dx)
@@ -57,6 +65,32 @@ def SoftmaxGradient(xp, Y, dY, *, axis: int = 1, out):
     xp.subtract(dy, mean, dx)
     xp.multiply(dx, y, dx)
     return dX
+
+
+@compiled(Softmax)
+def _softmax_compiled(xp, X, *, axis: int = 1, out):
+    rows = matrix(X, axis)
+    Y = out(X.shape, X.dtype)
+    if Y.size:
+        _softmax_loop(rows.reshape(-1), rows.reshape(-1).view(np.int32), Y.reshape(-1), rows.shape[1])
+    return Y
+
+
+@loop(reorder=True)
+def _softmax_loop(X, bits, Y, width):
+    for begin in range(np.uint64(0), np.uint64(X.size), np.uint64(width)):
+        end = begin + np.uint64(width)
+        largest = np.int32(-0x80000000)
+        for j in range(begin, end):
+            largest = max(largest, in_order(bits[j]))
+        most, total = np.int32(in_order(largest)).view(np.float32), np.float32(0)
+        for j in range(begin, end):
+            y = exp32(X[j] - most)
+            Y[j] = y
+            total += y
+        share = np.float32(1) / total
+        for j in range(begin, end):
+            Y[j] *= share
 
 
 @compiled(SoftmaxGradient)
@@ -161,8 +195,8 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
 
 @operator(
     "dX",
-    types={"X": "float32"},
-    cuda_types={"X": "float32 float16"},
+    types={"X": "float32", "rest": "=X"},
+    cuda_types={"X": "float32 float16", "rest": "=X"},
     num_inputs=(0, MANY),
     infer=like(0),
     limits="scale >= 0",
@@ -180,7 +214,7 @@ def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scal
     rows = matrix(X, axis)
     labels = _checked(rows, labels, weights, label_prob)
     n, d = rows.shape
-    p = P.reshape(rows.shape)
+    p = fitted(P, rows.shape, "softmax")
     dX = out(X.shape, X.dtype)
     dx = dX.reshape(rows.shape)
     if label_prob:
@@ -189,7 +223,7 @@ def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scal
         xp.copyto(dx, p)
         flat, at = dx.reshape(-1), xp.arange(n) * d + labels
         flat[at] -= 1
-    factor = dloss.reshape(()) * X.dtype.type(scale)
+    factor = fitted(dloss, (), "dloss") * X.dtype.type(scale)
     if weights is None:
         xp.multiply(dx, factor / X.dtype.type(max(n, 1)), dx)
         return dX
@@ -265,8 +299,10 @@ def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out
     classes = xp.arange(X.shape[1]).reshape(1, -1, 1, 1)
     w = (known.astype(X.dtype) if weights is None else weights * known)[:, None]
     total = w.sum()
+    if P.shape != X.shape:
+        raise ValueError(f"softmax must have the shape of X, {list(X.shape)}, found {list(P.shape)}")
     dX = out(X.shape, X.dtype)
     xp.subtract(P, classes == labels[:, None], dX)
-    factor = dloss.reshape(()) * X.dtype.type(scale) / xp.where(total > 0, total, 1)
+    factor = fitted(dloss, (), "dloss") * X.dtype.type(scale) / xp.where(total > 0, total, 1)
     xp.multiply(dX, (w * factor).astype(X.dtype), dX)
     return dX

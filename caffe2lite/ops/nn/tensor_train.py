@@ -6,6 +6,7 @@ import math
 
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.shapes import fitted
 
 
 @operator("Y", types={"X": "float32", "b": "float32", "cores": "float32"})
@@ -22,6 +23,8 @@ def TT(xp, X, b, cores, *, inp_sizes: list[int], out_sizes: list[int], tt_ranks:
             f"there must be one rank more than sizes: {len(inp_sizes)} inputs, {len(out_sizes)} outputs, "
             f"{len(tt_ranks)} ranks"
         )
+    if min((*inp_sizes, *out_sizes, *tt_ranks), default=0) < 1:
+        raise ValueError(f"sizes and ranks must be positive: {list(inp_sizes)}, {list(out_sizes)}, {list(tt_ranks)}")
     if X.ndim < 1 or X.size != X.shape[0] * math.prod(inp_sizes):
         raise ValueError(f"X {list(X.shape)} must have rows of {math.prod(inp_sizes)} values, the product of inp_sizes")
     rows, width = X.shape[0], math.prod(out_sizes)
@@ -53,6 +56,10 @@ def TTLinearGradient(xp, *inputs, out):
 
 
 def _check(cores, factor_i, factor_j, ranks):
+    if not len(factor_i) == len(factor_j) == len(ranks) - 1 == 3 or min((*factor_i, *factor_j, *ranks)) < 1:
+        raise ValueError(
+            f"three factors and four ranks, all above 0, are needed, found {list(factor_i)}, {list(factor_j)}, {list(ranks)}"
+        )
     for k, core in enumerate(cores):
         shape = (factor_i[k], ranks[k], factor_j[k], ranks[k + 1])
         if core.size != math.prod(shape):
@@ -61,6 +68,8 @@ def _check(cores, factor_i, factor_j, ranks):
 
 def _segments(xp, lengths, count):
     """For each row the number of its segment."""
+    if lengths.ndim != 1 or (lengths.size and int(lengths.min()) < 0):
+        raise ValueError(f"lengths must be a vector without negative numbers, found {lengths.tolist()}")
     if int(lengths.sum()) != count:
         raise ValueError(f"the lengths add up to {int(lengths.sum())}, and there are {count} indices")
     return xp.repeat(xp.arange(lengths.size), lengths.tolist())
@@ -83,8 +92,8 @@ _CORES = {"core0": "float32", "core1": "float32", "core2": "float32", "lengths":
     ),
 )
 def TTSparseLengthsSum(
-    xp, core0, core1, core2, index, lengths, *, factor_i: list[int], factor_j: list[int], ranks: list[int],
-    emb_size: int, out,
+    xp, core0, core1, core2, index, lengths, *, factor_i: list[int] = (1, 1, 1),
+    factor_j: list[int] = (1, 1, 1), ranks: list[int] = (1, 1, 1, 1), emb_size: int = 64, out,
 ):  # fmt: skip
     """Sums of rows of a table by segments; a row is the product of one slice of each of three cores.
 
@@ -132,6 +141,11 @@ def TTSparseLengthsSumGradient(
     lengths [segments] (int32), indices [n, 3] (int64), dY [segments, emb_size], the gradients as the cores; else
     float32.  ValueError where a core does not have its size, or the lengths do not add up to n.
     """
+    if indices.ndim != 2 or indices.shape[1] != 3 or dY.ndim != 2 or lengths.ndim != 1 or dY.shape[0] != lengths.size:
+        raise ValueError(
+            f"indices must be [n, 3] and dY [segments, width], found {list(indices.shape)} and {list(dY.shape)} for "
+            f"lengths {list(lengths.shape)}"
+        )
     n = indices.shape[0]
     if not factor_i:
         cores = (core0, core1, core2)
@@ -140,6 +154,12 @@ def TTSparseLengthsSumGradient(
         factor_i, factor_j = ([core.shape[axis] for core in cores] for axis in (0, 2))
         ranks = [core0.shape[1], *(core.shape[3] for core in cores)]
     _check((core0, core1, core2), factor_i, factor_j, ranks)
+    for k, most in enumerate(factor_i):
+        if n and not 0 <= int(indices[:, k].min()) <= int(indices[:, k].max()) < most:
+            raise ValueError(f"an index of core {k} is not from 0 to {most - 1}")
+    core0_output = fitted(core0_output, (n, factor_j[0], ranks[1]), "core0_output")
+    core1_output = fitted(core1_output, (n, factor_j[0] * factor_j[1], ranks[2]), "core1_output")
+    fitted(dY, (lengths.size, math.prod(factor_j)), "dY")
     _, middle, last = _tables((core0, core1, core2), factor_i, factor_j, ranks)
     rows = dY[_segments(xp, lengths, n)].reshape(n, factor_j[0] * factor_j[1], factor_j[2])
     d2 = core1_output.swapaxes(1, 2) @ rows

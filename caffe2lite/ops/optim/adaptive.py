@@ -9,6 +9,8 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.shapes import check_sizes, one
 
+_FOREVER = 2**63 - 1
+
 
 @operator(
     "param_out moment_out grad_sq_sum_out",
@@ -130,13 +132,13 @@ def LearningRateAdaption(xp, lr, grad, effgrad, *, lr_alpha: float = 0.01, norma
 @operator(
     "Y", inplace={0: 0}, types={"w": "float32", "iter": "int64"}, host="iter", infer=like(0), gradient=FORBID_GRADIENT
 )
-def WeightScale(xp, w, iter, *, stepsize: int, upper_bound_iter: int, scale: float = 1.0, out):
+def WeightScale(xp, w, iter, *, stepsize: int = _FOREVER, upper_bound_iter: int = _FOREVER, scale: float = 1.0, out):
     """Y = w * scale at each `stepsize`-th iteration before `upper_bound_iter`, else w.
 
     w [...], Y of its shape, iter [1]; float32, iter int64.  ValueError where iter is not one value or stepsize is 0.
     """
-    if stepsize == 0:
-        raise ValueError("stepsize must not be 0")
+    if not stepsize:
+        raise ValueError("the argument stepsize must not be 0")
     step = int(one(iter, "iter")) + 1
     due = step % stepsize == 0 and step < upper_bound_iter
     return xp.multiply(w, w.dtype.type(scale if due else 1.0), out(w.shape, w.dtype))

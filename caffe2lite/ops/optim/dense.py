@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import check_sizes, one
+from caffe2lite.ops.kit.shapes import check_sizes, fitted, one
+from caffe2lite.ops.optim import cuda
 
 _F = np.float32  # of the compiled loops
 
@@ -48,6 +50,10 @@ def _placed(out: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 def _momentum(xp: Any, grad: Any, moment: Any, lr: Any, momentum: float, nesterov: bool, outs: Any, param: Any) -> None:
     """outs: gradient, moment and, with a parameter, parameter."""
     mu = grad.dtype.type(momentum)
+    if usable(xp, grad):
+        new_p = outs[2] if param is not None else None
+        cuda.MOMENTUM(xp, grad.size, *outs[:2], new_p, grad, moment, param, lr, mu, nesterov)
+        return
 
     def step(xp: Any, g: Any, m: Any, new_g: Any, new_m: Any, p: Any = None, new_p: Any = None) -> None:
         t = xp.empty(g.shape, g.dtype)
@@ -135,6 +141,10 @@ def _momentum_update_loop(G, M, P, lr, mu, nesterov):
 
 
 def _half_momentum(xp, grad, moment, lr, param, momentum, nesterov, weight_decay, out):
+    if not grad.shape == moment.shape == param.shape:
+        raise ValueError(
+            f"grad {list(grad.shape)}, moment {list(moment.shape)} and param {list(param.shape)} must have one shape"
+        )
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (grad, moment, param)))
     g = grad.astype("float32") + param.astype("float32") * weight_decay
     old = moment.astype("float32") * momentum
@@ -221,6 +231,10 @@ def Adam(
     correction = kind(adam_correction(iter, beta1, beta2))
     rate = one(lr, "lr")
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2, grad)))
+    if usable(xp, param):
+        targets = (*outs, None)[:4]
+        cuda.ADAM(xp, param.size, *targets, param, moment1, moment2, grad, rate, b1, b2, c1, c2, eps, correction)
+        return outs
 
     def step(xp, p, m, v, g, new_p, new_m, new_v, step_out=None):
         t = xp.empty(p.shape, p.dtype)
@@ -290,6 +304,10 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
     kind = param.dtype.type
     rate, eps, keep, pull = one(lr, "lr"), kind(epsilon), kind(decay), kind(weight_decay)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment, grad, grad)))
+    if usable(xp, param):
+        targets = (*outs, None, None)[:4]
+        cuda.ADAGRAD(xp, param.size, *targets, param, moment, grad, rate, eps, keep, pull)
+        return outs
 
     def step(xp, p, m, g, new_p, new_m, lr_out=None, update_out=None):
         t = xp.empty(p.shape, p.dtype)
@@ -374,13 +392,17 @@ def DecayAdagrad(
     moment1 = beta1 * moment1 + (1 - beta1) * g, moment2 = moment2 + g^2, c = 1 / (1 - beta1^t) for t = iter + 1, or 1
     without bias_correction_first.
 
-    param [...], moments and grad of its size, lr [1], iter [1]; float32, iter int64.  ValueError where a size
+    param [...], moments and grad of its size, lr [1], iter [1]; float32, iter int64.  ValueError where a shape
     differs.
     """
-    check_sizes(param=param, moment1=moment1, moment2=moment2, grad=grad)
+    if not param.shape == moment1.shape == moment2.shape == grad.shape:
+        shapes = [list(a.shape) for a in (param, moment1, moment2, grad)]
+        raise ValueError(f"param, moment1, moment2 and grad must have one shape, found {shapes}")
     kind = param.dtype.type
     t = int(one(iter, "iter")) + 1
-    first = kind(1 / (1 - np.float64(beta1) ** t)) if bias_correction_first else kind(1)
+    with np.errstate(all="ignore"):
+        correction = kind(1 / (1 - np.float64(beta1) ** t))
+    first = correction if bias_correction_first else kind(1)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment1, moment2)))
     m = moment1 * kind(beta1) + grad * kind(1 - beta1)
     v = moment2 + grad * grad
@@ -564,7 +586,7 @@ def GFtrl(
     kind = param.dtype.type
     outputs = param.shape[0] if param.ndim else 1
     nz = n_z.reshape(*param.shape, 2)
-    n, z, g = nz[..., 0], nz[..., 1], grad.reshape(param.shape)
+    n, z, g = nz[..., 0], nz[..., 1], fitted(grad, param.shape, "grad")
     new_n = n + g * g
     new_z = z + g - (xp.sqrt(new_n) - xp.sqrt(n)) / a * param
     norm = xp.sqrt((new_z * new_z).sum(axis=0, keepdims=True))

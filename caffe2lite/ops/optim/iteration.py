@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from caffe2lite.ops.control.atomics import Mutex
 from caffe2lite.ops.control.stats import registry
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.objects import needed
 from caffe2lite.ops.kit.registry import operator
 
 
@@ -40,5 +42,5 @@ def AtomicIter(ctx, mutex, iter):
     iter and Y [1], int64, in host memory.  ValueError where it does not hold one value.
     """
     registry.add(f"atomic_iter/stats/{ctx.op.input[1]}/num_iter", 1)
-    with mutex.lock:
+    with needed(Mutex, mutex).lock:
         return _next(iter)

@@ -85,19 +85,17 @@ def _hill(read: Reader, base: float) -> Factor:
 def _slope(read: Reader, base: float) -> Factor:
     n1, n2 = read.integer("num_iter_1"), read.integer("num_iter_2")
     m1, m2 = read.number("multiplier_1"), read.number("multiplier_2")
-    if n1 == n2:
-        raise ValueError("the policy 'slope' needs num_iter_1 and num_iter_2, which must differ")
     return lambda i: m1 if i < n1 else max(m1 + (i - n1) * (m2 - m1) / (n2 - n1), m2)
 
 
 def _step(read: Reader, base: float) -> Factor:
     size, gamma = read.positive("stepsize"), read.number("gamma")
-    return lambda i: gamma ** int(i / size)  # towards 0, as C divides
+    return lambda i: gamma ** float(int(i / size))  # towards 0, as C divides
 
 
 def _exp(read: Reader, base: float) -> Factor:
     gamma = read.number("gamma")
-    return lambda i: gamma**i
+    return lambda i: gamma ** float(i)
 
 
 def _gate(read: Reader, base: float) -> Factor:
@@ -112,10 +110,8 @@ def _inv(read: Reader, base: float) -> Factor:
 
 
 def _poly(read: Reader, base: float) -> Factor:
-    power, last = read.number("power"), read.integer("max_iter")
-    if power and not last:
-        raise ValueError("the policy 'poly' needs the argument max_iter")
-    return lambda i: (1 - i / last) ** power if power else 1.0
+    power, last = read.number("power"), np.float64(read.integer("max_iter"))
+    return lambda i: (1 - i / last) ** power
 
 
 def _linear_warmup(read: Reader, base: float) -> Factor:
@@ -135,10 +131,10 @@ def _piece_warmup(read: Reader, base: float) -> Factor:
 
 
 def _wave(base: float, top: float, size: int, decay: float) -> Factor:
-    rise = abs(top / base) - 1
+    rise = abs(np.float64(top) / base) - 1
 
     def factor(i: int) -> float:
-        cycle = i // (2 * size)
+        cycle = int(i / (2 * size))  # towards 0, as C divides
         x = abs(i / size - 2 * (cycle + 1) + 1)
         return 1 + rise * max(0.0, 1 - x) * decay**cycle
 
@@ -285,5 +281,6 @@ def LearningRate(ctx, iter, *, base_lr: float | None = None, out):
     if factor is None:
         factor = ctx.state.factor = _policy(Reader(ctx.op), np.float64(base_lr))
     lr = out((), "float32")
-    lr[...] = np.float32(base_lr) * np.float32(factor(int(iter.reshape(-1)[0])))
+    with np.errstate(all="ignore"):
+        lr[...] = np.float32(base_lr) * np.float32(factor(int(iter.reshape(-1)[0])))
     return lr

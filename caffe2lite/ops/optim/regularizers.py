@@ -47,7 +47,7 @@ for _name, _type in (("SparseNormalize", "float32"), ("Float16SparseNormalize", 
     types={"param": "float32 float16", "indices": "int32 int64"},
     limits="reg_lambda > 0, reg_lambda < 1",
 )
-def SparseLpRegularizer(xp, param, indices, grad=None, *, p: float, reg_lambda: float):
+def SparseLpRegularizer(xp, param, indices, grad=None, *, p: float = 2.0, reg_lambda: float = 1e-5):
     """Shrink the rows in `indices`: towards 0 by reg_lambda for p = 1, by its share for p = 2.
 
     param [N, ...] (float32 or float16), indices [n] (int32 or int64).  ValueError where an index is no row, p is

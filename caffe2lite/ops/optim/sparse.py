@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import compiled, loop, prefetch
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, gradient_rows, sweeps
 from caffe2lite.ops.kit.shapes import one
+from caffe2lite.ops.optim import cuda
 from caffe2lite.ops.optim.adaptive import storm_rates
 from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step
 
@@ -56,7 +58,9 @@ def _rate(lr: Any) -> Any:
     gradient=FORBID_GRADIENT,
     infer=like(0, 1, 3),
 )
-def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+def SparseMomentumSGDUpdate(
+    xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out
+):
     """MomentumSGDUpdate of the rows in `indices`.
 
     grad [n, ...], moment and param [N, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError where
@@ -66,6 +70,9 @@ def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: f
     mu, rate = grad.dtype.type(momentum), one(lr, "lr")
     steps = out[0](grad.shape, grad.dtype)
     s = steps.reshape(g.shape)
+    if usable(xp):
+        cuda.step_rows(xp, cuda.SPARSE_MOMENTUM, p, m, g, ids, rate, s, mu, nesterov)
+        return steps, moment, param
     for at in sweeps(xp, ids):
         rows = ids[at]
         old = m[rows] * mu
@@ -78,7 +85,9 @@ def SparseMomentumSGDUpdate(xp, grad, moment, lr, param, indices, *, momentum: f
 
 
 @compiled(SparseMomentumSGDUpdate)
-def _sparse_momentum_compiled(xp, grad, moment, lr, param, indices, *, momentum: float, nesterov: bool = False, out):
+def _sparse_momentum_compiled(
+    xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out
+):
     ids, g, p, m = _rows(param, indices, grad, moment)
     steps = out[0](grad.shape, grad.dtype)
     _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
@@ -134,6 +143,10 @@ def SparseAdam(
     kind = grad.dtype.type
     c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
+    if usable(xp):
+        numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, correction, adapt)
+        cuda.step_rows(xp, cuda.SPARSE_ADAM, p, m, g, ids, rate, v, steps, *numbers)
+        return param, moment1, moment2, steps
     for at in sweeps(xp, ids):
         rows = ids[at]
         m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
@@ -201,6 +214,10 @@ def RowWiseSparseAdam(
     kind = grad.dtype.type
     c, rate, eps = kind(adam_correction(iter, beta1, beta2)), one(lr, "lr"), kind(epsilon)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
+    if usable(xp):
+        numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, c)
+        cuda.step_rows(xp, cuda.ROW_WISE_ADAM, p, m, g, ids, rate, v, steps, *numbers)
+        return param, moment1, moment2, steps
     for at in sweeps(xp, ids):
         rows = ids[at]
         m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
@@ -306,6 +323,9 @@ def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5
     """
     ids, g, p, m = _rows(param, indices, grad, moment)
     rate, kind = one(lr, "lr"), grad.dtype.type
+    if usable(xp, param, moment):
+        cuda.step_rows(xp, cuda.SPARSE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)
+        return param, moment
     for at in sweeps(xp, ids):
         rows = ids[at]
         decayed = g[at] + kind(weight_decay) * p[rows]
@@ -338,10 +358,22 @@ def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
             p[j] += lr * decayed / (np.sqrt(m[j]) + epsilon)
 
 
+def _check_counter(param, moment, indices, grad, lr, counter=None, *, counter_halflife=-1):
+    if counter_halflife <= 0:
+        return
+    if counter is None:
+        raise ValueError(
+            f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row"
+        )
+    if param.ndim and counter.size < param.shape[0]:
+        raise ValueError(f"the counter {list(counter.shape)} must have a value for each of {param.shape[0]} rows")
+
+
 @operator(
     "param_out moment_out",
     mutates=[(0, 0), (1, 1)],
     types={"param": "float32 float16", "moment": "float32", "indices": _INDICES, "grad": "float32", "lr": "float32"},
+    check=_check_counter,
     gradient=FORBID_GRADIENT,
 )
 def RowWiseSparseAdagrad(
@@ -365,11 +397,10 @@ def RowWiseSparseAdagrad(
     """
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
-    if counter_halflife > 0 and counter is None:
-        raise ValueError(
-            f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row"
-        )
     rate, kind = one(lr, "lr"), grad.dtype.type
+    if usable(xp, param) and (counter is None or counter_halflife <= 0):
+        cuda.step_rows(xp, cuda.ROW_WISE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)
+        return param, moment
     for at in sweeps(xp, ids):
         rows = ids[at]
         decay = kind(weight_decay)

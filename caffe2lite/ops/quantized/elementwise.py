@@ -7,10 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import axis_of, resized
-from caffe2lite.ops.quantized.tensors import Int8Tensor, bytes_as, need, ratio, same_scale, saturate, shift_right
+from caffe2lite.ops.quantized.tensors import (
+    Int8Tensor,
+    bytes_as,
+    look_up,
+    need,
+    ratio,
+    same_scale,
+    saturate,
+    shift_right,
+)
 from caffe2lite.ops.shape.layout import slice_bounds, slice_window, transpose_order
 from caffe2lite.ops.shape.reshape import wanted_shape
 
@@ -18,7 +29,7 @@ from caffe2lite.ops.shape.reshape import wanted_shape
 
 
 def _filled(values, shape, Y_scale, Y_zero_point):
-    if values.size != math.prod(shape):
+    if min(shape, default=0) < 0 or values.size != math.prod(shape):
         raise ValueError(f"{values.size} values are given for the shape {list(shape)}")
     return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
 
@@ -49,9 +60,23 @@ def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
 
     X [...] float32 -> Y, an Int8 tensor of its shape, uint8. TypeError for other types.
     """
+    if pays(np, X):
+        made = np.empty(X.shape, np.uint8)
+        _quantize(X.reshape(-1), np.float32(1) / np.float32(Y_scale), Y_zero_point, made.reshape(-1))
+        return Int8Tensor(made, Y_scale, Y_zero_point)
     steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
     whole = np.where(abs(steps) < 2**31, steps, -(2**31)).astype(np.int64)
     return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
+
+
+@loop
+def _quantize(X, inverse, zero_point, made):  # type: ignore[no-untyped-def]
+    zero, top = np.float32(zero_point), np.float32(2**31)
+    for i in range(X.size):
+        x = np.rint(X[i] * inverse)
+        y = x + zero if abs(x) < top else np.float32(0)  # beyond 2**24 it is saturated in any case
+        y = y if y > 0 else np.float32(0)
+        made[i] = np.uint8(np.int32(y if y < 255 else np.float32(255)))
 
 
 @operator("Y", infer=like(0, dtype="float32"))
@@ -77,9 +102,17 @@ def _sum_op(name, num_inputs, relu):
             raise ValueError(f"both inputs must have one shape, got {list(A.shape)} and {list(B.shape)}")
         ratios = [ratio(X, Y_scale, least=-14) for X in Xs]
         bits = 21 - (int(np.frexp(max(ratios))[1]) - 1)
-        total = np.zeros(A.shape, np.int64)
-        for X, r in zip(Xs, ratios):
-            total += (X.data.astype(np.int64) - X.zero_point) * int(np.rint(r * np.float32(2.0**bits)))
+        a, b = (
+            (np.arange(256, dtype=np.int64) - X.zero_point) * int(np.rint(r * np.float32(2.0**bits)))
+            for X, r in zip(Xs, ratios)
+        )
+        if pays(np, A.data) and bits > 0:
+            made = np.empty(A.shape, np.uint8)
+            low = Y_zero_point if relu else 0
+            _add_bytes(A.data.reshape(-1), B.data.reshape(-1), a, b, made.reshape(-1), bits, Y_zero_point, low)
+            return Int8Tensor(made, Y_scale, Y_zero_point)
+        total = np.take(a, A.data)
+        total += np.take(b, B.data)
         return Int8Tensor(saturate(shift_right(total, bits), Y_zero_point, relu), Y_scale, Y_zero_point)
 
     doc = f"""C = A + B, each with its own scale{", and none below 0" if relu else ""}.
@@ -88,6 +121,19 @@ def _sum_op(name, num_inputs, relu):
     scale over Y_scale is not from 2^-14 to 2^8; TypeError where one is no Int8 tensor.
     """
     operator("C", name=name, num_inputs=num_inputs, inplace={0: 0, 1: 0}, infer=like(0), doc=doc)(kernel)
+
+
+@loop
+def _add_bytes(A, B, a, b, made, bits, zero_point, low):  # type: ignore[no-untyped-def]
+    """Products by the tables of each operand's bytes; rounded to the nearest, halves away from zero."""
+    step_a, step_b, first = a[1] - a[0], b[1] - b[0], a[0] + b[0]
+    half = (1 << bits) >> 1
+    for i in range(A.size):
+        total = first + np.int64(A[i]) * step_a + np.int64(B[i]) * step_b
+        size = (abs(total) + half) >> bits
+        y = (size if total >= 0 else -size) + zero_point
+        y = y if y > low else low
+        made[i] = np.uint8(y if y < 255 else 255)
 
 
 _sum_op("Int8Add", (2, 2), relu=False)
@@ -105,7 +151,10 @@ def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    return Int8Tensor(np.maximum(X.data, np.uint8(X.zero_point)), Y_scale, Y_zero_point)
+    lowest = np.uint8(X.zero_point)
+    made = np.empty(X.shape, np.uint8)
+    np.clip(X.data, lowest, np.uint8(255), out=made)
+    return Int8Tensor(made, Y_scale, Y_zero_point)
 
 
 @operator("Y", inplace={0: 0}, infer=like(0), limits="alpha > 0, alpha < 1")
@@ -119,7 +168,7 @@ def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_po
     steps = ratio(X, Y_scale) * (np.arange(256) - X.zero_point).astype(np.float32)
     steps = np.where(steps < 0, steps * np.float32(alpha), steps)
     table = saturate(np.rint(steps).astype(np.int64), Y_zero_point)
-    return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
+    return Int8Tensor(look_up(table, X.data), Y_scale, Y_zero_point)
 
 
 def _unit_scale(Y_scale, Y_zero_point):
@@ -138,7 +187,7 @@ def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     _unit_scale(Y_scale, Y_zero_point)
     steps = np.float32(X.scale) * (np.arange(256) - X.zero_point).astype(np.float32)
     table = np.rint(np.minimum(np.float32(256) / (1 + np.exp(-steps)), 255)).astype(np.uint8)
-    return Int8Tensor(table[X.data], Y_scale, Y_zero_point)
+    return Int8Tensor(look_up(table, X.data), Y_scale, Y_zero_point)
 
 
 @operator("Y", infer=like(0))
@@ -204,7 +253,7 @@ def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float 
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    wanted = wanted_shape(shape if new_shape is None else new_shape.tolist(), X.data)
+    wanted = wanted_shape(list(shape) if new_shape is None else new_shape.tolist(), X.data)
     old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
     return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
 
@@ -252,6 +301,8 @@ def Int8ChannelShuffle(
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
+    if X.data.ndim != 4:
+        raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
     if order != "NHWC" or group < 2 or X.shape[-1] % group:
         raise ValueError(
             f"order must be NHWC and group at least 2 and a divisor of the {X.shape[-1]} channels; "
@@ -283,6 +334,7 @@ def Int8ResizeNearest(
     chosen = []
     for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
         count = resized(size, scale)
+        check_result((count,), "uint8")
         nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
         chosen.append(np.minimum(nearest, size - 1))
     return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

@@ -8,6 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.detection.roi import check_rois, image_of
 from caffe2lite.ops.kit import windows
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
 from caffe2lite.ops.nn.convolution_transpose import TransposedWindow, prepare
@@ -15,6 +16,7 @@ from caffe2lite.ops.quantized.packed import PackedWeights, above_zero
 from caffe2lite.ops.quantized.tensors import (
     Int8Tensor,
     bytes_as,
+    look_up,
     need,
     ratio,
     requantize,
@@ -34,12 +36,17 @@ def _placed(X, window):
 def _views(data, place, padding):
     """Return the pixels under each window, [N, OH, OW, C, KH, KW], what is beyond the image being `padding`."""
     (top, left), (bottom, right) = place.heads, place.tails
+    if min(top, left, bottom, right) < 0:
+        raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     n, h, w, channels = data.shape
+    (sh, sw), (dh, dw) = place.stride, place.dilation
+    if not (top or bottom or left or right):
+        return np.lib.stride_tricks.sliding_window_view(data, place.reach, axis=(1, 2))[:, ::sh, ::sw, :, ::dh, ::dw]
+    check_result((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded = np.empty((n, top + h + bottom, left + w + right, channels), data.dtype)
     padded[...] = padding
     padded[:, top : top + h, left : left + w] = data
     views = np.lib.stride_tricks.sliding_window_view(padded, place.reach, axis=(1, 2))
-    (sh, sw), (dh, dw) = place.stride, place.dilation
     return views[:, ::sh, ::sw, :, ::dh, ::dw]
 
 
@@ -47,15 +54,34 @@ def _average(X, window, Y_scale, Y_zero_point, relu):
     place = _placed(X, window)
     ratio(X, Y_scale)
     area = math.prod(place.kernel)
-    total = _views(X.data, place, X.zero_point).sum(axis=(4, 5), dtype=np.int64) - area * X.zero_point
     fraction, exponent = np.frexp(np.float32(X.scale) / (np.float32(Y_scale) * np.float32(area)))
-    return saturate(shift_right(total * int(fraction * 2**24), 24 - int(exponent)), Y_zero_point, relu)
+    finish = lambda total: saturate(
+        shift_right((total - area * X.zero_point) * int(fraction * 2**24), 24 - int(exponent)), Y_zero_point, relu
+    )
+    first, *others = _taps(_views(X.data, place, X.zero_point))
+    if area > 256:
+        total = first.astype(np.int64)
+        for tap in others:
+            total += tap
+        return finish(total)
+    total = first.astype(np.uint16)
+    for tap in others:
+        total += tap
+    return look_up(finish(np.arange(255 * area + 1, dtype=np.int64)), total)
+
+
+def _taps(views):
+    """Return for each tap of the window the pixels that are under it, [N, OH, OW, C]."""
+    return [views[..., i, j] for i in range(views.shape[4]) for j in range(views.shape[5])]
 
 
 def _largest(X, window, Y_scale, Y_zero_point, relu):
     place = _placed(X, window)
     same_scale(X, Y_scale, Y_zero_point)
-    best = _views(X.data, place, 0).max(axis=(4, 5))
+    first, *others = _taps(_views(X.data, place, 0))
+    best = first.copy()
+    for tap in others:
+        np.maximum(best, tap, out=best)
     return np.maximum(best, np.uint8(Y_zero_point)) if relu else best
 
 
@@ -187,6 +213,8 @@ def Int8ConvTranspose(
             f"Int8 images are [N, H, W, C], order NHWC, and there is one group; found {window.group} groups"
         )
     (top, left), (bottom, right) = place.heads, place.tails
+    if min(top, left, bottom, right) < 0:
+        raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
     x = _centred(X)
     weights = _centred(filter)
@@ -227,6 +255,9 @@ def Int8RoIAlign(
     if order != "NHWC":
         raise ValueError(f"Int8 images have the order NHWC, got {order}")
     sizes, channels = X.shape[1:3], X.shape[3]
+    if pooled_h < 0 or pooled_w < 0:
+        raise ValueError(f"pooled_h and pooled_w must not be negative, found {pooled_h} and {pooled_w}")
+    check_result((RoIs.shape[0], pooled_h, pooled_w, channels), "uint8")
     Y = np.empty((RoIs.shape[0], pooled_h, pooled_w, channels), np.uint8)
     for r, roi in enumerate(RoIs):
         image, box = image_of(roi, 4, X.shape[0])

@@ -16,6 +16,8 @@ from caffe2lite.ops.quantized.tensors import Int8Tensor, need
 class PackedWeights(Object):
     """Quantized weights, and the bias in steps of the scales of weights and input."""
 
+    operand = True
+
     def __init__(self, weights: Int8Tensor, bias: Int8Tensor | None) -> None:
         self.weights, self.bias = weights, bias
 
@@ -45,9 +47,10 @@ def above_zero(scale: float, zero_point: int) -> tuple[np.float32, int]:
 
 def by_range(values: np.ndarray) -> Int8Tensor:
     """Return the values quantized so that the smallest value becomes 0 and the largest 255; 0 is met exactly."""
-    if np.isnan(values).any():
+    if not np.isfinite(values).all():
+        count = int((~np.isfinite(values)).sum())
         raise ValueError(
-            f"values with NaN have no range to be quantized by: {list(values.shape)}, {np.isnan(values).sum()} of them"
+            f"values with NaN or infinity have no range to be quantized by: {count} of {values.size} are such"
         )
     low = min(float(values.min(initial=0)), 0.0)
     high = max(float(values.max(initial=0)), 0.0)
@@ -55,7 +58,7 @@ def by_range(values: np.ndarray) -> Int8Tensor:
     return quantize(values, np.float32(scale), int(np.rint(np.clip(-low / scale, 0, 255))))
 
 
-@operator("Y", types="float32", infer=like(0, dtype="uint8"))
+@operator("Y", types="float32", host="X", infer=like(0, dtype="uint8"))
 def Quantize(xp, X, *, Y_scale: float = 0.0, Y_zero_point: int = 0):
     """X as an Int8 tensor with the given scale, or (without one) by the range of its values.
 

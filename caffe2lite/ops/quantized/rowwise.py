@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from caffe2lite.ops.kit import segments
-from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, halves
+from caffe2lite.ops.kit.infer import Spec
+from caffe2lite.ops.kit.registry import NO_GRADIENT, operator
 from caffe2lite.ops.kit.segments import check_indices, column, lengths_to_starts, reduce_rows
 from caffe2lite.ops.kit.shapes import rows_of
 from caffe2lite.ops.quantized import forms
@@ -49,6 +51,15 @@ def _quantiser(form, search=False):
     return kernel
 
 
+def _compiled_quantiser(form):
+    def kernel(xp, input, *, out):
+        if form is EIGHT or halves():
+            return forms.quantise_compiled(input, form, out)
+        return forms.quantise(xp, input, form, out)
+
+    return kernel
+
+
 for _name, _type, _form, _doc in (
     ("FloatToFused8BitRowwiseQuantized", "float32", EIGHT, "8 bits a value, then scale and bias as floats."),
     ("HalfFloatToFused8BitRowwiseQuantized", "float16", EIGHT, "8 bits a value, then scale and bias as floats."),
@@ -82,9 +93,11 @@ for _name, _type, _form, _doc in (
     )(_quantiser(_form))
     if _form.bits < 8:
         _record.engine("GREEDY")(_quantiser(_form, search=True))
+    if _type == "float32" and _form in (EIGHT, FOUR, TWO):
+        compiled(_record)(_compiled_quantiser(_form))
 
 
-def _dequantiser(form, dtype):
+def _dequantiser(form, dtype, loops=False):
     def kernel(xp, input, *, out):
         if input.ndim < 1:
             raise ValueError("the input must have rows, found a scalar")
@@ -92,8 +105,11 @@ def _dequantiser(form, dtype):
         if width < 0:
             raise ValueError(f"rows have {input.shape[-1]} bytes, fewer than the {form.tail} of scale and bias")
         Y = out((*input.shape[:-1], width), dtype)
-        if Y.size:
-            Y.reshape(-1, width)[...] = forms.dequantise(xp, input.reshape(-1, input.shape[-1]), form)
+        rows = input.reshape(-1, input.shape[-1])
+        if loops and (form is EIGHT or halves()):
+            forms.dequantise_compiled(rows, form, Y.reshape(-1, width))
+        elif Y.size:
+            Y.reshape(-1, width)[...] = forms.dequantise(xp, rows, form)
         return Y
 
     return kernel
@@ -109,7 +125,7 @@ for _name, _type, _form in (
     ("Fused2BitRowwiseQuantizedToFloat", "float32", TWO),
     ("Fused2BitRowwiseQuantizedToHalf", "float16", TWO),
 ):
-    operator(
+    _record = operator(
         "output",
         name=_name,
         types="uint8",
@@ -121,6 +137,8 @@ for _name, _type, _form in (
         bias take.
         """,
     )(_dequantiser(_form, _type))
+    if _type == "float32":
+        compiled(_record, also="uint8")(_dequantiser(_form, _type, loops=True))
 
 
 @operator(
@@ -179,6 +197,28 @@ def _check_weights(weights, indices):
         raise ValueError(f"there must be one weight for each of {indices.shape[0]} indices, got {list(weights.shape)}")
 
 
+def _fused_compiled(DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
+    if DATA.ndim != 2 or not DATA.size or LENGTHS.ndim != 1 or (form is not EIGHT and not halves()):
+        return _fused(np, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    check_indices(INDICES, DATA.shape[0])
+    _check_weights(WEIGHTS, INDICES)
+    lengths_to_starts(np, LENGTHS, INDICES.shape[0], exact=True)
+    width = (DATA.shape[1] - form.tail) * form.per_byte
+    Y = out((LENGTHS.shape[0], width), "float32")
+    if Y.size:
+        weights = np.zeros(0, np.float32) if WEIGHTS is None else WEIGHTS
+        forms.sum_rows_compiled(DATA, weights, INDICES, LENGTHS, form, mean, Y)
+    return Y
+
+
+def _compiled_sum(form, mean, weighted):
+    if weighted:
+        return lambda xp, DATA, WEIGHTS, INDICES, LENGTHS, *, out: _fused_compiled(
+            DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean
+        )
+    return lambda xp, DATA, INDICES, LENGTHS, *, out: _fused_compiled(DATA, None, INDICES, LENGTHS, out, form, mean)
+
+
 def _fused_sum(form, mean):
     return lambda xp, DATA, INDICES, LENGTHS, *, out: _fused(xp, DATA, None, INDICES, LENGTHS, out, form, mean)
 
@@ -193,6 +233,10 @@ def _pruned(xp, DATA, WEIGHTS, INDICES, LENGTHS, MAPPING, out, form, mean):
     """As `_fused`, where a mapping of indices (-1: pruned, a row of zeros) comes between."""
     if MAPPING.size == 1 and int(MAPPING.reshape(-1)[0]) == 0:  # no pruning
         return _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean)
+    if MAPPING.ndim != 1 or DATA.ndim != 2:
+        raise ValueError(
+            f"DATA [N, bytes] and a mapping [M] are needed, found {list(DATA.shape)} and {list(MAPPING.shape)}"
+        )
     check_indices(INDICES, MAPPING.shape[0])
     _check_weights(WEIGHTS, INDICES)
     rows = MAPPING[INDICES]
@@ -255,7 +299,7 @@ for _name, _form, _kernel, _mean in (
     if _kernel in (_pruned_sum, _pruned_weighted):
         _types["MAPPING"] = "int32"
         _mapping, _size = ", MAPPING [K] int32 from indices to rows, -1 for those pruned", "K"
-    operator(
+    _record = operator(
         "output",
         name=_name,
         types=_types,
@@ -267,10 +311,13 @@ for _name, _form, _kernel, _mean in (
         output [S, D] float32. ValueError where the lengths do not sum to M, or an index is not in [0, {_size}).
         """,
     )(_kernel(_form, _mean))
+    if "MAPPING" not in _types:
+        compiled(_record, also="uint8")(_compiled_sum(_form, _mean, _weighted))
 
 
 @operator(
     "output_indices output_lengths output_weights?",
+    shapes="INDICES [I], LENGTHS [K], MAPPING [M], WEIGHTS [I]",
     types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
     gradient=NO_GRADIENT,
 )
@@ -308,6 +355,8 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """
     if input.ndim < 2 or not input.shape[0]:
         raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    if not input.size:
+        raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     rows = rows_of(input)
     low = rows.min(axis=1, keepdims=True)
     scale = (rows.max(axis=1, keepdims=True) - low) / xp.float32(255)
@@ -396,147 +445,3 @@ def SparseLengthsWeightedMean8BitsRowwise(xp, DATA, SCALARS, INDICES, LENGTHS, s
     has no scale and bias.
     """
     return _pairs_lookup(xp, DATA, SCALARS, INDICES, LENGTHS, scale_bias, out, True)
-
-
-# ---- random rounding, code books -------------------------------------------------------------------------------------
-
-_RAND_HEAD = 10  # bits a value, unused places, minimum, maximum
-
-
-@operator(
-    "output",
-    types="float32",
-    stateful=True,
-    infer=lambda args, inputs: [
-        Spec((inputs[0].shape[0], _RAND_HEAD + -(-inputs[0].shape[1] * args["bitwidth"] // 8)), "uint8")
-    ],
-    gradient=NO_GRADIENT,
-)
-def FloatToFusedRandRowwiseQuantized(ctx, input, *, bitwidth: int = 8, random: bool = True, out):
-    """Rows of [bits, unused places, minimum, maximum, data]; values round up or down at random, right on average.
-
-    input [N, D] float32 -> output [N, 10 + D * bitwidth / 8, rounded up] uint8. ValueError where bitwidth is not 1, 2,
-    4 or 8, or the input is no matrix.
-    """
-    xp = ctx.xp
-    if bitwidth not in (1, 2, 4, 8):
-        raise ValueError(f"bitwidth must be 1, 2, 4 or 8, got {bitwidth}")
-    if input.ndim != 2:
-        raise ValueError(f"the input must be a matrix, got shape {list(input.shape)}")
-    n, width = input.shape
-    per = 8 // bitwidth
-    size = -(-width // per)
-    Y = out((n, _RAND_HEAD + size), "uint8")
-    if not Y.size:
-        return Y
-    low, high = input.min(axis=1, keepdims=True), input.max(axis=1, keepdims=True)
-    gap = (high - low) / xp.float32((1 << bitwidth) - 1) + xp.float32(1e-8)
-    exact = (input - low) / gap
-    values = xp.floor(exact + (ctx.rng.random(input.shape) if random else 0.5)).astype("uint8")
-    places = xp.zeros((n, size * per), "uint8")
-    places[:, :width] = xp.minimum(values, (1 << bitwidth) - 1)
-    Y[:, 0], Y[:, 1] = bitwidth, size * per - width
-    Y[:, 2:_RAND_HEAD] = xp.ascontiguousarray(xp.concatenate([low, high], axis=1)).view("uint8")
-    data = Y[:, _RAND_HEAD:]
-    data[...] = 0
-    for k in range(per):  # the k-th part of the row is in the k-th bits of the bytes
-        data |= places[:, k * size : (k + 1) * size] << (k * bitwidth)
-    return Y
-
-
-@operator("output", types="uint8", gradient=NO_GRADIENT)
-def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
-    """The values of FloatToFusedRandRowwiseQuantized's rows.
-
-    input [N, 10 + bytes] uint8 -> output [N, D] float32. ValueError where the input has too few bytes, or says a
-    bitwidth or a number of unused places that cannot be.
-    """
-    if input.ndim != 2 or (input.size and input.shape[1] < _RAND_HEAD):
-        raise ValueError(f"the input must be rows of at least {_RAND_HEAD} bytes, got shape {list(input.shape)}")
-    if not input.size:
-        return out((0, 0), "float32")
-    bits, tail = int(input[0, 0]), int(input[0, 1])
-    if bits not in (1, 2, 4, 8):
-        raise ValueError(f"the rows say {bits} bits a value; there are 1, 2, 4 and 8")
-    per, size = 8 // bits, input.shape[1] - _RAND_HEAD
-    width = size * per - tail
-    if width < 0:
-        raise ValueError(f"the rows say {tail} unused places and have {size * per}")
-    bounds = xp.ascontiguousarray(input[:, 2:_RAND_HEAD]).view("float32")
-    low, high = bounds[:, :1], bounds[:, 1:]
-    gap = (high - low) / xp.float32((1 << bits) - 1) + xp.float32(1e-8)
-    data = input[:, _RAND_HEAD:]
-    parts = xp.concatenate([(data >> (k * bits)) & ((1 << bits) - 1) for k in range(per)], axis=1)
-    Y = out((input.shape[0], width), "float32")
-    Y[...] = low + parts[:, :width] * gap
-    return Y
-
-
-@operator("output", types="uint8")
-def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: list[int], out):
-    """min + byte * (max - min) / 255, in the given shape.
-
-    input [...] uint8 -> output of the shape [...] in the argument `shape`, float32. ValueError where that has another
-    number of elements.
-    """
-    Y = out(tuple(shape), "float32")
-    if Y.size != input.size:
-        raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input {input.size}")
-    Y.reshape(-1)[...] = input.reshape(-1) * xp.float32((max - min) / 255) + xp.float32(min)
-    return Y
-
-
-def _decode_gradient(g):
-    gradients = [g.GO(i) for i in range(g.num_outputs)]
-    return g.single("QuantDecodeGradient", [*g.op.input, *gradients], [g.GI(0)])
-
-
-_CODES = "uint8 uint16 int32"
-
-
-@operator(
-    "decoded*",
-    num_inputs=(2, MANY),
-    num_outputs=(1, MANY),
-    types={"codebook": "float32", "codes": _CODES},
-    gradient=_decode_gradient,
-)
-def QuantDecode(xp, codebook, *codes, out):
-    """For each tensor of codes the values of the code book.
-
-    codebook [K] float32, codes [...] uint8, uint16 or int32 -> a tensor of each one's shape, float32. ValueError where
-    the code book is no vector, the outputs are not as many as the codes, or a code is not in [0, K).
-    """
-    if len(out) != len(codes) or codebook.ndim != 1:
-        raise ValueError(
-            f"{len(codes)} tensors of codes are given for {len(out)} outputs and a code book of {list(codebook.shape)}"
-        )
-    made = []
-    for code, target in zip(codes, out):
-        check_indices(code.reshape(-1), codebook.shape[0])
-        Y = target(code.shape, codebook.dtype)
-        Y[...] = codebook[code]
-        made.append(Y)
-    return tuple(made)
-
-
-@operator("dcodebook", num_inputs=(3, MANY), types={"codebook": "float32"}, infer=like(0))
-def QuantDecodeGradient(xp, codebook, *rest, out):
-    """The gradient by each value of the code book: the sum over its uses.
-
-    codebook [K] float32, codes [...], as many gradients of their shapes -> dcodebook [K]. ValueError where the
-    gradients are not as many as the codes, differ in size, or a code is not in [0, K).
-    """
-    if len(rest) % 2:
-        raise ValueError(f"there must be as many gradients as tensors of codes, found {len(rest)} tensors together")
-    total = out(codebook.shape, codebook.dtype)
-    total[...] = 0
-    half = len(rest) // 2
-    for code, gradient in zip(rest[:half], rest[half:]):
-        if code.size != gradient.size:
-            raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
-        segments.check_indices(code.reshape(-1), codebook.shape[0])
-        total += xp.bincount(code.reshape(-1), weights=gradient.reshape(-1), minlength=codebook.shape[0]).astype(
-            "float32"
-        )
-    return total

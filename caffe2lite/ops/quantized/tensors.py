@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.infer import Infer, Spec
 from caffe2lite.ops.kit.objects import Object
 from caffe2lite.proto import caffe2_pb2
@@ -23,6 +24,7 @@ class Int8Tensor(Object):
     """Bytes (or, for biases, int32) with the scale and the zero point that they all share."""
 
     type_name = "caffe2::int8::Int8TensorCPU"
+    operand = True
     blob_type = "Int8TensorCPU"
 
     def __init__(self, data: np.ndarray, scale: float, zero_point: int) -> None:
@@ -37,6 +39,9 @@ class Int8Tensor(Object):
 
     def real(self) -> np.ndarray:
         """The numbers that it stands for, float32."""
+        if self.data.dtype == np.uint8:
+            steps = np.arange(256, dtype=np.int32) - np.int32(self.zero_point)
+            return look_up(steps.astype(np.float32) * np.float32(self.scale), self.data)
         steps = self.data.astype(np.int32) - np.int32(self.zero_point)
         return steps.astype(np.float32) * np.float32(self.scale)
 
@@ -63,6 +68,21 @@ class Int8Tensor(Object):
             raise ValueError(f"{len(q.data)} values are given for the shape {list(q.dims)}")
         data = np.array(q.data, np.int64).astype(_TYPES[q.data_type])
         return cls(data.reshape(tuple(q.dims)), q.scale, int(q.bias))
+
+
+def look_up(table: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """The table's entry for each byte."""
+    if not pays(np, data):
+        return np.take(table, data)
+    made = np.empty(data.shape, table.dtype)
+    _look_up(table, data.reshape(-1), made.reshape(-1))
+    return made
+
+
+@loop
+def _look_up(table, data, made):  # type: ignore[no-untyped-def]
+    for i in range(data.size):
+        made[i] = table[data[i]]
 
 
 def need(*values: Any, bias: Int8Tensor | None = None) -> None:

@@ -85,6 +85,7 @@ class QuantScheme(Object):
 
     title = "a scheme of quantization (Int8QuantSchemeBlobFill makes one)"
     type_name = "std::unique_ptr<caffe2::Int8QuantSchemeBlob, std::default_delete<caffe2::Int8QuantSchemeBlob> >"
+    operand = True
 
     def __init__(self, kind: str, preserve_sparsity: bool) -> None:
         self.kind, self.preserve_sparsity = kind, preserve_sparsity
@@ -94,6 +95,7 @@ class QuantParams(Object):
     """A scale and a zero point."""
 
     type_name = "std::unique_ptr<caffe2::Int8QuantParamsBlob, std::default_delete<caffe2::Int8QuantParamsBlob> >"
+    operand = True
 
     def __init__(self, scale: float, zero_point: int) -> None:
         self.scale, self.zero_point = scale, zero_point

@@ -307,7 +307,25 @@ def Quantile(xp, *Xs, quantile: float = -1.0, abs: bool = True, tol: float = 1e-
     if not x.size:
         raise ValueError(f"there are no values: the inputs have the shapes {[list(X.shape) for X in Xs]}")
     ordered = xp.sort(xp.absolute(x) if abs else x)
-    place = min(max(math.ceil(quantile * x.size) - 1, 0), x.size - 1)
     Y = out((1,), x.dtype)
-    Y[...] = ordered[place]
+    Y[...] = _bisect(xp, ordered, math.ceil(quantile * x.size), tol)
     return Y
+
+
+def _bisect(xp: Any, ordered: Any, wanted: int, tol: float) -> float:
+    """A value that `wanted` of the values do not exceed: where none of the middles does, one within `tol`."""
+    below = lambda value: int(xp.searchsorted(ordered, xp.asarray([value], ordered.dtype), side="right")[0])
+    low, high = float(ordered[0]), float(ordered[-1])
+    if wanted == ordered.size:
+        return high
+    if below(low) >= wanted:
+        return low
+    while abs(high - low) > tol * (abs(high) + abs(low)):
+        middle = low + (high - low) / 2
+        if middle in (low, high):
+            break
+        count = below(middle)
+        if count == wanted:
+            return middle
+        low, high = (low, middle) if count > wanted else (middle, high)
+    return high

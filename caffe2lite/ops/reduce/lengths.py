@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit import registry, segments
-from caffe2lite.ops.kit.compiled import compiled, cores, loop, prefetch, together
+from caffe2lite.ops.kit.compiled import compiled, cores, halves, loop, prefetch, together, widen
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
 
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
 _SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
+_RUNS = "data [R, ...], lengths [K]"
+_LOOKUP = "data [R, ...], indices [I], lengths [K]"
 _NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
+_NO_INDICES = np.zeros(0, np.int64)  # for the compiled loops: all rows, one after the other
 _SHARED = 1 << 20  # elements to be read from which on several threads pay
 _U = np.uint64
 _AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
@@ -54,7 +58,13 @@ def check_lookup(data, indices, lengths):
     segments.check_indices(indices, data.shape[0])
 
 
-@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"))
+@operator(
+    "Y",
+    types=_DENSE,
+    shapes=_RUNS,
+    infer=_infer,
+    gradient=single("LengthsIndicesInGradientSumGradient", "GO0 I1 I0 -> GI0"),
+)
 def LengthsSum(xp, data, lengths, *, out):
     """Y[k] = sum of the rows of segment k of the data.
 
@@ -64,7 +74,13 @@ def LengthsSum(xp, data, lengths, *, out):
     return _sum(xp, data, None, lengths, out)[0]
 
 
-@operator("Y", types=_DENSE, infer=_infer, gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"))
+@operator(
+    "Y",
+    types=_DENSE,
+    shapes=_RUNS,
+    infer=_infer,
+    gradient=single("LengthsIndicesInGradientMeanGradient", "GO0 I1 I0 -> GI0"),
+)
 def LengthsMean(xp, data, lengths, *, out):
     """Y[k] = mean of the rows of segment k; 0 for one without rows.
 
@@ -75,9 +91,20 @@ def LengthsMean(xp, data, lengths, *, out):
     return _divide(xp, result, counts)
 
 
+@compiled(LengthsSum)
+def _lengths_sum_compiled(xp, data, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, None, lengths, out)
+
+
+@compiled(LengthsMean)
+def _lengths_mean_compiled(xp, data, lengths, *, out):
+    return _sum_compiled(data, _NOTHING, None, lengths, out, mean=True)
+
+
 @operator(
     "Y",
     types=_DENSE,
+    shapes=_RUNS,
     infer=_infer,
     gradient=single("LengthsMaxWithMainInputAndForwardOutputGradient", "O0 GO0 I1 I0 -> GI0"),
 )
@@ -91,7 +118,14 @@ def LengthsMax(xp, data, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
 
-@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"}, infer=like(3))
+@compiled(LengthsMax)
+def _lengths_max_compiled(xp, data, lengths, *, out):
+    _counts(lengths, data.shape[0])
+    return segments.maximum_runs(data, None, lengths, _result(out, lengths, data))
+
+
+@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
+          shapes="Y [K, *D], dY = Y, lengths [K], data [R, *D]", infer=like(3))  # fmt: skip
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """dX = dY at every row that is the maximum of its segment, else 0.
 
@@ -106,9 +140,31 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
     return xp.multiply(dX, data == Y[rows], out=dX)
 
 
+@compiled(LengthsMaxWithMainInputAndForwardOutputGradient)
+def _lengths_max_gradient_compiled(xp, Y, dY, lengths, data, *, out):
+    _counts(lengths, data.shape[0])
+    if Y.shape != (lengths.shape[0], *data.shape[1:]) or dY.shape != Y.shape:
+        return LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, out=out)
+    dX = out(data.shape, data.dtype)
+    if dX.size:
+        _maximum_gradient(Y.reshape(-1), dY.reshape(-1), lengths, data.reshape(-1), dX.reshape(-1))
+    return dX
+
+
+@loop
+def _maximum_gradient(Y, dY, lengths, data, dX):
+    width, i = _U(Y.size // lengths.size), _U(0)
+    for k in range(_U(lengths.size)):
+        for _ in range(lengths[k]):
+            for j in range(width):
+                dX[i + j] = dY[k * width + j] if data[i + j] == Y[k * width + j] else np.float32(0)
+            i += width
+
+
 @operator(
     "Y",
     types={"data": "float32", "weights": "float32", "lengths": "int32"},
+    shapes="data [R, ...], weights [R], lengths [K]",
     infer=_infer,
     gradient=lambda g: _weighted(g, "LengthsWeightedSumGradient", "LengthsWeightedSumWithMainInputGradient"),
 )
@@ -120,6 +176,12 @@ def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = Fa
     """
     check_weights(weights, data.shape[0])
     return _sum(xp, data, None, lengths, out, weights)[0]
+
+
+@compiled(LengthsWeightedSum)
+def _lengths_weighted_sum_compiled(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
+    check_weights(weights, data.shape[0])
+    return _sum_compiled(data, weights, None, lengths, out)
 
 
 def _weighted(g, plain, by_weights):
@@ -176,16 +238,24 @@ def _sum_compiled(
 ) -> Any:
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
-    check_lookup(data, indices, lengths)
-    _counts(lengths, indices.shape[0])
+    if data.dtype == np.float16 and not halves():
+        data = data.astype(np.float32)
+    if indices is None:
+        _counts(lengths, data.shape[0])
+        indices = _NO_INDICES
+    else:
+        check_lookup(data, indices, lengths)
+        _counts(lengths, indices.shape[0])
     Y = _result(out, lengths, data)
     if Y.size:
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
+        if rows.dtype == np.float16:
+            rows = rows.view(np.uint16)
         together(
             [
                 functools.partial(
                     _sum_rows,
-                    rows,
+                    rows if indices.size else rows[begin * sums.shape[1] :],
                     weights if positional else weights[begin:end],
                     indices[begin:end],
                     lengths[first:last],
@@ -200,12 +270,20 @@ def _sum_compiled(
 
 
 @loop
+def _place(indices, i, width):
+    """Where the i-th row begins."""
+    return (_U(indices[i]) if indices.size else i) * width
+
+
+@loop
 def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
-    """Y[k] = sum of the rows of segment k, all arrays flat.  Indices are unsigned: signed ones might count from the end.
+    """Y[k] = sum of the rows of segment k, all arrays flat; without indices all rows in turn.
+
+    Indices are unsigned: signed ones might count from the end.
 
     Four rows are added at a time, one after the other, so that a sum is read and written once for four of them.
     """
-    width, last = _U(Y.size // lengths.size), _U(indices.size - 1)
+    width, last = _U(Y.size // lengths.size), _U(max(indices.size, 1) - 1)
     begin = _U(0)
     for k in range(_U(lengths.size)):
         y = k * width
@@ -215,27 +293,27 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         i = begin
         while i < end:
             some = min(end - i, _U(4))
-            for s in range(some):
+            for s in range(some if indices.size else _U(0)):
                 soon = _U(indices[min(i + s + _AHEAD, last)]) * width
                 for j in range(_U(0), width, _LINE):
                     prefetch(data, soon + j)
-            if some == _U(4) and not weights.size:
-                a, b = _U(indices[i]) * width, _U(indices[i + _U(1)]) * width
-                c, d = _U(indices[i + _U(2)]) * width, _U(indices[i + _U(3)]) * width
+            if some == _U(4) and indices.size and not weights.size:
+                a, b = _place(indices, i, width), _place(indices, i + _U(1), width)
+                c, d = _place(indices, i + _U(2), width), _place(indices, i + _U(3), width)
                 for j in range(width):
-                    total = Y[y + j] + data[a + j]
-                    total += data[b + j]
-                    total += data[c + j]
-                    total += data[d + j]
+                    total = Y[y + j] + widen(data[a + j])
+                    total += widen(data[b + j])
+                    total += widen(data[c + j])
+                    total += widen(data[d + j])
                     Y[y + j] = total
             else:
                 for s in range(i, i + some):
-                    row = _U(indices[s]) * width
+                    row = _place(indices, s, width)
                     w = np.float32(1)
                     if weights.size:
                         w = weights[s - begin] if positional else weights[s]
                     for j in range(width):
-                        Y[y + j] += w * data[row + j]
+                        Y[y + j] += w * widen(data[row + j])
             i += some
         if mean and end > begin:
             share = np.float32(1) / np.float32(lengths[k])
@@ -244,7 +322,9 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         begin = end
 
 
-@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient"))
+@operator(
+    "Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientSumGradient")
+)
 def SparseLengthsSum(xp, data, indices, lengths, *, out):
     """Y[k] = sum of data[i] over the indices of segment k: a lookup of embeddings.
 
@@ -254,12 +334,14 @@ def SparseLengthsSum(xp, data, indices, lengths, *, out):
     return _sum(xp, data, indices, lengths, out)[0]
 
 
-@compiled(SparseLengthsSum)
+@compiled(SparseLengthsSum, also="float16")
 def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out)
 
 
-@operator("Y", types=_SPARSE, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient"))
+@operator(
+    "Y", types=_SPARSE, shapes=_LOOKUP, infer=_infer, gradient=_sparse("SparseLengthsIndicesInGradientMeanGradient")
+)
 def SparseLengthsMean(xp, data, indices, lengths, *, out):
     """Y[k] = mean of data[i] over the indices of segment k.
 
@@ -270,12 +352,12 @@ def SparseLengthsMean(xp, data, indices, lengths, *, out):
     return _divide(xp, result, counts)
 
 
-@compiled(SparseLengthsMean)
+@compiled(SparseLengthsMean, also="float16")
 def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
     return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
 
 
-@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, infer=_infer)
+@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
 def SparseLengthsMax(xp, data, indices, lengths, *, out):
     """Y[k] = maximum of data[i] over the indices of segment k.
 
@@ -287,7 +369,20 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer, gradient=_sparse_weighted)
+@compiled(SparseLengthsMax)
+def _sparse_lengths_max_compiled(xp, data, indices, lengths, *, out):
+    segments.check_indices(indices, data.shape[0])
+    _counts(lengths, indices.shape[0])
+    return segments.maximum_runs(data, indices, lengths, _result(out, lengths, data))
+
+
+@operator(
+    "Y",
+    types={**_SPARSE, "weights": "float32"},
+    shapes=_LOOKUP + ", weights [I]",
+    infer=_infer,
+    gradient=_sparse_weighted,
+)
 def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k.
 
@@ -299,13 +394,13 @@ def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_wei
     return _sum(xp, data, indices, lengths, out, weights)[0]
 
 
-@compiled(SparseLengthsWeightedSum)
+@compiled(SparseLengthsWeightedSum, also="float16")
 def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
     check_weights(weights, indices.shape[0])
     return _sum_compiled(data, weights, indices, lengths, out)
 
 
-@operator("Y", types={**_SPARSE, "weights": "float32"}, infer=_infer)
+@operator("Y", types={**_SPARSE, "weights": "float32"}, shapes=_LOOKUP + ", weights [W]", infer=_infer)
 def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, out):
     """Y[k] = sum of weights[j] * data[i] where i is the j-th index of segment k.
 
@@ -321,7 +416,7 @@ def SparseLengthsPositionalWeightedSum(xp, data, weights, indices, lengths, *, o
     return _sum(xp, data, indices, lengths, out, weights[positions])[0]
 
 
-@compiled(SparseLengthsPositionalWeightedSum)
+@compiled(SparseLengthsPositionalWeightedSum, also="float16")
 def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices, lengths, *, out):
     if lengths.size and int(lengths.max()) > weights.size:
         raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
@@ -341,6 +436,9 @@ def _check_gradients(dY, lengths):
 def _spread(xp, dY, lengths, out):
     _check_gradients(dY, lengths)
     counts = lengths.astype("int64")
+    if counts.size and int(counts.min()) < 0:
+        raise ValueError(f"a length is negative: {int(counts.min())}")
+    check_result((int(counts.sum()), *dY.shape[1:]), dY.dtype)
     return spread(xp, dY, counts, out, int(counts.sum())), counts
 
 
@@ -377,8 +475,11 @@ def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     check_weights(weights, made.shape[0])
     rows = data if indices is None else segments.take_rows(xp, data, indices)
     by_weights = out[1](weights.shape, weights.dtype)
+    if made.size != rows.size or made.shape[0] != rows.shape[0]:
+        raise ValueError(f"the rows of dY {list(dY.shape)} and of the data {list(data.shape)} must have one size")
     if made.size:
-        xp.sum((made * rows).reshape(made.shape[0], -1), axis=1, out=by_weights)
+        flat = made.shape[0], -1
+        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights)
     else:
         by_weights[...] = 0
     return xp.multiply(made, column(xp, weights, made), out=made), by_weights
@@ -459,8 +560,16 @@ for _name, _outputs, _kernel, _types, _doc in (
         "dX[i] = weights[i] * dY of lookup i's segment; dweights[i] = data[indices[i]] * dY.",
     ),
 ):  # fmt: skip
+    _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
+    if "_sparse_both" in _kernel.__name__:
+        _types = {**_types, "data": "float32", "indices": _INT}
     operator(
-        _outputs, name=_name, types=_types, infer=_GRADIENT_SHAPES.get(_name), doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}"
+        _outputs,
+        name=_name,
+        types=_types,
+        shapes=_shapes,
+        infer=_GRADIENT_SHAPES.get(_name),
+        doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}",
     )(_kernel)
 
 
@@ -497,3 +606,55 @@ def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
 @compiled(registry.find("SparseLengthsIndicesInGradientWeightedSumGradient"))
 def _weighted_gradient_of_compiled(xp, weights, dY, lengths, indices, *, out):
     return _weighted_gradient_compiled(xp, weights, dY, lengths, out=out)
+
+
+def _both_compiled(weights, dY, lengths, data, indices, out):
+    _check_gradients(dY, lengths)
+    size = data.shape[0] if indices is None else indices.shape[0]
+    _counts(lengths, size)
+    check_weights(weights, size)
+    if indices is not None:
+        segments.check_indices(indices, data.shape[0])
+    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](weights.shape, weights.dtype)
+    if dX.size and dY.shape[1:] == data.shape[1:]:
+        where = _NO_INDICES if indices is None else indices
+        _gradient_by_both(weights, dY.reshape(-1), lengths, data.reshape(-1), where, dX.reshape(-1), dW)
+    else:
+        _weighted_gradient_both(np, weights, dY, lengths, data, indices, out)
+    return dX, dW
+
+
+@loop(reorder=True)
+def _gradient_by_both(weights, dY, lengths, data, indices, dX, dW):
+    width, i, last = _U(dY.size // lengths.size), _U(0), _U(max(indices.size, 1) - 1)
+    for k in range(_U(lengths.size)):
+        y = k * width
+        for _ in range(lengths[k]):
+            if indices.size:
+                soon = _U(indices[min(i + _AHEAD, last)]) * width
+                for j in range(_U(0), width, _LINE):
+                    prefetch(data, soon + j)
+            row, to, w, total = _place(indices, i, width), i * width, weights[i], np.float32(0)
+            for j in range(width):
+                total += dY[y + j] * data[row + j]
+                dX[to + j] = dY[y + j] * w
+            dW[i] = total
+            i += _U(1)
+
+
+@compiled(registry.find("LengthsWeightedSumWithMainInputGradient"))
+def _dense_both_compiled(xp, weights, dY, lengths, data, *, out):
+    return _both_compiled(weights, dY, lengths, data, None, out)
+
+
+@compiled(
+    *(
+        registry.find(n)
+        for n in (
+            "SparseLengthsWeightedSumWithMainInputGradient",
+            "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient",
+        )
+    )
+)
+def _sparse_both_compiled(xp, weights, dY, lengths, data, indices, *, out):
+    return _both_compiled(weights, dY, lengths, data, indices, out)

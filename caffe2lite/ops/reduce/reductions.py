@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
+from caffe2lite.ops.kit.products import abs_sums, sum_along
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import end_axis
+from caffe2lite.ops.kit.shapes import end_axis, fitted
 
 _NUMBERS = "float32 float64 int32 int64"
 
@@ -26,7 +30,11 @@ def extreme(xp: Any, X: Any, axes: tuple[int, ...], largest: bool, lanes: bool =
         kept = tuple(d for a, d in enumerate(X.shape) if a not in axes)
         info = xp.finfo(X.dtype) if X.dtype.kind == "f" else xp.iinfo(X.dtype)
         return xp.full(kept, info.min if largest else info.max, X.dtype)
-    result = X.max(axis=axes) if largest else X.min(axis=axes)
+    run = X.ndim - len(axes)
+    if axes == tuple(range(run, X.ndim)) and X.size:  # the last axes are one
+        result = (largest_along if largest else smallest_along)(xp, X.reshape((*X.shape[:run], -1)), run)
+    else:
+        result = X.max(axis=axes) if largest else X.min(axis=axes)
     if X.dtype.kind == "f" and xp.isnan(result).any():
         return _extreme_with_nan(xp, X, axes, largest, lanes)
     return result
@@ -74,7 +82,7 @@ def _check_results(X: Any, shape: tuple[int, ...], **operands: Any) -> None:
 
 
 def _sum(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
-    return X.sum(axis=axes, dtype=X.dtype)
+    return sum_along(xp, X, axes)
 
 
 def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
@@ -82,6 +90,9 @@ def _mean(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _l1(xp: Any, X: Any, axes: tuple[int, ...]) -> Any:
+    if xp is np and X.size and axes and axes[-1] == X.ndim - 1 and axes == tuple(range(axes[0], X.ndim)):
+        rows = X.reshape(-1, math.prod(X.shape[axes[0] :]))
+        return abs_sums(xp, rows).reshape(X.shape[: axes[0]])
     return abs(X).sum(axis=axes)
 
 
@@ -137,7 +148,7 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
         shape = _kept(X.shape, _axes(axes, X.ndim), True)
         _check_results(X, shape, dY=dY, Y=Y)
         dX = out(X.shape, X.dtype)
-        dX[...] = derive(xp, dY.reshape(shape), X, Y.reshape(shape))
+        dX[...] = derive(xp, fitted(dY, shape, "dY"), X, fitted(Y, shape, "Y"))
         return dX
 
     operator(
@@ -329,7 +340,12 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
 
     def backward(xp, X, Y, dY, *, out):
         check(X)
-        place = out[0] if isinstance(out, tuple) else out
+        for what, operand in (("Y", Y), ("dY", dY)):
+            if operand.shape != X.shape[:axis] + X.shape[axis + 1 :]:
+                raise ValueError(f"{what} must be X {list(X.shape)} without axis {axis}, found {list(operand.shape)}")
+        place = (out or (None,))[0] if isinstance(out, tuple) else out
+        if place is None:
+            raise ValueError("the output dX is missing")
         dX = place(X.shape, X.dtype)
         return xp.multiply(xp.expand_dims(dY, axis), xp.expand_dims(Y, axis) == X, dX)
 
@@ -398,6 +414,12 @@ def _infer_moments(args: Any, inputs: Any) -> list[Spec]:
     return [spec, spec]
 
 
+def _front_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    if any(a < 0 for a in axes):
+        raise ValueError(f"axes={list(axes)} must count from 0: Moments takes no negative ones")
+    return _axes(axes, ndim)
+
+
 @operator(
     "mean variance",
     types="float32",
@@ -410,7 +432,7 @@ def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
     X [...], mean and variance with a dimension of 1 for each of the axes (all where none is named), or without them
     where keepdims is 0; float32.  ValueError where an axis is none of X's.
     """
-    over = _axes(axes, X.ndim)
+    over = _front_axes(axes, X.ndim)
     shape = _kept(X.shape, over, keepdims)
     mean, variance = out[0](shape, X.dtype), out[1](shape, X.dtype)
     centre = X.mean(axis=over, keepdims=True) if X.size else xp.zeros(_kept(X.shape, over, True), X.dtype)
@@ -428,11 +450,16 @@ def MomentsGradient(xp, dmean, dvariance, X, mean, *, axes: list[int] = (), keep
     X [...], dX of its shape, the others as in Moments, n = X.size / mean.size; float32.  ValueError where an axis is
     none of X's or a size differs.
     """
-    shape = _kept(X.shape, _axes(axes, X.ndim), True)
+    shape = _kept(X.shape, _front_axes(axes, X.ndim), True)
     _check_results(X, shape, dmean=dmean, dvariance=dvariance, mean=mean)
     share = X.dtype.type(mean.size / max(X.size, 1))
     dX = out(X.shape, X.dtype)
-    dX[...] = (dmean.reshape(shape) + 2 * (X - mean.reshape(shape)) * dvariance.reshape(shape)) * share
+    dmean, dvariance, mean = (
+        fitted(dmean, shape, "dmean"),
+        fitted(dvariance, shape, "dvariance"),
+        fitted(mean, shape, "mean"),
+    )
+    dX[...] = (dmean + 2 * (X - mean) * dvariance) * share
     return dX
 
 
@@ -481,14 +508,11 @@ _arg_extreme("ArgMin", False, "Y = index of the smallest element along the axis,
 
 def _weighted_gradient(g: Any) -> Any:
     dims = f"_{g.O(0)}_dims"
-    ops = [g.new("Shape", [g.I(0)], [dims])]
-    if g.arg("grad_on_weights", 0):
-        ops.append(
-            g.new("ReduceFrontWeightedSumWithMainInputGradient", [g.I(1), g.GO(0), dims, g.I(0)], [g.GI(0), g.GI(1)])
-        )
-    else:
-        ops.append(g.new("ReduceFrontWeightedSumGradient", [g.I(1), g.GO(0), dims], [g.GI(0)]))
-    return ops
+    # There is a gradient by the weights too, but Caffe2's maker never asks for it, whatever grad_on_weights says.
+    return [
+        g.new("Shape", [g.I(0)], [dims]),
+        g.new("ReduceFrontWeightedSumGradient", [g.I(1), g.GO(0), dims], [g.GI(0)]),
+    ]
 
 
 @operator(
@@ -517,8 +541,8 @@ def ReduceFrontWeightedSumGradient(xp, weights, dY, dims, *, out):
     weights [n], dY [...], dims (the shape of X, int64), dX [N, ...], 0 from row n on; float32.  ValueError where n is
     above N or dY does not fit.
     """
-    shape = tuple(dims.tolist())
-    if not shape or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
+    shape = tuple(dims.reshape(-1).tolist())
+    if not shape or min(shape) < 0 or weights.ndim != 1 or weights.size > shape[0] or dY.size != math.prod(shape[1:]):
         raise ValueError(f"weights {list(weights.shape)} and dY {list(dY.shape)} do not fit X of shape {list(shape)}")
     dX = out(shape, dY.dtype)
     dX[weights.size :] = 0

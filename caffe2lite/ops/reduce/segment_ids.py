@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
-from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.kit.memory import check_result
+from caffe2lite.ops.kit.registry import find, operator
 from caffe2lite.ops.kit.segments import (
+    add_by_id,
     check_ids,
     check_indices,
     check_weights,
     column,
-    maximum_rows,
+    maximum_runs,
     reduce_rows,
+    rows_by_id,
     sorted_ids_to_starts,
     take_rows,
 )
+from caffe2lite.ops.kit.shapes import fitted
 
 _INT = "int32 int64"
 _FLOAT = "float32"
@@ -28,58 +37,36 @@ def _mean(xp, result, counts):
     return xp.divide(result, column(xp, xp.maximum(counts, 1).astype(result.dtype), result), out=result)
 
 
-def _check_data(data):
+def _check_data(data, indices=None):
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
+    if indices is not None:
+        check_indices(indices, data.shape[0])
 
 
 # ---- sorted ids --------------------------------------------------------------------------------------------------
 
 
-def _sorted(xp, data, indices, ids, out, weights=None, mean=False):
-    _check_data(data)
+def _sorted(xp, data, indices, ids, out, weights=None, mean=False, loops=False):
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     if weights is not None:
         check_weights(weights, size)
     starts, counts = sorted_ids_to_starts(xp, ids, size)
-    result = reduce_rows(xp, xp.add, data, starts, counts, _result(out, counts.shape[0], data), indices, weights)
+    result = _result(out, counts.shape[0], data)
+    if loops:
+        add_by_id(data, indices, ids, weights, result)
+    else:
+        reduce_rows(xp, xp.add, data, starts, counts, result, indices, weights)
     return _mean(xp, result, counts) if mean else result
-
-
-def _sorted_sum(xp, data, segment_ids, *, out):
-    return _sorted(xp, data, None, segment_ids, out)
-
-
-def _sorted_mean(xp, data, segment_ids, *, out):
-    return _sorted(xp, data, None, segment_ids, out, mean=True)
-
-
-def _sorted_weighted(xp, data, weights, segment_ids, *, out):
-    return _sorted(xp, data, None, segment_ids, out, weights)
-
-
-def _sparse_sorted_sum(xp, data, indices, segment_ids, *, out):
-    return _sorted(xp, data, indices, segment_ids, out)
-
-
-def _sparse_sorted_mean(xp, data, indices, segment_ids, *, out):
-    return _sorted(xp, data, indices, segment_ids, out, mean=True)
-
-
-def _sparse_sorted_weighted(xp, data, weights, indices, segment_ids, *, out):
-    return _sorted(xp, data, indices, segment_ids, out, weights)
 
 
 # ---- unsorted ids ------------------------------------------------------------------------------------------------
 
 
-def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=False):
-    _check_data(data)
+def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=False, loops=False):
+    _check_data(data, indices)
     size = data.shape[0] if indices is None else indices.shape[0]
-    if indices is not None:
-        check_indices(indices, data.shape[0])
     check_ids(ids, size)
     if weights is not None:
         check_weights(weights, size)
@@ -92,8 +79,13 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
     if num_segments < -1:
         raise ValueError(f"num_segments is -1 (as many as the ids need) or 0 and more, found {num_segments}")
     count = num_segments if num_segments >= 0 else most + 1
+    check_result((count, *data.shape[1:]), data.dtype)
+    check_result((count,), "int64")
+    counts = xp.bincount(ids, minlength=count) if size and (mean or not loops) else xp.zeros(count, "int64")
+    if loops:
+        result = add_by_id(data, indices, ids, weights, _result(out, count, data))
+        return _mean(xp, result, counts) if mean else result
     order = xp.argsort(ids, kind="stable")
-    counts = xp.bincount(ids, minlength=count) if size else xp.zeros(count, "int64")
     starts = xp.cumsum(counts) - counts
     rows = order if indices is None else indices[order]
     result = _result(out, count, data)
@@ -101,35 +93,50 @@ def _unsorted(xp, data, indices, ids, num_segments, out, weights=None, mean=Fals
     return _mean(xp, result, counts) if mean else result
 
 
-def _unsorted_sum(xp, data, segment_ids, *, num_segments: int = -1, out):
-    return _unsorted(xp, data, None, segment_ids, num_segments, out)
+def _reducer(ordered, weighted, sparse, mean, loops=False):
+    """The kernel that sums (or averages) rows by sorted or by any ids, with loops that Numba compiles or without."""
+    if ordered:
+        reduce = functools.partial(_sorted, mean=mean, loops=loops)
+        if sparse and weighted:
+            return lambda xp, data, weights, indices, segment_ids, *, out: reduce(
+                xp, data, indices, segment_ids, out, weights
+            )
+        if sparse:
+            return lambda xp, data, indices, segment_ids, *, out: reduce(xp, data, indices, segment_ids, out)
+        if weighted:
+            return lambda xp, data, weights, segment_ids, *, out: reduce(xp, data, None, segment_ids, out, weights)
+        return lambda xp, data, segment_ids, *, out: reduce(xp, data, None, segment_ids, out)
+    reduce = functools.partial(_unsorted, mean=mean, loops=loops)
+    if sparse and weighted:
 
+        def kernel(xp, data, weights, indices, segment_ids, *, num_segments: int = -1, out):
+            return reduce(xp, data, indices, segment_ids, num_segments, out, weights)
 
-def _unsorted_mean(xp, data, segment_ids, *, num_segments: int = -1, out):
-    return _unsorted(xp, data, None, segment_ids, num_segments, out, mean=True)
+    elif sparse:
 
+        def kernel(xp, data, indices, segment_ids, *, num_segments: int = -1, out):
+            return reduce(xp, data, indices, segment_ids, num_segments, out)
 
-def _unsorted_weighted(xp, data, weights, segment_ids, *, num_segments: int = -1, out):
-    return _unsorted(xp, data, None, segment_ids, num_segments, out, weights)
+    elif weighted:
 
+        def kernel(xp, data, weights, segment_ids, *, num_segments: int = -1, out):
+            return reduce(xp, data, None, segment_ids, num_segments, out, weights)
 
-def _sparse_unsorted_sum(xp, data, indices, segment_ids, *, num_segments: int = -1, out):
-    return _unsorted(xp, data, indices, segment_ids, num_segments, out)
+    else:
 
+        def kernel(xp, data, segment_ids, *, num_segments: int = -1, out):
+            return reduce(xp, data, None, segment_ids, num_segments, out)
 
-def _sparse_unsorted_mean(xp, data, indices, segment_ids, *, num_segments: int = -1, out):
-    return _unsorted(xp, data, indices, segment_ids, num_segments, out, mean=True)
-
-
-def _sparse_unsorted_weighted(xp, data, weights, indices, segment_ids, *, num_segments: int = -1, out):
-    return _unsorted(xp, data, indices, segment_ids, num_segments, out, weights)
+    return kernel
 
 
 # ---- gradients ---------------------------------------------------------------------------------------------------
 
 
-def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
+def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None, loops=False):
     """Each row gets the gradient of its segment."""
+    if dY.ndim < 1:
+        raise ValueError("dY must have a row for each segment, found a scalar")
     if ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(ids.shape)}")
     size = ids.shape[0]
@@ -144,7 +151,9 @@ def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
             raise ValueError(f"there are {counts.shape[0]} segments and {dY.shape[0]} gradients")
     else:
         check_indices(ids, dY.shape[0])
-        counts = xp.bincount(ids, minlength=dY.shape[0])
+        counts = xp.bincount(ids, minlength=dY.shape[0]) if mean else None
+    if loops:
+        return rows_by_id(dY, ids, 1 / xp.maximum(counts, 1).astype(dY.dtype) if mean else None, weights, made)
     source = dY / column(xp, xp.maximum(counts, 1).astype(dY.dtype), dY) if mean else dY
     made[...] = take_rows(xp, source, ids)
     if weights is not None:
@@ -152,34 +161,31 @@ def _gradient_rows(xp, dY, ids, out, ordered, mean=False, weights=None):
     return made
 
 
-def _sorted_sum_gradient(xp, dY, segment_ids, *, out):
-    return _gradient_rows(xp, dY, segment_ids, out, True)
+def _gradient_kernel(ordered, weighted, mean, loops=False):
+    if weighted:
+        return lambda xp, weights, dY, segment_ids, *, out: _gradient_rows(
+            xp, dY, segment_ids, out, ordered, weights=weights, loops=loops
+        )
+    return lambda xp, dY, segment_ids, *, out: _gradient_rows(xp, dY, segment_ids, out, ordered, mean, loops=loops)
 
 
-def _sorted_mean_gradient(xp, dY, segment_ids, *, out):
-    return _gradient_rows(xp, dY, segment_ids, out, True, mean=True)
+def _by_row(kind):
+    """The gradient by the rows alone, of a sum with weights."""
 
+    def make(g):
+        if g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
+        return g.single(kind, [g.I(1), g.GO(0), g.I(2)], [g.GI(0)])
 
-def _sorted_weighted_gradient(xp, weights, dY, segment_ids, *, out):
-    return _gradient_rows(xp, dY, segment_ids, out, True, weights=weights)
-
-
-def _unsorted_sum_gradient(xp, dY, segment_ids, *, out):
-    return _gradient_rows(xp, dY, segment_ids, out, False)
-
-
-def _unsorted_mean_gradient(xp, dY, segment_ids, *, out):
-    return _gradient_rows(xp, dY, segment_ids, out, False, mean=True)
-
-
-def _unsorted_weighted_gradient(xp, weights, dY, segment_ids, *, out):
-    return _gradient_rows(xp, dY, segment_ids, out, False, weights=weights)
+    return make
 
 
 def _by_index(kind, weighted):
     """The gradient by the data is sparse: the operator's indices, and values that `kind` makes."""
 
     def make(g):
+        if weighted and g.arg("grad_on_weights", 0):
+            raise ValueError(f"{g.op.type} has no gradient by its weights (argument grad_on_weights)")
         index, ids = (2, 3) if weighted else (1, 2)
         g.set_sparse(0, g.I(index), g.I(0) + "_grad_values")
         given = [g.I(1), g.GO(0), g.I(ids)] if weighted else [g.GO(0), g.I(ids)]
@@ -205,86 +211,88 @@ _WEIGHTED = {"data": _FLOAT, "weights": "=data", "segment_ids": "int32"}
 _SPARSE = {"data": _FLOAT, "indices": _INT, "segment_ids": "int32"}
 _SPARSE_WEIGHTED = {**_SPARSE, "weights": "=data"}
 
-for _name, _kernel, _types, _maker, _infer, _doc in (
+for _name, _types, _maker, _infer, _doc in (
     (
-        "SortedSegmentSum", _sorted_sum, _DENSE, single("SortedSegmentSumGradient", "GO0 I1 -> GI0"), None,
+        "SortedSegmentSum", _DENSE, single("SortedSegmentSumGradient", "GO0 I1 -> GI0"), None,
         "Y[k] = sum of the rows with id k; ids are sorted, from 0 on, without gaps.",
     ),
     (
-        "SortedSegmentMean", _sorted_mean, _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
+        "SortedSegmentMean", _DENSE, single("SortedSegmentMeanGradient", "GO0 I1 -> GI0"), None,
         "Y[k] = mean of the rows with id k.",
     ),
     (
-        "SortedSegmentWeightedSum", _sorted_weighted, _WEIGHTED,
-        single("SortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), None,
+        "SortedSegmentWeightedSum", _WEIGHTED,
+        _by_row("SortedSegmentWeightedSumGradient"), None,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
-        "SparseSortedSegmentSum", _sparse_sorted_sum, _SPARSE, _by_index("SortedSegmentSumGradient", False), None,
+        "SparseSortedSegmentSum", _SPARSE, _by_index("SortedSegmentSumGradient", False), None,
         "Y[k] = sum of data[i] over the indices with id k.",
     ),
     (
-        "SparseSortedSegmentMean", _sparse_sorted_mean, _SPARSE, _by_index("SortedSegmentMeanGradient", False), None,
+        "SparseSortedSegmentMean", _SPARSE, _by_index("SortedSegmentMeanGradient", False), None,
         "Y[k] = mean of data[i] over the indices with id k.",
     ),
     (
-        "SparseSortedSegmentWeightedSum", _sparse_sorted_weighted, _SPARSE_WEIGHTED,
+        "SparseSortedSegmentWeightedSum", _SPARSE_WEIGHTED,
         _by_index("SortedSegmentWeightedSumGradient", True), None,
         "Y[k] = sum of weight * data[i] over the indices with id k.",
     ),
     (
-        "UnsortedSegmentSum", _unsorted_sum, _DENSE, single("UnsortedSegmentSumGradient", "GO0 I1 -> GI0"),
+        "UnsortedSegmentSum", _DENSE, single("UnsortedSegmentSumGradient", "GO0 I1 -> GI0"),
         _infer_unsorted, "Y[k] = sum of the rows with id k, 0 where there is none.",
     ),
     (
-        "UnsortedSegmentMean", _unsorted_mean, _DENSE, single("UnsortedSegmentMeanGradient", "GO0 I1 -> GI0"),
+        "UnsortedSegmentMean", _DENSE, single("UnsortedSegmentMeanGradient", "GO0 I1 -> GI0"),
         _infer_unsorted, "Y[k] = mean of the rows with id k, 0 where there is none.",
     ),
     (
-        "UnsortedSegmentWeightedSum", _unsorted_weighted, _WEIGHTED,
-        single("UnsortedSegmentWeightedSumGradient", "I1 GO0 I2 -> GI0"), _infer_unsorted,
+        "UnsortedSegmentWeightedSum", _WEIGHTED,
+        _by_row("UnsortedSegmentWeightedSumGradient"), _infer_unsorted,
         "Y[k] = sum of the rows with id k, each times its weight.",
     ),
     (
-        "SparseUnsortedSegmentSum", _sparse_unsorted_sum, _SPARSE, _by_index("UnsortedSegmentSumGradient", False),
+        "SparseUnsortedSegmentSum", _SPARSE, _by_index("UnsortedSegmentSumGradient", False),
         _infer_unsorted, "Y[k] = sum of data[i] over the indices with id k.",
     ),
     (
-        "SparseUnsortedSegmentMean", _sparse_unsorted_mean, _SPARSE, _by_index("UnsortedSegmentMeanGradient", False),
+        "SparseUnsortedSegmentMean", _SPARSE, _by_index("UnsortedSegmentMeanGradient", False),
         _infer_unsorted, "Y[k] = mean of data[i] over the indices with id k.",
     ),
     (
-        "SparseUnsortedSegmentWeightedSum", _sparse_unsorted_weighted, _SPARSE_WEIGHTED,
+        "SparseUnsortedSegmentWeightedSum", _SPARSE_WEIGHTED,
         _by_index("UnsortedSegmentWeightedSumGradient", True), _infer_unsorted,
         "Y[k] = sum of weight * data[i] over the indices with id k.",
     ),
 ):  # fmt: skip
     _operands = _UNSORTED if "Unsorted" in _name else _SORTED
-    operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(_kernel)
+    _how = "Unsorted" not in _name, "weights" in _types, "indices" in _types, "Mean" in _name
+    _record = operator("Y", name=_name, types=_types, infer=_infer, gradient=_maker, doc=f"{_doc}\n\n{_operands}")(
+        _reducer(*_how)
+    )
+    compiled(_record)(_reducer(*_how, loops=True))
 
 _PLAIN = {"dY": _FLOAT, "segment_ids": "int32"}
 _BY_WEIGHT = {"weights": _FLOAT, "dY": "=weights", "segment_ids": "int32"}
 
-for _name, _kernel, _types in (
-    ("SortedSegmentSumGradient", _sorted_sum_gradient, _PLAIN),
-    ("SortedSegmentMeanGradient", _sorted_mean_gradient, _PLAIN),
-    ("SortedSegmentWeightedSumGradient", _sorted_weighted_gradient, _BY_WEIGHT),
-    ("SparseSortedSegmentSumGradient", _sorted_sum_gradient, _PLAIN),
-    ("SparseSortedSegmentMeanGradient", _sorted_mean_gradient, _PLAIN),
-    ("SparseSortedSegmentWeightedSumGradient", _sorted_weighted_gradient, _BY_WEIGHT),
-    ("UnsortedSegmentSumGradient", _unsorted_sum_gradient, _PLAIN),
-    ("UnsortedSegmentMeanGradient", _unsorted_mean_gradient, _PLAIN),
-    ("UnsortedSegmentWeightedSumGradient", _unsorted_weighted_gradient, _BY_WEIGHT),
-    ("SparseUnsortedSegmentSumGradient", _unsorted_sum_gradient, _PLAIN),
-    ("SparseUnsortedSegmentMeanGradient", _unsorted_mean_gradient, _PLAIN),
-    ("SparseUnsortedSegmentWeightedSumGradient", _unsorted_weighted_gradient, _BY_WEIGHT),
+for _name, _types in (
+    ("SortedSegmentSumGradient", _PLAIN),
+    ("SortedSegmentMeanGradient", _PLAIN),
+    ("SortedSegmentWeightedSumGradient", _BY_WEIGHT),
+    ("SparseSortedSegmentSumGradient", _PLAIN),
+    ("SparseSortedSegmentMeanGradient", _PLAIN),
+    ("SparseSortedSegmentWeightedSumGradient", _BY_WEIGHT),
+    ("UnsortedSegmentSumGradient", _PLAIN),
+    ("UnsortedSegmentMeanGradient", _PLAIN),
+    ("UnsortedSegmentWeightedSumGradient", _BY_WEIGHT),
+    ("SparseUnsortedSegmentSumGradient", _PLAIN),
+    ("SparseUnsortedSegmentMeanGradient", _PLAIN),
+    ("SparseUnsortedSegmentWeightedSumGradient", _BY_WEIGHT),
 ):
-    operator(
-        "dX",
-        name=_name,
-        types=_types,
-        doc=f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}",
-    )(_kernel)
+    _how = "Unsorted" not in _name, "weights" in _types, "Mean" in _name
+    _doc = f"dX[i] = the share that row i has in the gradient of its segment.\n\n{_ROW_GRADIENT}"
+    _record = operator("dX", name=_name, types=_types, doc=_doc)(_gradient_kernel(*_how))
+    compiled(_record)(_gradient_kernel(*_how, loops=True))
 
 
 # ---- ranges: reductions that are not sums ------------------------------------------------------------------------
@@ -307,8 +315,11 @@ def _range_mean(xp, data, segment_ids, *, out):
 
 
 def _range_max(xp, data, segment_ids, *, out):
+    """Caffe2 begins with the lowest float: NaN and -inf do not show."""
     starts, counts = _range_starts(xp, data, segment_ids)
-    return maximum_rows(xp, data, starts, counts, _result(out, counts.shape[0], data))
+    lowest = xp.finfo(data.dtype).min
+    result = _result(out, counts.shape[0], data)
+    return reduce_rows(xp, xp.maximum, xp.where(data > lowest, data, lowest), starts, counts, result)
 
 
 def _log_exp(xp, data, ids, out, mean):
@@ -317,7 +328,7 @@ def _log_exp(xp, data, ids, out, mean):
     if not result.size:
         return result
     reduce_rows(xp, xp.maximum, data, starts, counts, result)
-    top = result.copy()
+    top = xp.where(result == -xp.inf, xp.finfo(result.dtype).min, result)
     reduce_rows(xp, xp.add, xp.exp(data - top[ids]), starts, counts, result)
     if mean:
         _mean(xp, result, counts)
@@ -338,10 +349,12 @@ def _range_gradient(factor):
 
     def kernel(xp, data, Y, dY, segment_ids, *, out):
         _, counts = _range_starts(xp, data, segment_ids)
+        if Y.shape != (counts.shape[0], *data.shape[1:]):
+            raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
         dX = out(data.shape, data.dtype)
         if dX.size:
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
-            dY = dY.reshape(Y.shape)  # in the steps of a recurrent net it may have another dimension of 1
+            dY = fitted(dY, Y.shape, "dY")  # in the steps of a recurrent net it may have another dimension of 1
             dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
         return dX
 
@@ -387,3 +400,36 @@ for _name, _gradient, _kernel, _factor, _doc in (
         infer=like(0),
         doc=f"dX of {_name}: dY of each row's segment times its derivative by that row.\n\n{_RANGE_OPERANDS}",
     )(_range_gradient(_factor))
+
+
+@compiled(find("SortedSegmentRangeSum"))
+def _range_sum_compiled(xp, data, segment_ids, *, out):
+    return _sorted(xp, data, None, segment_ids, out, loops=True)
+
+
+@compiled(find("SortedSegmentRangeMean"))
+def _range_mean_compiled(xp, data, segment_ids, *, out):
+    return _sorted(xp, data, None, segment_ids, out, mean=True, loops=True)
+
+
+@compiled(find("SortedSegmentRangeMax"))
+def _range_max_compiled(xp, data, segment_ids, *, out):
+    _, counts = _range_starts(xp, data, segment_ids)
+    return maximum_runs(data, None, counts, _result(out, counts.shape[0], data), lowest=True)
+
+
+def _range_spread(data, dY, ids, out, mean):
+    _, counts = _range_starts(np, data, ids)
+    if dY.size * data.shape[0] != data.size * counts.shape[0]:
+        raise ValueError(f"dY {list(dY.shape)} must have a row for each of {counts.shape[0]} segments")
+    return rows_by_id(dY, ids, 1 / counts.astype(data.dtype) if mean else None, None, out(data.shape, data.dtype))
+
+
+@compiled(find("SortedSegmentRangeSumGradient"))
+def _range_sum_gradient_compiled(xp, data, Y, dY, segment_ids, *, out):
+    return _range_spread(data, dY, segment_ids, out, False)
+
+
+@compiled(find("SortedSegmentRangeMeanGradient"))
+def _range_mean_gradient_compiled(xp, data, Y, dY, segment_ids, *, out):
+    return _range_spread(data, dY, segment_ids, out, True)

@@ -18,6 +18,12 @@ def _copy(xp: Any, X: Any, *, out: Any) -> Any:
     return Y
 
 
+def _ensure_dense(xp: Any, X: Any, *, out: Any) -> Any:
+    if not X.ndim:
+        raise ValueError("X must be a vector at least, found a scalar")
+    return _copy(xp, X, out=out)
+
+
 def _copy_again(xp: Any, inputs: Any, outputs: Any, args: Any) -> Any:
     return functools.partial(xp.copyto, outputs[0], inputs[0])
 
@@ -34,10 +40,10 @@ def _dense_or_sparse(g: Any) -> Any:
 
 _SHARED = "X [...] of any type -> Y of its shape and type. An OperatorError for a blob that is no tensor."
 
-for _name, _traits, _inplace, _gradient, _doc in (
-    ("Copy", "copy", (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
-    ("StopGradient", "stops_gradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
-    ("EnsureDense", "", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
+for _name, _kernel, _traits, _inplace, _gradient, _doc in (
+    ("Copy", _copy, "copy", (), single("CopyOnDeviceLike", "GO0 I0 -> GI0"), "Y = X, which may be on a peer GPU."),
+    ("StopGradient", _copy, "stops_gradient", {0: 0}, NO_GRADIENT, "Y = X; no gradient goes through it."),
+    ("EnsureDense", _ensure_dense, "", {0: 0}, _dense_or_sparse, "Y = X; its gradient is made dense if it is sparse."),
 ):
     operator(
         "Y",
@@ -48,7 +54,7 @@ for _name, _traits, _inplace, _gradient, _doc in (
         gradient=_gradient,
         doc=f"{_doc}\n\n{_SHARED}",
         traits=_traits,
-    )(_copy).bind(_copy_again)
+    )(_kernel).bind(_copy_again)
 
 
 def _transfer(ctx: Any, X: Any, *, out: Any) -> Any:

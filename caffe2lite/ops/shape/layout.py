@@ -9,8 +9,8 @@ from caffe2lite.ops.kit.broadcast import result_shape, sum_to
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_range
-from caffe2lite.ops.kit.shapes import axis_of, one
+from caffe2lite.ops.kit.rows import check_range, last_of_each
+from caffe2lite.ops.kit.shapes import axis_of
 
 # ---- transposition -----------------------------------------------------------------------------------------------
 
@@ -20,6 +20,8 @@ def _transpose_gradient(g: Any) -> Any:
     axes = g.arg("axes")
     if not axes:
         return g.single("Transpose", [g.GO(0)], [g.GI(0)])
+    if sorted(axes) != list(range(len(axes))):
+        raise ValueError(f"the argument axes of Transpose is no permutation: {axes}")
     g.copy_arguments = False
     inverse = [0] * len(axes)
     for i, a in enumerate(axes):
@@ -106,6 +108,8 @@ def _channel_axis(axis: int | None, order: str | None) -> int:
 
 
 def _concat_gradient(g: Any) -> Any:
+    if not g.has_GO(0):
+        return []
     return g.single("Split", [g.GO(0), g.O(1)], [g.GI(i) for i in range(g.num_inputs)])
 
 
@@ -184,6 +188,8 @@ for _name in ("Concat", "DepthConcat"):
 
 def _split_gradient(g: Any) -> Any:
     parts = [g.GO(i) for i in range(g.num_outputs) if g.has_GO(i)]
+    if not parts:
+        return []
     return g.single("Concat", parts, [g.GI(0), f"_{g.GI(0)}_dims"])
 
 
@@ -211,12 +217,13 @@ def _split_op(
     split: list[int] = (),
     out,
 ):
+    add_axis = add_axis and axis is not None  # as Concat has it
     at = axis_of(_channel_axis(axis, order), X.ndim)
     count, length = len(out), X.shape[at]
     if lengths is not None and split:
         raise ValueError(f"the sizes come as argument split ({list(split)}) or as second input, not as both")
     if lengths is not None:
-        sizes = lengths.tolist()
+        sizes = lengths.reshape(-1).tolist()
     elif split:
         sizes = list(split)
     elif length % count:
@@ -305,11 +312,17 @@ def slice_window(shape: tuple[int, ...], starts: Any, ends: Any) -> tuple[slice,
         if end < start:
             raise ValueError(f"a slice ends at {end} before its start {start}: starts={starts}, ends={ends}")
         window.append(slice(start, end))
+    cut = [axis for axis, (d, w) in enumerate(zip(shape, window)) if w != slice(0, d)]
+    if len(cut) > 1:
+        raise ValueError(
+            f"starts={starts} and ends={ends} cut the axes {cut} of {list(shape)}; one axis can be cut at a time"
+        )
     return tuple(window)
 
 
 def _slice_gradient(g: Any) -> Any:
-    return g.single("SliceGradient", [*g.op.input, g.GO(0)], [g.GI(0)])
+    bounds = [g.I(1), g.I(2)] if g.num_inputs > 1 else []
+    return g.single("SliceGradient", [g.I(0), *bounds, g.GO(0)], [g.GI(0)])
 
 
 def slice_bounds(starts: Any, ends: Any, given_starts: Any, given_ends: Any) -> tuple[Any, Any]:
@@ -362,6 +375,8 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
     window = slice_window(X.shape, *slice_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
+    if len(out) != 1:
+        raise ValueError(f"there is one output, dX, and {len(out)} are named")
     dY = rest[-1]
     if dY.shape != X[window].shape:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}, and the slice of X {list(X[window].shape)}")
@@ -375,11 +390,14 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
 
 
 def _tiling(X: Any, tiles_in: Any, axis_in: Any, tiles: int | None, axis: int | None) -> tuple[int, int]:
+    """(tiles, axis), from the arguments or the inputs."""
     for what, operand, argument in (("tiles", tiles_in, tiles), ("axis", axis_in, axis)):
         if operand is None and argument is None:
             raise ValueError(f"{what} is missing: give it as argument, or as input")
-    tiles = tiles if tiles_in is None else int(one(tiles_in, "tiles"))
-    axis = axis if axis_in is None else int(one(axis_in, "axis"))
+        if operand is not None and operand.shape != (1,):
+            raise ValueError(f"{what} must be a vector of one value, found the shape {list(operand.shape)}")
+    tiles = tiles if tiles_in is None else int(tiles_in[0])
+    axis = axis if axis_in is None else int(axis_in[0])
     if tiles < 0:
         raise ValueError(f"tiles must not be negative, found {tiles}")
     return tiles, axis_of(axis, X.ndim)
@@ -411,6 +429,8 @@ def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: 
     float16, int32, int64, uint8 or string. ValueError where tiles or axis is missing, tiles is negative, or the axis is
     none of X's.
     """
+    if tiles_in is not None and tiles_in.dtype.itemsize > 4 and axis is not None:
+        axis = 0  # in Caffe2 the upper half of the number goes into `axis`, and there are programs that rely on it
     tiles, at = _tiling(X, tiles_in, axis_in, tiles, axis)
     Y = out((*X.shape[:at], X.shape[at] * tiles, *X.shape[at + 1 :]), X.dtype)
     Y.reshape((*X.shape[:at], tiles, *X.shape[at:]))[...] = xp.expand_dims(X, at)
@@ -441,6 +461,8 @@ def NumpyTile(xp, X, repeats, *, out):
     """
     if repeats.shape != (X.ndim,):
         raise ValueError(f"a repeat for each of the {X.ndim} dimensions is needed, found {list(repeats.shape)}")
+    if len(out) != 1:
+        raise ValueError(f"there is one output, and {len(out)} are named")
     counts = repeats.tolist()
     if any(c < 0 for c in counts):
         raise ValueError(f"repeats must not be negative, found {counts}")
@@ -505,8 +527,9 @@ def BatchPermutationGradient(xp, indices, dY, *, out):
     """
     _check_rows(indices, dY)
     dX = out(dY.shape, dY.dtype)
-    dX[...] = 0
-    dX[indices] = dY
+    dX[...] = dY[:1]
+    keep = last_of_each(xp, indices)
+    dX[indices[keep]] = dY[keep]
     return dX
 
 

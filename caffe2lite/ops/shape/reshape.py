@@ -27,8 +27,17 @@ def _infer(shape_of: Any) -> Any:
     return lambda args, inputs: [Spec(tuple(shape_of(inputs[0].shape, args)), inputs[0].dtype)]
 
 
-def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
+def wanted_shape(shape: list[int], X: Any) -> tuple[int, ...]:
     """The shape with 0 (as before) and -1 (what is left) filled in."""
+    if shape.count(-1) > 1:
+        raise ValueError(f"only one dimension of the new shape {shape} may be -1")
+    if min(shape, default=0) < -1:
+        raise ValueError(f"a dimension of the new shape {shape} is {min(shape)}; below 0 there is only -1")
+    if not X.size:  # there is nothing to keep or to divide: 0 is 0, and so is -1
+        empty = tuple(max(d, 0) for d in shape)
+        if math.prod(empty):
+            raise ValueError(f"the new shape {shape} has {math.prod(empty)} elements, and X {list(X.shape)} has none")
+        return empty
     dims = list(shape)
     if dims.count(-1) > 1:
         raise ValueError(f"only one dimension of the new shape {list(shape)} may be -1")
@@ -46,8 +55,6 @@ def wanted_shape(shape: Sequence[int], X: Any) -> tuple[int, ...]:
                     f"dimension {i} of the new shape {list(shape)} is 0, and X {list(X.shape)} has none there"
                 )
             dims[i] = X.shape[i]
-        elif d < -1:
-            raise ValueError(f"a dimension of the new shape {list(shape)} is {d}; below 0 there is only -1")
     if -1 in dims:
         known = math.prod(d for d in dims if d != -1)
         if not known or X.size % known:
@@ -67,7 +74,7 @@ def _reshape_gradient(g: Any) -> Any:
 
 def _infer_reshape(args: Any, inputs: Any) -> list[Spec]:
     X = inputs[0]
-    old = Spec((len(X.shape),), "int64")
+    old = Spec((len(X.shape),), "int64" if len(inputs) < 2 else inputs[1].dtype if inputs[1] else None)
     shape = args.get("shape")
     if not shape:
         return [UNKNOWN, old]
@@ -87,7 +94,7 @@ def _infer_reshape(args: Any, inputs: Any) -> list[Spec]:
     infer=_infer_reshape,
     gradient=_reshape_gradient,
 )
-def Reshape(xp, X, new_shape=None, *, shape: list[int] = (), out):
+def Reshape(xp, X, new_shape=None, *, shape: list[int] | None = None, out):
     """Y = X in the shape of the second input or the argument: 0 keeps a dimension, -1 is what is left.
 
     X [...] of any type, new_shape [k] int32 or int64 -> Y of the new shape, old_shape [dimensions of X] int64.
@@ -96,11 +103,15 @@ def Reshape(xp, X, new_shape=None, *, shape: list[int] = (), out):
     if new_shape is not None:
         if new_shape.ndim != 1:
             raise ValueError(f"the new shape must be a vector, found {list(new_shape.shape)}")
-        if shape:
+        if not new_shape.size:
+            raise ValueError("the new shape in the second input is an empty vector")
+        if shape is not None:
             raise ValueError(f"the new shape comes as argument ({list(shape)}) or as second input, not as both")
         shape = new_shape.tolist()
-    old = out[1]((X.ndim,), "int64")
-    dims = wanted_shape(shape, X)
+    elif shape is None:
+        raise ValueError("the new shape is missing: give the argument shape, or a second input")
+    old = out[1]((X.ndim,), "int64" if new_shape is None else new_shape.dtype)
+    dims = wanted_shape(list(shape), X)
     for i, d in enumerate(X.shape):
         old[i] = d
     return _reshaped(xp, X, dims, out[0]), old
@@ -244,8 +255,8 @@ def Shape(xp, X, *, axes: list[int] = (), out):
     ValueError where an axis is none of X's; a negative one counts from the end.
     """
     for a in axes:
-        if not -X.ndim <= a < X.ndim:
-            raise ValueError(f"axis {a} is not one of {list(X.shape)}")
+        if not 0 <= a < X.ndim:
+            raise ValueError(f"axis {a} is not one of {list(X.shape)}; axes count from 0")
     Y = out((len(axes) if axes else X.ndim,), "int64")
     Y[...] = xp.asarray([X.shape[a] for a in axes] if axes else X.shape, dtype="int64")
     return Y

@@ -6,7 +6,9 @@ import math
 
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.rows import copy_runs, take_rows
 from caffe2lite.ops.kit.shapes import axis_of
 
 _INT = "int32 int64"
@@ -33,6 +35,8 @@ def _fill(xp, Y, pad_minf):
 
 def _within(xp, lengths, longest):
     """Return [segments, longest] bool: which places hold a row."""
+    check_result((lengths.size, longest), "bool")
+    check_result((longest,), "int64")
     return xp.arange(longest).reshape(1, -1) < lengths.reshape(-1, 1)
 
 
@@ -52,30 +56,28 @@ def PackSegments(
     """
     if tensor.ndim < 1:
         raise ValueError("the tensor must have rows, found a scalar")
+    if lengths.ndim != 1:
+        raise ValueError(f"lengths must be a vector, found the shape {list(lengths.shape)}")
     total = _total(lengths)
     if total != tensor.shape[0]:
         raise ValueError(f"the lengths sum to {total}, and the tensor has {tensor.shape[0]} rows")
     longest = max_length if max_length >= 0 else (int(lengths.max()) if lengths.size else 0)
     Y = out[0]((lengths.shape[0], longest, *tensor.shape[1:]), tensor.dtype)
-    _fill(xp, Y, pad_minf)
-    mask = _within(xp, lengths, longest)
-    kept = _kept(xp, lengths, longest)
-    if Y.size:
-        Y[mask] = tensor[kept]
+    counts = lengths.astype("int64")
+    if counts.size and int(counts.min()) < longest:
+        _fill(xp, Y, pad_minf)
+    rows = Y.reshape(lengths.shape[0] * longest, *tensor.shape[1:])
+    copy_runs(xp, tensor, *_runs(xp, counts, longest, rows))
     if not return_presence_mask:
         return (Y,)
-    presence = out[1](mask.shape, bool)
-    presence[...] = mask
+    presence = out[1]((lengths.shape[0], longest), bool)
+    presence[...] = _within(xp, lengths, longest)
     return Y, presence
 
 
-def _kept(xp, lengths, longest):
-    """Return which rows are within `longest` of their segment's beginning."""
-    whole = int(lengths.max()) if lengths.size else 0
-    if whole <= longest:
-        return slice(None)
-    places = xp.broadcast_to(xp.arange(whole).reshape(1, -1), (lengths.shape[0], whole))
-    return places[_within(xp, lengths, whole)] < longest
+def _runs(xp, counts, longest, rows):
+    """(first row of each segment, the packed rows, first of its places there, how many rows there is room for)."""
+    return xp.cumsum(counts) - counts, rows, xp.arange(counts.shape[0]) * longest, xp.minimum(counts, longest)
 
 
 @operator(
@@ -100,10 +102,11 @@ def UnpackSegments(xp, lengths, packed, *, max_length: int = -1, out):
         raise ValueError(f"max_length is {max_length}, and the segments have {longest} places")
     if max_length == -1 and lengths.size and int(lengths.max()) > longest:
         raise ValueError(f"a length is {int(lengths.max())}, and the segments have {longest} places")
-    mask = _within(xp, lengths, longest)
-    Y = out((int(mask.sum()), *packed.shape[2:]), packed.dtype)
-    if Y.size:
-        Y[...] = packed[mask]
+    counts = xp.minimum(lengths, longest).astype("int64")
+    Y = out((int(counts.sum()), *packed.shape[2:]), packed.dtype)
+    rows = packed.reshape(lengths.shape[0] * longest, *packed.shape[2:])
+    begins, _, places, counts = _runs(xp, counts, longest, rows)
+    copy_runs(xp, rows, places, Y, begins, counts)
     return Y
 
 
@@ -160,7 +163,9 @@ def SequenceMask(
     Y = out(shape, X.dtype)
     if X.size:
         x = X.reshape(lead, rows, columns, inner)
-        Y.reshape(x.shape)[...] = xp.where(masked[None, :, :, None], X.dtype.type(0 if grad else fill_val), x)
+        y = Y.reshape(x.shape)
+        xp.copyto(y, x)
+        xp.copyto(y, X.dtype.type(0 if grad else fill_val), where=masked[None, :, :, None])
     return Y
 
 
@@ -194,8 +199,9 @@ def ReversePackedSegs(xp, data, lengths, *, out):
     n = lengths.reshape(1, -1)
     source = xp.where(t < n, n - 1 - t, t)
     Y = out(data.shape, data.dtype)
-    if Y.size:
-        Y[...] = data[source, xp.arange(data.shape[1]).reshape(1, -1)]
+    flat = (data.shape[0] * data.shape[1], data.shape[2])
+    rows = source * data.shape[1] + xp.arange(data.shape[1])
+    take_rows(xp, data.reshape(flat), rows.reshape(-1), Y.reshape(flat))
     return Y
 
 
@@ -333,28 +339,16 @@ def AddPadding(
             )
     longer = counts + (before + after)
     Y = out[0]((int(longer.sum()), *data.shape[1:]), data.dtype)
-    _fill(xp, Y, False)
-    inside, at_start, at_end = _parts(xp, counts, before, after)
-    if start_padding is not None:
-        Y[at_start] = start_padding
-        Y[at_end] = start_padding if end_padding is None else end_padding
-    Y[inside] = data
+    starts = xp.cumsum(longer) - longer
+    end_padding = start_padding if end_padding is None else end_padding
+    for begins, width, padding in ((starts, before, start_padding), (starts + before + counts, after, end_padding)):
+        rows = (begins[:, None] + xp.arange(width)).reshape(-1)
+        Y[rows] = 0 if padding is None else padding
+    copy_runs(xp, data, xp.cumsum(counts) - counts, Y, starts + before, counts)
     result = out[1](counts.shape, "int32") if len(out) > 1 else None
     if result is not None:
         result[...] = longer
     return (Y,) if result is None else (Y, result)
-
-
-def _parts(xp, counts, before, after):
-    """Return three masks over the padded rows: the data, the padding before it, the padding after it."""
-    longer = counts + (before + after)
-    ends = xp.cumsum(longer)
-    total = int(ends[-1]) if counts.size else 0
-    owner = xp.searchsorted(ends, xp.arange(total), side="right")
-    place = xp.arange(total) - (ends - longer)[owner]
-    start = place < before
-    end = place >= longer[owner] - after
-    return ~(start | end), start, end & ~start
 
 
 def _unpadding_gradient(g):
@@ -381,9 +375,8 @@ def RemovePadding(xp, data, lengths=None, *, padding_width: int = 1, end_padding
     shorter = counts - (before + after)
     if counts.size and int(shorter.min()) < 0:
         raise ValueError(f"a range has {int(counts.min())} rows, fewer than the padding of {before} and {after}")
-    inside, _, _ = _parts(xp, shorter, before, after)
     Y = out[0]((int(shorter.sum()), *data.shape[1:]), data.dtype)
-    Y[...] = data[: inside.shape[0]][inside]
+    copy_runs(xp, data, xp.cumsum(counts) - counts + before, Y, xp.cumsum(shorter) - shorter, shorter)
     result = out[1](counts.shape, "int32") if len(out) > 1 else None
     if result is not None:
         result[...] = shorter
@@ -433,17 +426,20 @@ def PadEmptySamples(xp, lengths, *features, out):
     each. ValueError where the lengths do not sum to a feature's rows, or one is negative.
     """
     total = _total(lengths)
+    if len(out) != 1 + len(features):
+        raise ValueError(f"{1 + len(features)} outputs are needed, the lengths and each feature; {len(out)} are named")
     made = [out[0](lengths.shape, "int32")]
     made[0][...] = xp.maximum(lengths, 1)
     counts = xp.maximum(lengths, 1).astype("int64")
     empty = lengths == 0
     ends = xp.cumsum(counts)
     size = int(ends[-1]) if counts.size else 0
+    for i, X in enumerate(features):
+        if X.ndim < 1 or X.shape[0] != total:
+            raise ValueError(f"the lengths sum to {total}, and feature {i} has the shape {list(X.shape)}")
     owner = xp.searchsorted(ends, xp.arange(size), side="right")
     real = ~empty[owner] if size else xp.zeros(0, bool)
     for i, X in enumerate(features):
-        if X.shape[0] != total:
-            raise ValueError(f"the lengths sum to {total}, and feature {i} has {X.shape[0]} rows")
         Y = out[1 + i]((size, *X.shape[1:]), X.dtype)
         _fill(xp, Y, False)
         if X.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.rows import check_range, take_rows
 
 
 @operator("Y", types="int32 int64", infer=lambda args, inputs: [
@@ -22,9 +22,11 @@ def SinusoidPositionEncoding(
     if positions.ndim != 2:
         raise ValueError(f"a matrix of positions is needed, found {list(positions.shape)}")
     k = xp.arange(embedding_size)
-    angle = positions[..., None] / xp.power(float(alpha), k / embedding_size)
+    each, which = xp.unique(positions, return_inverse=True)  # the same ones come again in each sequence
+    angle = each[:, None] / xp.power(float(alpha), k / embedding_size)
+    table = (amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle))).astype("float32")
     Y = out((*positions.shape, embedding_size), "float32")
-    Y[...] = amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle))
+    take_rows(xp, table, which.reshape(-1), Y.reshape(positions.size, embedding_size))
     return Y
 
 

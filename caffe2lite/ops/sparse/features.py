@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
@@ -18,12 +19,16 @@ class Merge:
 
     def __init__(self, xp, examples, counts) -> None:
         self.xp = xp
+        for e, c in zip(examples, counts):
+            if e.shape[0] != c.shape[0] or (c.size and int(c.min()) < 0):
+                raise ValueError(f"there must be {e.shape[0]} lengths, none of them negative, found {c.tolist()[:8]}")
         owner = xp.concatenate(examples)
         self.order = xp.argsort(owner, kind="stable")  # inputs come in order, and so do items within one
         self.counts = xp.concatenate([c.astype("int64") for c in counts])
         starts = xp.cumsum(self.counts) - self.counts
         chosen = self.counts[self.order]
         total = int(chosen.sum())
+        check_result((total,), "int64")
         place = xp.arange(total) - xp.repeat(xp.cumsum(chosen) - chosen, _plain(xp, chosen))
         self.rows = xp.repeat(starts[self.order], _plain(xp, chosen)) + place
         self.owner = owner
@@ -34,6 +39,9 @@ class Merge:
 
     def values(self, arrays):
         """Return the rows of the items, merged."""
+        first = arrays[0]
+        if any(a.shape[1:] != first.shape[1:] for a in arrays):
+            raise ValueError(f"the values of all features must be alike, found {[list(a.shape) for a in arrays]}")
         rows = self.xp.concatenate(arrays)
         if rows.shape[0] != self.rows.shape[0]:
             raise ValueError(f"the lengths count {self.rows.shape[0]} values, and there are {rows.shape[0]}")
@@ -41,8 +49,10 @@ class Merge:
 
     def back(self, merged):
         """Return merged rows in the order of the inputs, one input after the other."""
-        if merged.shape[0] != self.rows.shape[0]:
-            raise ValueError(f"the inputs have {self.rows.shape[0]} values, and there are {merged.shape[0]} gradients")
+        if merged.ndim < 1 or merged.shape[0] != self.rows.shape[0]:
+            raise ValueError(
+                f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}"
+            )
         result = self.xp.empty_like(merged)
         result[self.rows] = merged
         return result
@@ -67,6 +77,8 @@ def _groups(inputs, kinds, ids=None):
         wanted = inputs[i % size].dtype if kind == "*" else kind
         if operand.dtype != wanted:
             raise TypeError(f"operand {i % size} of each feature must be {wanted}, input {i} is {operand.dtype}")
+        if operand.ndim < 1:
+            raise ValueError(f"operand {i % size} of each feature must have rows, input {i} is a scalar")
     groups = [inputs[i : i + size] for i in range(0, len(inputs), size)]
     if ids is not None and len(ids) != len(groups):
         raise ValueError(f"{len(ids)} feature_ids are given for {len(groups)} features")
@@ -92,6 +104,12 @@ def _check_counts(lengths, values, what):
         raise ValueError(f"the lengths of {what} sum to {int(lengths.sum())}, and there are {values.shape[0]} values")
 
 
+def _repeat_check(lengths):
+    if lengths.ndim != 1 or (lengths.size and int(lengths.min()) < 0):
+        raise ValueError(f"lengths must be a vector without negative numbers, found {lengths.tolist()}")
+    check_result((int(lengths.sum(dtype="int64")),), "int64")
+
+
 def _repeat(xp, lengths):
     return xp.repeat(xp.arange(lengths.shape[0]), _plain(xp, lengths))
 
@@ -102,8 +120,8 @@ def _repeat(xp, lengths):
 def _present(xp, presences):
     """Return for each input the examples that have the feature."""
     for presence in presences:
-        if presence.dtype != np.bool_:
-            raise ValueError(f"presence must be bool, got {presence.dtype}")
+        if presence.dtype != np.bool_ or presence.ndim != 1:
+            raise ValueError(f"presence must be bool[N], got {presence.dtype}{list(presence.shape)}")
     return [xp.nonzero(p)[0] for p in presences]
 
 
@@ -143,7 +161,8 @@ def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], o
 
 @operator(
     "out_lengths out_keys out_values",
-    num_inputs=(1, MANY),
+    num_inputs=(2, MANY),
+    counts=lambda n, m: n % 2 == 0,
     gradient=_single_gradient("MergeSingleScalarFeatureTensorsGradient", 2, 0),
 )
 def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
@@ -164,7 +183,7 @@ def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     )
 
 
-@operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
+@operator("in_grads*", num_inputs=(2, MANY), num_outputs=(1, MANY))
 def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradient of each feature; zero where it is not present.
 
@@ -187,7 +206,7 @@ def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
 
 def _single_lists(xp, groups, feature_ids):
     """Return (lengths, keys, lengths of the values, merge) of lists or maps; a group begins with lengths, ends with presence."""
-    count = _same_examples([g[0] for g in groups])
+    count = _same_examples([operand for g in groups for operand in (g[0], g[-1])])
     examples = _present(xp, [g[-1] for g in groups])
     lengths = [g[0][e] for g, e in zip(groups, examples)]
     merge = Merge(xp, examples, lengths)
@@ -197,13 +216,16 @@ def _single_lists(xp, groups, feature_ids):
 def _rows(xp, group, values):
     """Return the rows of the examples that have the feature."""
     lengths, presence = group[0], group[-1]
+    if lengths.shape != presence.shape:
+        raise ValueError(f"lengths {list(lengths.shape)} and presence {list(presence.shape)} must have one shape")
     _check_counts(lengths, values, "a feature")
     return values[xp.repeat(presence, _plain(xp, lengths))]
 
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(3, MANY),
+    counts=lambda n, m: n % 3 == 0,
     gradient=_single_gradient("MergeSingleListFeatureTensorsGradient", 3, 1),
 )
 def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
@@ -220,7 +242,8 @@ def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_keys out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(4, MANY),
+    counts=lambda n, m: n % 4 == 0,
     gradient=_single_gradient("MergeSingleMapFeatureTensorsGradient", 4, 2),
 )
 def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
@@ -241,6 +264,7 @@ def _single_back(xp, *inputs, out):
     *pairs, dY = inputs
     groups = _groups(tuple(pairs), ("int32", "bool"))
     _check_outputs(groups, out)
+    _same_examples([operand for g in groups for operand in g])
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
     flat, begin, made = merge.back(dY), 0, []
@@ -258,7 +282,8 @@ for _name in ("MergeSingleListFeatureTensorsGradient", "MergeSingleMapFeatureTen
     operator(
         "in_grads*",
         name=_name,
-        num_inputs=(1, MANY),
+        num_inputs=(3, MANY),
+        counts=lambda n, m: n % 2 == 1,
         num_outputs=(1, MANY),
         doc="""The gradients of the values of each feature, from those of the merged ones.
 
@@ -294,7 +319,8 @@ def _multi(xp, groups, counts):
 
 @operator(
     "out_lengths out_keys out_values",
-    num_inputs=(1, MANY),
+    num_inputs=(3, MANY),
+    counts=lambda n, m: n % 3 == 0,
     gradient=_multi_gradient("MergeMultiScalarFeatureTensorsGradient", 3, 2),
 )
 def MergeMultiScalarFeatureTensors(xp, *inputs, out):
@@ -311,7 +337,8 @@ def MergeMultiScalarFeatureTensors(xp, *inputs, out):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(4, MANY),
+    counts=lambda n, m: n % 4 == 0,
     gradient=_multi_gradient("MergeMultiListFeatureTensorsGradient", 4, 3),
 )
 def MergeMultiListFeatureTensors(xp, *inputs, out):
@@ -328,7 +355,8 @@ def MergeMultiListFeatureTensors(xp, *inputs, out):
 
 @operator(
     "out_lengths out_keys out_values_lengths out_values_keys out_values_values",
-    num_inputs=(1, MANY),
+    num_inputs=(5, MANY),
+    counts=lambda n, m: n % 5 == 0,
     gradient=_multi_gradient("MergeMultiMapFeatureTensorsGradient", 5, 4),
 )
 def MergeMultiMapFeatureTensors(xp, *inputs, out):
@@ -354,7 +382,7 @@ def _split(merge, dY, sizes, out):
     return tuple(made)
 
 
-@operator("in_grads*", num_inputs=(1, MANY), num_outputs=(1, MANY))
+@operator("in_grads*", num_inputs=(2, MANY), num_outputs=(1, MANY))
 def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
     """The gradients of the values of each tensor, from those of the merged ones.
 
@@ -363,6 +391,9 @@ def MergeMultiScalarFeatureTensorsGradient(xp, *inputs, out):
     """
     *lengths, dY = inputs
     _check_outputs(lengths, out)
+    _groups(tuple(lengths), ("int32",))
+    for n in lengths:
+        _repeat_check(n)
     sizes = [int(n.sum()) for n in lengths]
     merge = Merge(xp, [_repeat(xp, n) for n in lengths], [xp.ones(s, "int64") for s in sizes])
     return _split(merge, dY, sizes, out)
@@ -372,6 +403,8 @@ def _multi_back(xp, *inputs, out):
     *pairs, dY = inputs
     groups = _groups(tuple(pairs), ("int32", "int32"))
     _check_outputs(groups, out)
+    for n, _ in groups:
+        _repeat_check(n)
     merge = Merge(xp, [_repeat(xp, n) for n, _ in groups], [c for _, c in groups])
     return _split(merge, dY, [int(c.sum()) for _, c in groups], out)
 
@@ -380,7 +413,8 @@ for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTenso
     operator(
         "in_grads*",
         name=_name,
-        num_inputs=(1, MANY),
+        num_inputs=(3, MANY),
+        counts=lambda n, m: n % 2 == 1,
         num_outputs=(1, MANY),
         doc="""The gradients of the values of each tensor, from those of the merged ones.
 
@@ -391,7 +425,7 @@ for _name in ("MergeMultiListFeatureTensorsGradient", "MergeMultiMapFeatureTenso
     )(_multi_back)
 
 
-@operator("merged_lengths merged_values", num_inputs=(2, MANY), gradient=NO_GRADIENT)
+@operator("merged_lengths merged_values", num_inputs=(2, MANY), counts=lambda n, m: n % 2 == 0, gradient=NO_GRADIENT)
 def MergeIdLists(xp, *inputs, out):
     """The ids of each example, of all lists together, each once (sorted).
 

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_indices, sweeps
+from caffe2lite.ops.kit.rows import check_indices, last_of_each, put_rows, sweeps, take_rows, within
+from caffe2lite.ops.kit.segments import add_by_id
 from caffe2lite.ops.kit.shapes import axis_of, one
 
 _INDICES = "int32 int64"
@@ -24,6 +27,9 @@ def add_rows(xp: Any, target: Any, indices: Any, values: Any) -> None:
     if xp is not np:
         xp.add.at(target, indices, values)
         return
+    if pays(xp, values) and values.dtype == np.float32 == target.dtype:
+        add_by_id(values, None, indices, None, target, fresh=False)
+        return
     order = np.argsort(indices, kind="stable")
     ordered = indices[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -31,18 +37,6 @@ def add_rows(xp: Any, target: Any, indices: Any, values: Any) -> None:
         target[indices] += values
     else:
         target[ordered[starts]] += np.add.reduceat(values[order], starts, axis=0)
-
-
-def _checked(xp: Any, indices: Any, size: int, wrap: bool) -> Any:
-    """Indices within the axis; ValueError for others.  With `wrap`, negative ones count from the end."""
-    if not indices.size:
-        return indices
-    low, high = int(indices.min()), int(indices.max())
-    if high >= size or low < (-size if wrap else 0):
-        raise ValueError(
-            f"index {high if high >= size else low} is outside of the data, which have {size} entries there"
-        )
-    return xp.where(indices < 0, indices + size, indices) if low < 0 else indices
 
 
 def _take(xp: Any, data: Any, indices: Any, axis: int, Y: Any) -> None:
@@ -53,7 +47,7 @@ def _take(xp: Any, data: Any, indices: Any, axis: int, Y: Any) -> None:
 
 
 def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: bool, out: Any) -> Any:
-    indices = _checked(xp, indices, X.shape[at], wrap)
+    indices = within(xp, indices, X.shape[at], wrap)
     if not match_outer:
         Y = out((*X.shape[:at], *indices.shape, *X.shape[at + 1 :]), X.dtype)
         if Y.size:
@@ -134,7 +128,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     ValueError where dY has not that shape, or an index is not in [0, n).
     """
     at = axis_of(axis, X.ndim)
-    indices = _checked(xp, indices, X.shape[at], False)
+    indices = within(xp, indices, X.shape[at], False)
     outer, width = math.prod(X.shape[:at]), math.prod(X.shape[at + 1 :])
     if match_outer and (indices.ndim < at + 1 or indices.shape[:at] != X.shape[:at]):
         raise ValueError(f"with match_outer the indices {list(indices.shape)} must begin with {list(X.shape[:at])}")
@@ -143,7 +137,7 @@ def BatchGatherGradient(xp, X, indices, dY, *, axis: int = 1, match_outer: bool 
     if dY.shape != (*X.shape[:at], *inner, *X.shape[at + 1 :]):
         raise ValueError(f"dY {list(dY.shape)} does not fit X {list(X.shape)} and indices {list(indices.shape)}")
     dX = out(X.shape, X.dtype)
-    dX[...] = 0
+    clear(dX)
     if dX.size and dY.size:
         rows = (xp.arange(outer)[:, None] * X.shape[at] + each).reshape(-1)
         add_rows(xp, dX.reshape(outer * X.shape[at], width), rows, dY.reshape(len(rows), width))
@@ -175,6 +169,9 @@ def ScatterAssign(xp, X, indices, slices):
             f"indices"
         )
     rows, values = X.reshape(X.shape[0], width), slices.reshape(ids.size, width)
+    if pays(xp, values) and width:
+        put_rows(rows, ids, values)
+        return X
     for at in sweeps(xp, ids):
         rows[ids[at]] = values[at]
     return X
@@ -200,14 +197,16 @@ def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
         )
     if any(n > m for d, (n, m) in enumerate(zip(indices.shape, X.shape)) if d != at):
         raise ValueError(f"the indices {list(indices.shape)} go beyond X {list(X.shape)}")
-    ids = _checked(xp, indices, X.shape[at], False)
+    ids = within(xp, indices, X.shape[at], False)
     in_place = out.replaces(X)
     Y = out(X.shape, X.dtype)
     if not in_place:
         xp.copyto(Y, X)
     where = list(xp.meshgrid(*[xp.arange(d) for d in indices.shape], indexing="ij"))
     where[at] = ids
-    Y[tuple(where)] = updates
+    places = sum(w.reshape(-1) * math.prod(X.shape[d + 1 :]) for d, w in enumerate(where))
+    keep = last_of_each(xp, places)
+    Y.reshape(-1)[places[keep]] = updates.reshape(-1)[keep]
     return Y
 
 
@@ -236,6 +235,9 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
                 f"pair {k} must be rows of {X.dtype} and one weight of {weight.dtype}, found "
                 f"{source.dtype}{list(source.shape)} and {w.dtype}{list(w.shape)}"
             )
+    if len(sources) == 1 and X.dtype == np.float32 and width and pays(xp, sources[0]):
+        _weigh_rows(X.reshape(-1), weight.reshape(-1), ids, sources[0].reshape(-1), weights[0].reshape(-1), width)
+        return X
     rows, turns = X.reshape(X.shape[0], width), list(sweeps(xp, ids))
     for at in turns:
         rows[ids[at]] *= scale
@@ -243,6 +245,19 @@ def ScatterWeightedSum(xp, X, weight, indices, *pairs):
         for at in turns:
             rows[ids[at]] += (source.reshape(ids.size, width)[at] * w.reshape(())).astype(X.dtype)
     return X
+
+
+@loop
+def _weigh_rows(X, w0, ids, source, w1, width):  # type: ignore[no-untyped-def]
+    a, b = w0[0], w1[0]
+    for i in range(ids.size if a != 1 else 0):
+        row = ids[i] * width
+        for j in range(width):
+            X[row + j] *= a
+    for i in range(ids.size):
+        row, at = ids[i] * width, i * width
+        for j in range(width):
+            X[row + j] += source[at + j] * b
 
 
 def _to_dense_gradient(g: Any) -> Any:
@@ -272,7 +287,7 @@ def SparseToDense(xp, indices, values, rows_of=None, *, out):
     rows = needed if rows_of is None else (rows_of.shape[0] if rows_of.ndim else 0)
     check_indices(indices, rows, "the dense tensor")
     Y = out((rows, *values.shape[1:]), values.dtype)
-    Y[...] = 0
+    clear(Y)
     add_rows(xp, Y, indices, values)
     return Y
 
@@ -337,7 +352,7 @@ def BooleanMask(xp, X, mask, *, out):
     _check_mask(X.shape[0], mask)
     places = xp.nonzero(mask)[0]
     Y = out[0]((places.size, *X.shape[1:]), X.dtype)
-    Y[...] = X[places]
+    take_rows(xp, X, places, Y)
     if len(out) < 2:
         return Y
     which = out[1]((places.size,), "int64")
@@ -358,7 +373,7 @@ def BooleanMaskGradient(xp, mask, dY, *, out):
     if places.size > dY.size:
         raise ValueError(f"the mask has {places.size} true values, dY only {dY.size}")
     dX = out((mask.size,), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     dX[places] = dY.reshape(-1)[: places.size]
     return dX
 
@@ -463,7 +478,9 @@ def BatchSparseToDense(
     check_indices(indices, width, "a row")
     Y = out((lengths.size, width), values.dtype)
     Y[...] = default_value
-    Y[rows, indices] = values
+    places = rows * width + indices
+    keep = last_of_each(xp, places)
+    Y.reshape(-1)[places[keep]] = values[keep]
     return Y
 
 
@@ -487,7 +504,8 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
     return Y
 
 
-@operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY), inplace=[(i, i) for i in range(1000)])
+@operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY),
+          counts=lambda n, m: m == n + 1, inplace=[(i, i) for i in range(1000)])  # fmt: skip
 def UnsafeCoalesce(ctx, *Xs):
     """Move the inputs into one piece of memory: outputs are the inputs again, and at last the whole as bytes.
 
@@ -499,6 +517,8 @@ def UnsafeCoalesce(ctx, *Xs):
         raise ValueError(
             f"the outputs must be the inputs again, and one more for the shared memory; found {names[0]} -> {names[1]}"
         )
+    if not Xs:
+        raise ValueError("there are no inputs to be moved")
     first = Xs[0]
     if any(X.dtype != first.dtype for X in Xs):
         raise ValueError(f"all inputs must have one type, found {', '.join(str(X.dtype) for X in Xs)}")

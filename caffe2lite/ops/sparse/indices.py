@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 
+from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.objects import Object, needed
@@ -26,7 +25,7 @@ class Index(Object):
         self.kind, self.max_elements = np.dtype(dtype), max_elements
         self.frozen = False
         self.numbers: dict = {}
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
 
     def get(self, keys):
         """The number of each key; new ones are added unless the index is frozen."""
@@ -177,6 +176,8 @@ def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     Indices [...] int32 or int64 -> HashedIndices of their shape and type: of the bytes b of an index in turn
     h = h * 65537 + b, from h = seed * 0xDEADBEEF on. ValueError where `modulo` is not above 0.
     """
+    if modulo > np.iinfo(Indices.dtype).max:
+        raise ValueError(f"modulo={modulo} is no {Indices.dtype}, the type of the indices")
     Y = out(Indices.shape, Indices.dtype)
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
+from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.ops.kit.rows import last_of_each
 
 
 def _columns(xp: Any, indices: Any, mask: Any) -> Any:
@@ -85,7 +87,9 @@ def SparseToDenseMask(
     Y = out[0]((*front, len(mask), *block), values.dtype)
     Y[...] = default
     there = columns >= 0
-    Y.reshape(count, len(mask), *block)[rows[there], columns[there]] = values[there]
+    places = rows[there] * len(mask) + columns[there]
+    keep = last_of_each(xp, places)
+    Y.reshape(count * len(mask), *block)[places[keep]] = values[there][keep]
     if len(out) < 2 or not return_presence_mask:
         return Y
     presence = out[1]((*front, len(mask)), "bool")
@@ -111,7 +115,7 @@ def SparseToDenseMaskGradient(
         raise ValueError(f"dY must begin with the shape {list(front)}, found {list(dY.shape)}")
     block = dY.shape[len(front) :]
     dX = out((indices.size, *block), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     there = xp.nonzero(columns >= 0)[0][::-1]
     _, last = xp.unique(rows[there] * len(mask) + columns[there], return_index=True)
     there = there[last]  # of several values for one place the last stood in the result

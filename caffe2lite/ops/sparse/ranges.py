@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit import segments
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
+from caffe2lite.ops.kit.memory import check_result, clear
 from caffe2lite.ops.kit.registry import FORBID_GRADIENT, MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.rows import copy_runs, owners, take_rows
 from caffe2lite.ops.kit.shapes import one
 
 _INT = "int32 int64"
@@ -22,13 +25,6 @@ def _vector(lengths, what="lengths"):
     _one_dimension(lengths, what)
     if lengths.size and int(lengths.min()) < 0:
         raise ValueError(f"{what} must not be negative, got {int(lengths.min())}")
-
-
-def _owners(xp, lengths):
-    """Return for each row the segment that it is in."""
-    ends = xp.cumsum(lengths.astype("int64"))
-    total = int(ends[-1]) if lengths.size else 0
-    return xp.searchsorted(ends, xp.arange(total), side="right")
 
 
 @operator("segment_ids", types={"lengths": "int32"}, gradient=FORBID_GRADIENT)
@@ -59,7 +55,9 @@ def LengthsToRanges(xp, lengths, *, out):
     """
     _one_dimension(lengths)
     ranges = out((lengths.shape[0], 2), lengths.dtype)
-    ranges[:, 0] = xp.cumsum(lengths) - lengths
+    if lengths.size:
+        ranges[0, 0] = 0
+        xp.cumsum(lengths[:-1], dtype=lengths.dtype, out=ranges[1:, 0])
     ranges[:, 1] = lengths
     return ranges
 
@@ -75,11 +73,10 @@ def LengthsToOffsets(xp, lengths, *, include_last_offset: bool = False, out):
     lengths [S] int32 -> offsets [S], or [S + 1], int32. ValueError where the lengths are no vector.
     """
     _one_dimension(lengths)
-    ends = xp.cumsum(lengths)
     offsets = out((lengths.shape[0] + include_last_offset,), lengths.dtype)
-    offsets[: lengths.shape[0]] = ends - lengths
-    if include_last_offset:
-        offsets[-1] = ends[-1] if lengths.size else 0
+    if offsets.size:
+        offsets[0] = 0
+        xp.cumsum(lengths[: offsets.size - 1], dtype=lengths.dtype, out=offsets[1:])
     return offsets
 
 
@@ -105,9 +102,9 @@ def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     is negative.
     """
     _vector(lengths)
-    owners = _owners(xp, lengths)
-    weights = out(owners.shape, "float32")
-    weights[...] = 1 / xp.power(lengths[owners].astype("float32"), xp.float32(power))
+    each = 1 / xp.power(lengths.astype("float32"), xp.float32(power))
+    weights = out((int(lengths.sum()),), "float32")
+    take_rows(xp, each, owners(xp, lengths), weights)
     return weights
 
 
@@ -122,6 +119,7 @@ def _segment_count(segment_ids, data):
     if segment_ids.ndim != 1:
         raise ValueError(f"segment ids must have one dimension, got shape {list(segment_ids.shape)}")
     last = int(segment_ids[-1]) if segment_ids.size else -1
+    check_result((last + 1,), "int64")
     if segment_ids.size and (int(segment_ids.min()) < 0 or bool((segment_ids[1:] < segment_ids[:-1]).any())):
         raise ValueError(f"segment ids must be sorted and not negative; found {_unsorted(segment_ids)}")
     if data is None:
@@ -156,6 +154,8 @@ def SegmentIdsToRanges(xp, segment_ids, data=None, *, out):
     ranges = out((count, 2), "int32")
     ranges[:, 0] = xp.cumsum(lengths) - lengths
     ranges[:, 1] = lengths
+    if segment_ids.size:
+        ranges[int(segment_ids[-1]) + 1 :] = 0
     return ranges
 
 
@@ -168,17 +168,18 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     """
     _vector(lengths)
     size = int(one(index_size, "the size of the index"))
-    owners = _owners(xp, lengths)
-    if owners.shape[0] != indices.size:
-        raise ValueError(f"the lengths sum to {owners.shape[0]}, and there are {indices.size} indices")
+    total = int(lengths.sum())
+    if total != indices.size:
+        raise ValueError(f"the lengths sum to {total}, and there are {indices.size} indices")
     segments.check_indices(indices, size)
     hot = out((lengths.shape[0], size), "float32")
-    hot[...] = 0
-    hot[owners, indices] = 1
+    clear(hot)
+    hot.reshape(-1)[owners(xp, lengths) * size + indices] = 1
     return hot
 
 
-@operator("OUTPUT", types={"LENGTHS": "int32", "INDICES": _INT}, gradient=FORBID_GRADIENT)
+@operator("OUTPUT", shapes="ITEMS [N, ...], LENGTHS [K], INDICES [I]", types={"LENGTHS": "int32", "INDICES": _INT},
+          gradient=FORBID_GRADIENT)  # fmt: skip
 def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     """The items of the segments at the given indices, one after the other.
 
@@ -188,17 +189,15 @@ def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     starts, counts = segments.lengths_to_starts(xp, LENGTHS, ITEMS.shape[0], exact=True)
     segments.check_indices(INDICES, counts.shape[0])
     chosen = counts[INDICES]
-    owners = _owners(xp, chosen)
-    places = xp.arange(owners.shape[0]) - (xp.cumsum(chosen) - chosen)[owners]
-    rows = starts[INDICES][owners] + places
-    Y = out((rows.shape[0], *ITEMS.shape[1:]), ITEMS.dtype)
-    if Y.size:
-        Y[...] = ITEMS[rows]
+    ends = xp.cumsum(chosen)
+    Y = out((int(ends[-1]) if chosen.size else 0, *ITEMS.shape[1:]), ITEMS.dtype)
+    copy_runs(xp, ITEMS, starts[INDICES], Y, ends - chosen, chosen)
     return Y
 
 
 @operator(
     "OUTPUT",
+    shapes="DATA [N, ...], LENGTHS [K]",
     types={"DATA": "float32 float64 int32 int64", "LENGTHS": "int32"},
     gradient=NO_GRADIENT,
     infer=lambda args, inputs: [
@@ -212,14 +211,12 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
     DATA [N, ...] float32, float64, int32 or int64, LENGTHS [S] int32 -> OUTPUT [S * target_length, ...]. ValueError
     where the lengths do not sum to N, a segment is longer than target_length, or that is below 1.
     """
-    _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    starts, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     if counts.size and int(counts.max()) > target_length:
         raise ValueError(f"a segment has {int(counts.max())} rows, more than target_length = {target_length}")
     Y = out((counts.shape[0] * target_length, *DATA.shape[1:]), DATA.dtype)
     Y[...] = padding_value
-    if DATA.size:
-        places = xp.arange(target_length).reshape(1, -1) < counts.reshape(-1, 1)
-        Y[places.reshape(-1)] = DATA
+    copy_runs(xp, DATA, starts, Y, xp.arange(counts.shape[0]) * target_length, counts)
     return Y
 
 
@@ -241,6 +238,7 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
     parts = n_split if n_split_input is None else int(one(n_split_input, "n_split"))
     if parts <= 0:
         raise ValueError(f"n_split must be positive, got {parts}")
+    check_result((LENGTHS.shape[0] * parts + parts,), "int64")
     Y = out((LENGTHS.shape[0] * parts,), "int32")
     share = LENGTHS.reshape(-1, 1) // parts
     Y.reshape(-1, parts)[...] = share + (xp.arange(parts).reshape(1, -1) < LENGTHS.reshape(-1, 1) - share * parts)
@@ -258,8 +256,7 @@ def LengthsTile(xp, DATA, LENGTHS, *, out):
     if DATA.ndim < 1 or DATA.shape[0] != LENGTHS.shape[0]:
         raise ValueError(f"there must be one length for each row, got {list(DATA.shape)} and {list(LENGTHS.shape)}")
     Y = out((int(LENGTHS.sum()), *DATA.shape[1:]), DATA.dtype)
-    if Y.size:
-        Y[...] = xp.repeat(DATA, LENGTHS.tolist(), axis=0)
+    take_rows(xp, DATA, owners(xp, LENGTHS), Y)
     return Y
 
 
@@ -267,8 +264,8 @@ def _top_places(xp, DATA, LENGTHS, k):
     """Return (order, rows, which of them there are, first rows): for each segment its k best rows, the first of equal ones first."""
     _, counts = segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     starts = xp.cumsum(counts) - counts
-    owners = _owners(xp, LENGTHS)
-    order = xp.lexsort(xp.stack([xp.arange(DATA.shape[0]).astype(DATA.dtype), -DATA, owners.astype(DATA.dtype)]))
+    by_value = xp.argsort(-DATA, kind="stable")
+    order = by_value[xp.argsort(owners(xp, LENGTHS)[by_value], kind="stable")]
     places = xp.arange(k).reshape(1, -1)
     there = places < counts.reshape(-1, 1)
     rows = xp.where(there, starts.reshape(-1, 1) + places, 0)
@@ -277,6 +274,7 @@ def _top_places(xp, DATA, LENGTHS, k):
 
 @operator(
     "TopKValue TopKIndices",
+    shapes="DATA [N], LENGTHS [K]",
     types={"DATA": "float32", "LENGTHS": "int32"},
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], args["k"])), Spec((inputs[1].shape[0], args["k"]), "int32")],
     gradient=single("LengthsTopKGradient", "I1 O1 GO0 -> GI0"),
@@ -301,6 +299,38 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     return values, indices
 
 
+@compiled(LengthsTopK)
+def _lengths_top_k_compiled(xp, DATA, LENGTHS, *, k: int, out):
+    if DATA.ndim != 1 or k > 64:  # beyond that a sort is quicker than putting in place one by one
+        return LengthsTopK(xp, DATA, LENGTHS, k=k, out=out)
+    segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
+    values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
+    _top_of_runs(DATA, LENGTHS, values, indices)
+    return values, indices
+
+
+@loop
+def _top_of_runs(data, lengths, values, indices):
+    """The best so far stand in order; what is better than the last of them moves up to its place.  NaN comes last."""
+    begin, k = 0, values.shape[1]
+    for n in range(lengths.size):
+        best, where = values[n], indices[n]
+        have = 0
+        for i in range(lengths[n]):
+            x = data[begin + i]
+            if have == k and not (x > best[k - 1] or (x == x and best[k - 1] != best[k - 1])):
+                continue
+            at = have if have < k else k - 1
+            while at > 0 and (x > best[at - 1] or (x == x and best[at - 1] != best[at - 1])):
+                best[at], where[at] = best[at - 1], where[at - 1]
+                at -= 1
+            best[at], where[at] = x, i
+            have = min(have + 1, k)
+        for i in range(have, k):
+            best[i], where[i] = 0, -1
+        begin += lengths[n]
+
+
 @operator("dX", types={"LENGTHS": "int32", "indices": "int32", "dY": "float32"}, limits="k >= 1")
 def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
     """The gradient goes to the rows that were among the best.
@@ -315,8 +345,12 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
         )
     starts = xp.cumsum(LENGTHS) - LENGTHS
     dX = out((int(LENGTHS.sum()),), dY.dtype)
-    dX[...] = 0
+    clear(dX)
     there = indices >= 0
+    if bool((there & (indices >= LENGTHS.reshape(-1, 1))).any()):
+        raise ValueError(
+            f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}"
+        )
     rows = (starts.reshape(-1, 1) + indices)[there]
     dX[rows] = dY[there]
     return dX
@@ -339,11 +373,9 @@ def GatherRanges(xp, DATA, RANGES, *, out):
         )
     starts, counts = RANGES[..., 0].reshape(-1).astype("int64"), RANGES[..., 1].reshape(-1).astype("int64")
     _check_ranges(starts, counts, DATA.shape[0])
-    owners = _owners(xp, counts)
-    rows = starts[owners] + xp.arange(owners.shape[0]) - (xp.cumsum(counts) - counts)[owners]
-    Y = out[0]((rows.shape[0],), DATA.dtype)
-    if Y.size:
-        Y[...] = DATA[rows]
+    ends = xp.cumsum(counts)
+    Y = out[0]((int(ends[-1]) if counts.size else 0,), DATA.dtype)
+    copy_runs(xp, DATA, starts, Y, ends - counts, counts)
     lengths = out[1]((RANGES.shape[0],), "int32")
     lengths[...] = RANGES[..., 1].sum(axis=1)
     return Y, lengths
@@ -452,10 +484,11 @@ def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[
     Y = out((X.shape[0],), "int64")
     Y[...] = 0
     base, begin = 1, 0
+    rounded = X if X.dtype.kind == "i" else xp.trunc(X + xp.copysign(X.dtype.type(0.5), X))  # halves away from 0
     for column, limit in zip(col_ids, categorical_limits):
         table = vals[begin : begin + limit]
         for code, value in enumerate(table):
-            Y[...] += xp.where(X[:, column].astype("int64") == value, code * base, 0)
+            Y[...] += xp.where(rounded[:, column] == value, code * base, 0)
         base *= limit
         begin += limit
     return Y
@@ -492,7 +525,9 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
     return made
 
 
-@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator(
+    "partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT
+)
 def Partition(xp, *inputs, pack_first_input: int = 0, out):
     """Rows of all inputs dealt out by the remainder of the first input's value; `pack_first_input` divides it.
 
@@ -508,7 +543,9 @@ def Partition(xp, *inputs, pack_first_input: int = 0, out):
     return tuple(made[i] for i in range(len(out)))
 
 
-@operator("partitions*", num_inputs=(1, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator(
+    "partitions*", num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: m % n == 0, gradient=NO_GRADIENT
+)
 def LengthsPartition(xp, *inputs, pack_first_input: int = 0, out):
     """As Partition by the second input; the first one holds lengths, and each partition gets its own.
 

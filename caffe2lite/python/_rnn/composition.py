@@ -101,7 +101,9 @@ class MultiRNNCell(RNNCell):
         for i, cell in enumerate(cells):
             if i in self.output_connected_layers:
                 self.output_indices.append(first + cell.get_output_state_index())
-            layer = "/".join(filter(None, [self.name, f"layer_{i}"]))  # the scope that is open comes in when it is applied
+            layer = "/".join(
+                filter(None, [self.name, f"layer_{i}"])
+            )  # the scope that is open comes in when it is applied
             names = [f"{layer}/{name}" for name in cell.get_state_names()]
             self.state_names.extend(names)
             first += len(names)

@@ -318,7 +318,7 @@ def _pad(node, context):
 def _slice(node, context):
     """Slice along given axes: as arguments where the rank is known, as tensors elsewhere.
 
-    Caffe2 counts from behind in another way: -1 is the end of the axis, -2 the last element.
+    Caffe2 cuts one axis at a time, and counts from behind in another way: -1 is the end of the axis, -2 the last element.
     """
     names = ("starts", "ends", "axes", "steps")
     given = {n: node.attrs[n] for n in names if n in node.attrs}
@@ -333,22 +333,29 @@ def _slice(node, context):
     axes = given.get("axes", list(range(len(starts))))
     if any(step != 1 for step in given.get("steps", ())):
         raise Unsupported("Slice with steps other than 1 has no form in Caffe2")
+    new = context.dummies.new_dummy_name
+    cuts = list(zip(axes, starts, ends))
+    blobs = [x, *(new() for _ in cuts[1:]), *node.outputs]
     if x in context.shapes:
         rank = len(context.shapes[x])
-        begin, end = [0] * rank, [-1] * rank
-        for axis, s, e in zip(axes, starts, ends):
-            begin[axis], end[axis] = s, e
-        return [operator("Slice", [x], node.outputs, starts=begin, ends=end)]
+        made = []
+        for (axis, start, end), source, target in zip(cuts, blobs, blobs[1:]):
+            begin, stop = [0] * rank, [-1] * rank
+            begin[axis], stop[axis] = start, end
+            made.append(operator("Slice", [source], [target], starts=begin, ends=stop))
+        return made
     if min(axes) < 0:
         raise Unsupported(f"node {node.name or 'Slice'}: negative axes of {x!r}, whose rank is not known")
-    new = context.dummies.new_dummy_name
-    where, some_starts, some_ends = new(), new(), new()
-    return [
-        fill_array(np.array(axes, np.int32), where),
-        fill_array(np.array(starts, np.int64), some_starts),
-        fill_array(np.array(ends, np.int64), some_ends),
-        *_slice_along(x, some_starts, some_ends, where, node.outputs, new),
-    ]
+    made = []
+    for (axis, start, end), source, target in zip(cuts, blobs, blobs[1:]):
+        where, some_start, some_end = new(), new(), new()
+        made += [
+            fill_array(np.array([axis], np.int32), where),
+            fill_array(np.array([start], np.int64), some_start),
+            fill_array(np.array([end], np.int64), some_end),
+            *_slice_along(source, some_start, some_end, where, [target], new),
+        ]
+    return made
 
 
 def _slice_along(x, starts, ends, axes, outputs, new):

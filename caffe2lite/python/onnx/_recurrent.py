@@ -142,7 +142,13 @@ class _Builder:
         self.net.Squeeze(whole, name, dims=[0])
 
     def _slice(self, source, starts, ends):
-        return self.net.Slice(source, self.new(), starts=starts, ends=ends)
+        """Return the slice, one axis after the other, as Caffe2 cuts them."""
+        for axis, (start, end) in enumerate(zip(starts, ends)):
+            if (start, end) != (0, -1):
+                begin, stop = [0] * len(starts), [-1] * len(starts)
+                begin[axis], stop[axis] = start, end
+                source = self.net.Slice(source, self.new(), starts=begin, ends=stop)
+        return source
 
     @functools.cached_property
     def _batch(self):

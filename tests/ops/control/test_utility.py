@@ -68,7 +68,7 @@ def test_summary(tmp_path):
     do.workspace.root_folder = str(tmp_path)
     (Y,) = do("Summarize", "x", "y", to_file=1)
     np.testing.assert_allclose(Y, [0, 5, 2.5, X.std(ddof=1)], rtol=1e-6)
-    assert [float(v) for v in (tmp_path / "x_summary.log").read_text().split()] == pytest.approx(Y.tolist())
+    assert [float(v) for v in (tmp_path / "x.summary").read_text().split()] == pytest.approx(Y.tolist())
 
 
 def test_sizes_of_blobs():

@@ -239,7 +239,7 @@ def test_whether_a_database_is_there(folder):
 )
 def test_arguments_that_contradict_each_other(folder, words, kind, args):
     for name in ("iter", "x"):
-        workspace.FeedBlob(name, np.ones(1))
+        workspace.FeedBlob(name, np.ones(1, "int64"))
     blobs = ([], ["iter", "x"]) if kind == "Load" else (["iter", "x"], [])
     with pytest.raises(RuntimeError, match=words):
         workspace.RunOperatorOnce(

@@ -103,7 +103,7 @@ def test_ranges_of_lengths():
     ("ConstantFill", [], {"value": 1.5, "dtype": DataType.INT32, "shape": [1]}, "field 'i' of Argument for a fill of int32"),
     ("ConstantFill", [], {"dtype": DataType.FLOAT16, "shape": [1]}, "Float16ConstantFill"),
     ("ConstantFill", [LIKE, floats(2)], {}, r"one float32, found float32\[2\]"),
-    ("ConstantFill", [], {"shape": [1 << 40, 1 << 20], "value": 1.0}, "no memory"),
+    ("ConstantFill", [], {"shape": [1 << 40, 1 << 20], "value": 1.0}, "CAFFE2LITE_LARGEST_RESULT"),
     ("DiagonalFill", [], {"shape": [3]}, r"2 dimensions or more, found the shape \[3\]"),
     ("DiagonalFill", [], {"shape": [3, 3, 2]}, r"all must be equal, found the shape \[3, 3, 2\]"),
     ("GivenTensorByteStringToUInt8Fill", [], {"values": [b"a"], "shape": [2]}, "needs 2 bytes, .* has 1"),
@@ -114,8 +114,4 @@ def test_ranges_of_lengths():
     ("LengthsRangeFill", [np.ones((1, 2), "int32")], {}, r"vector, found the shape \[1, 2\]"),
 ])  # fmt: skip
 def test_refusals(kind, inputs, args, words):
-    if words == "no memory":
-        with pytest.raises(Exception, match=words):
-            run(kind, inputs, args)
-    else:
-        refused(kind, inputs, words, args)
+    refused(kind, inputs, words, args)

@@ -89,7 +89,7 @@ X = floats(3, 4)
 @pytest.mark.parametrize(("kind", "inputs", "args", "words"), [
     *((kind, [X, X[:2]], {}, r"one shape, found \[3, 4\] and \[2, 4\]") for kind in MEASURES),
     *((kind + "Gradient", [X, X, floats(2)], {}, r"each of 3 rows, found \[2\]") for kind in MEASURES),
-    ("DotProductWithPadding", [X, floats(3, 3)], {"replicate": 1}, "rows of 4 must be a multiple of those of 3"),
+    ("DotProductWithPaddingGradient", [X, floats(3, 3), floats(3)], {"replicate": 1}, "rows of 4 must be a multiple of those of 3"),
     ("DotProductWithPadding", [X, floats(2, 3)], {}, r"\[3, 4\] and \[2, 3\]"),
     ("CosineEmbeddingCriterion", [X, Y], {}, r"Y \[5\] must have as many elements as S \[3, 4\]"),
     ("MarginRankingCriterion", [floats(5), floats(4), Y], {}, r"X2 \[4\] must have as many elements as X1 \[5\]"),

@@ -57,7 +57,12 @@ def test_losses():
 
 def test_gradients():
     check_gradient(
-        "HSoftmax", [values(4, 6), values(5, 6), values(5), LABELS], [0, 1, 2], outputs=2, hierarchy=hierarchy()
+        "HSoftmax",
+        [values(4, 6), values(5, 6), values(5), LABELS],
+        [0, 1, 2],
+        outputs=2,
+        named=[1],
+        hierarchy=hierarchy(),
     )
 
 

@@ -103,7 +103,6 @@ M, V = X[0], X[0, 0]
         (r"each of 4 rows is needed, found \[1\]", "FlexibleTopK", [M, np.array([1])], {}),
         (r"a vector is needed, found the shape \[4, 5\]", "Unique", [M.astype(int)], {}),
         (r"a vector is needed, found the shape \[4, 5\]", "FindDuplicateElements", [M], {}),
-        ("found none", "Bucketize", [V], {"boundaries": []}),
         ("found 2.0 before 1.0", "Bucketize", [V], {"boundaries": [0.0, 2.0, 1.0]}),
         ("a dimension at least, found a scalar", "Bucketize", [V[0]], {"boundaries": [0.0]}),
         ("an index is 4; it must be from 0 to 3", "OneHot", [np.array([0, 4]), np.array([4])], {}),

@@ -38,7 +38,7 @@ def test_weighted_sum():
 @pytest.mark.parametrize(
     ("words", "inputs"),
     [
-        ("inputs come in pairs, tensor and weight; there are 3", weighted(XS[:2], W[:2])[:3]),
+        ("3 inputs and 1 outputs do not go together", weighted(XS[:2], W[:2])[:3]),
         (r"weight 0 must be one value, found the shape \[3\]", [XS[0].astype("f"), np.ones(3, "f")]),
         (r"input 0 is float32\[2, 3\], input 1 float32\[3\]", weighted([XS[0], XS[1][0]], W[:2])),
     ],

@@ -104,7 +104,8 @@ def test_glu(dim):
     ("ReluN", [floats(2)], {"n": 0.0}, "n .*must be > 0, found 0"),
     ("Selu", [floats(2)], {"scale": 1.0}, "scale .*must be > 1, found 1"),
     ("PRelu", [floats(2, 3, 4), floats(4)], {}, r"axis 1 of \[2, 3, 4\].*found the shape \[4\]"),
-    ("PRelu", [floats(3), floats(3)], {}, r"one for each channel.*found the shape \[3\]"),
+    ("PRelu", [floats(2, 4), floats(3)], {}, r"one for each channel.*found the shape \[3\]"),
+    ("PRelu", [floats(3), floats(3)], {}, "X has no channels"),
     ("Glu", [floats(4, 3)], {}, r"axis -1 of \[4, 3\] cannot be split into halves"),
     ("Glu", [floats(4, 2)], {"dim": 2}, r"axis 2 of \[4, 2\]"),
 ])  # fmt: skip

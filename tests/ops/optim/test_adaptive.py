@@ -65,7 +65,6 @@ ONE = np.array([1], "f")
     ("LearningRateAdaption", [LR, G, M[0]], {}, r"effgrad \[4\]"),
     ("WeightScale", [P, np.array([1])], {"stepsize": 0, "upper_bound_iter": 2}, "stepsize must not be 0"),
     ("WeightScale", [P, np.array([1, 2])], {"stepsize": 1, "upper_bound_iter": 2}, r"iter must be one value, found the shape \[2\]"),
-    ("WeightScale", [P, np.array([1])], {"stepsize": 1}, "upper_bound_iter"),
 ])  # fmt: skip
 def test_refusals(kind, inputs, args, words):
     refused(kind, inputs, words, args, {"Storm": 3, "Wngrad": 2}.get(kind, 1))

@@ -105,8 +105,6 @@ def test_without_a_result(args, step, expected):
     ({"policy": "step", "gamma": 0.5}, "stepsize, above 0; found 0"),
     ({"policy": "cyclical", "stepsize": -1}, "stepsize, above 0; found -1"),
     ({"policy": "alter"}, "active_period or inactive_period above 0"),
-    ({"policy": "slope"}, "num_iter_1 and num_iter_2, which must differ"),
-    ({"policy": "poly", "power": 2.0}, "needs the argument max_iter"),
     ({"policy": "exp", "gamma": 1}, "gamma of LearningRate must be a float"),
     ({"policy": "composite"}, r"sub_policy_num_iters, all above 0; found \[\]"),
     ({"policy": "composite", "sub_policy_num_iters": [2]}, "needs the argument sub_policy_0_policy"),

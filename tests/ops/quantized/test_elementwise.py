@@ -63,9 +63,8 @@ def test_sigmoid_and_softmax(do):
         ("Int8Flatten", {"axis": 2}, DATA.reshape(6, 4)),
         ("Int8Transpose", {"axes": [2, 0, 1]}, DATA.transpose(2, 0, 1)),
         ("Int8Transpose", {}, DATA.transpose()),
-        ("Int8Slice", {"starts": [0, 1, 0], "ends": [-1, 3, 2]}, DATA[:, 1:3, :2]),
+        ("Int8Slice", {"starts": [0, 1, 0], "ends": [-1, 3, -1]}, DATA[:, 1:3]),
         ("Int8Slice", {"dim": 1, "start_idx": 1, "end_idx": -1}, DATA[:, 1:]),
-        ("Int8ChannelShuffle", {"group": 2, "order": "NHWC"}, DATA[..., [0, 2, 1, 3]]),
     ],
 )
 def test_bytes_in_another_order(do, kind, args, want):
@@ -121,7 +120,7 @@ def test_a_net_in_place_gives_the_same_again():
         ("axis 3 must be from 0 to 2", "Int8Concat", "x x", {"axis": 3, **SCALE}),
         ("axis 4 must be from 0 to 3", "Int8Flatten", "x", {"axis": 4, **SCALE}),
         ("is no permutation of the 3 dimensions", "Int8Transpose", "x", {"axes": [0, 0, 1], **SCALE}),
-        ("got NCHW and 2", "Int8ChannelShuffle", "x", {"group": 2, **SCALE}),
+        (r"\(N, H, W, C\), got the shape \[2, 3, 4\]", "Int8ChannelShuffle", "x", {"group": 2, **SCALE}),
         (r"X must be \[N, H, W, C\], got the shape \[2, 3, 4\]", "Int8ResizeNearest", "x", SCALE),
         ("input 0 must be an Int8 tensor, and it is a tensor of float64; Int8Quantize makes one", "Int8Relu", "f", {}),
         ("input 0 must be an Int8 tensor of uint8, and it holds int32", "Int8Relu", "wide", {}),

@@ -43,7 +43,7 @@ def test_the_range_of_the_data_takes_in_zero(values):
 
 
 def test_nan_has_no_range():
-    with pytest.raises(ValueError, match=r"values with NaN have no range .* 1 of them"):
+    with pytest.raises(ValueError, match=r"values with NaN or infinity have no range .* 1 of"):
         packed.by_range(np.array([1, np.nan], "f"))
 
 

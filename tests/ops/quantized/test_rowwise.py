@@ -153,9 +153,9 @@ TABLE = np.zeros((6, 12), np.uint8)
         ("bitwidth must be 1, 2, 4 or 8, got 3", "FloatToFusedRandRowwiseQuantized", [X], {"bitwidth": 3}),
         ("the rows say 0 bits a value", "FusedRandRowwiseQuantizedToFloat", [TABLE], {}),
         (r"rows of at least 10 bytes, got shape \[6, 3\]", "FusedRandRowwiseQuantizedToFloat", [TABLE[:, :3]], {}),
-        (r"shape \[5\] has 5 elements, and the input 72", "ByteWeightDequant", [TABLE], {"shape": [5]}),
+        (r"shape \[73\] has 73 elements, and the input only 72", "ByteWeightDequant", [TABLE], {"shape": [73]}),
         ("index 3 is not within the 3 rows", "QuantDecode", [X[0, :3], np.array([3], "int32")], {}),
-        ("found 3 tensors together", "QuantDecodeGradient", [X[0], TABLE, TABLE, TABLE], {}),
+        ("4 inputs and 1 outputs do not go together", "QuantDecodeGradient", [X[0], TABLE, TABLE, TABLE], {}),
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args):

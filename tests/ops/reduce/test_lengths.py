@@ -84,15 +84,15 @@ def test_nan_counts_where_it_comes_first():
 @pytest.mark.parametrize(("kind", "inputs", "words"), [
     ("LengthsSum", [DATA, LENGTHS[:2]], "lengths sum to 2, and there are 6 rows"),
     ("LengthsSum", [DATA, np.array([7, -1], "int32")], "a length is negative: -1"),
-    ("LengthsSum", [DATA, LENGTHS[:, None]], r"one dimension, got shape \[4, 1\]"),
-    ("LengthsWeightedSum", [DATA, WEIGHTS[:2], LENGTHS], r"each of 6 rows, got shape \[2\]"),
+    ("LengthsSum", [DATA, LENGTHS[:, None]], r"int32\[4, 1\]; it must have the shape \[K\]"),
+    ("LengthsWeightedSum", [DATA, WEIGHTS[:2], LENGTHS], r"float32\[2\]; it must have the shape \[R\] with R = 6"),
     ("SparseLengthsSum", [TABLE, INDICES + 1, LENGTHS], "index 9 is not within the 9 rows"),
     ("SparseLengthsSum", [TABLE, INDICES - 1, LENGTHS], "index -1 is not within"),
     ("SparseLengthsMean", [TABLE, INDICES, LENGTHS.astype("int64")], "lengths must be int32, got int64"),
     ("SparseLengthsPositionalWeightedSum", [TABLE, WEIGHTS[:2], INDICES, LENGTHS], "3 indices, and there are 2 weights"),
-    ("LengthsSumGradient", [DY[:2], LENGTHS], r"each segment, got \[2, 2, 3\]"),
+    ("LengthsSumGradient", [DY[:2], LENGTHS], r"int32\[4\]; it must have the shape \[K\] with K = 2"),
     ("LengthsWeightedSumGradient", [WEIGHTS[:2], DY, LENGTHS], r"got shape \[2\]"),
-    ("LengthsMaxWithMainInputAndForwardOutputGradient", [DY[:2], DY, LENGTHS, DATA], "4 segments, and 2 maxima"),
+    ("LengthsMaxWithMainInputAndForwardOutputGradient", [DY[:2], DY, LENGTHS, DATA], r"must have the shape of Y, \[2, 2, 3\]"),
 ])  # fmt: skip
 def test_refusals(kind, inputs, words):
     refused(kind, inputs, words)

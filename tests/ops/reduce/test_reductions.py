@@ -80,7 +80,7 @@ def test_norms(p, average):
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize(("axes", "shape"), [a for a in AXES if a[1]])
+@pytest.mark.parametrize(("axes", "shape"), [a for a in AXES if a[1] and min(a[0], default=0) >= 0])
 def test_moments(axes, shape, keepdims):
     x = floats(*shape)
     over = tuple(a % len(shape) for a in axes) or tuple(range(len(shape)))

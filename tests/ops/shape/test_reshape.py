@@ -71,7 +71,7 @@ def test_questions():
         assert run("Size", [x])[0] == x.size
         assert run("IsEmpty", [x])[0] == (x.size == 0)
         assert run("HasElements", [X[:0], x])[0] == (x.size > 0)
-    assert run("Shape", [X], {"axes": [-1, 0]})[0].tolist() == [4, 2]
+    assert run("Shape", [X], {"axes": [2, 0]})[0].tolist() == [4, 2]
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ MASK = {"mode": "sequence"}
         ("padding_width.* >= 0", "AddPadding", [ROWS], {"padding_width": -1}, 1),
         ("a range has 0 rows, fewer than the padding of 1 and 1", "RemovePadding", [ROWS, LENGTHS], {}, 2),
         ("beyond the data's 5 rows", "GatherPadding", [ROWS, INT(5)], {"padding_width": 6}, 2),
-        ("the lengths sum to 5, and feature 0 has 4 rows", "PadEmptySamples", [LENGTHS, ROWS[:4]], {}, 2),
+        ("the lengths sum to 5, and feature 0 has the shape", "PadEmptySamples", [LENGTHS, ROWS[:4]], {}, 2),
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args, outputs):

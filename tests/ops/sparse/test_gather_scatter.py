@@ -168,7 +168,7 @@ def test_coalesced_blobs_share_memory():
         (r"dense_last_dim is 5, and the fourth input \[3, 4\]", "BatchSparseToDense", [LENGTHS, AT, FLAT, DENSE],
          {"dense_last_dim": 5}),
         (r"a matrix of 3 rows is needed, found \[2, 4\]", "BatchDenseToSparse", [LENGTHS, AT, DENSE[:2]], {}),
-        (r"found \['in0'\] -> \['out0'\]", "UnsafeCoalesce", [X], {}),
+        ("1 inputs and 1 outputs do not go together", "UnsafeCoalesce", [X], {}),
     ],
 )  # fmt: skip
 def test_refusals(words, kind, inputs, args):

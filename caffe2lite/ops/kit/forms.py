@@ -1,0 +1,84 @@
+"""What the shapes of an operator's operands must be, as its record says: "X [N, C, ...], scale [C], dY = X".
+
+An operand in brackets has one dimension for each item: a number, a letter that stands for one size wherever it occurs,
+"..." for any number of dimensions, or *D for any that are the same wherever *D occurs.  "dY = X" is an operand of X's
+very shape.  Operands that are absent are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Form(NamedTuple):
+    """The form of one operand: as another one, or dimensions before and behind an ellipsis."""
+
+    operand: int
+    like: int | None
+    front: tuple[str, ...]
+    rest: str  # "..." or *D, "" where there is none
+    back: tuple[str, ...]
+    text: str
+
+
+def parse(title: str, inputs: Sequence[str], text: str) -> tuple[Form, ...]:
+    """The forms in such a text; TypeError where it is none."""
+    made = []
+    for item in filter(None, re.split(r",\s*(?![^\[]*\])", text)):
+        name, sign, rest = item.partition(" ")
+        if name not in inputs:
+            raise TypeError(f"operator {title}: {item!r} tells the shape of no operand")
+        if rest.startswith("= "):
+            made.append(Form(inputs.index(name), inputs.index(rest[2:]), (), "", (), rest[2:]))
+            continue
+        if not sign or not (rest.startswith("[") and rest.endswith("]")):
+            raise TypeError(f"operator {title}: {item!r} is no shape")
+        dims = [d.strip() for d in rest[1:-1].split(",") if d.strip()]
+        at = next((k for k, d in enumerate(dims) if d == "..." or d[0] == "*"), len(dims))
+        many = dims[at] if at < len(dims) else ""
+        made.append(Form(inputs.index(name), None, tuple(dims[:at]), many, tuple(dims[at + 1 :]), rest))
+    return tuple(made)
+
+
+def mismatch(forms: Sequence[Form], operands: Sequence[Any], variadic: int | None) -> tuple[int, str] | None:
+    """(operand, what its shape must be) of the first that has another form; None where all fit.
+
+    Operands from `variadic` on all have the form of that one.
+    """
+    sizes: dict[str, Any] = {}
+    for form in forms:
+        last = len(operands) if form.operand == variadic else form.operand + 1
+        for k in range(form.operand, min(last, len(operands))):
+            shape = getattr(operands[k], "shape", None)
+            if shape is None:
+                continue
+            if form.like is not None:
+                other = operands[form.like]
+                if other is not None and shape != other.shape:
+                    return k, f"the shape of {form.text}, {list(other.shape)}"
+            elif not _fits(form, shape, sizes):
+                names = (*form.front, form.rest, *form.back)
+                known = ", ".join(f"{n} = {_shown(sizes[n])}" for n in dict.fromkeys(names) if n in sizes)
+                return k, f"the shape {form.text}" + (f" with {known}" if known else "")
+    return None
+
+
+def _shown(size: Any) -> Any:
+    return list(size) if isinstance(size, tuple) else size
+
+
+def _fits(form: Form, shape: tuple[int, ...], sizes: dict[str, Any]) -> bool:
+    front, back = len(form.front), len(form.back)
+    if len(shape) < front + back or (not form.rest and len(shape) != front):
+        return False
+    pairs: list[tuple[str, Any]] = [*zip(form.front, shape), *zip(form.back, shape[len(shape) - back :])]
+    if form.rest.startswith("*"):
+        pairs.append((form.rest, shape[front : len(shape) - back]))
+    found = dict(sizes)
+    for name, size in pairs:
+        if (int(name) if name.isdecimal() else found.setdefault(name, size)) != size:
+            return False
+    sizes.update(found)
+    return True
