@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
 
 import program_families  # noqa: E402
-import programs as compare  # noqa: E402
+import program_results as compare  # noqa: E402
 
 WORKER = ROOT / "tests" / "programs_worker.py"
 LARGEST = 4000  # bytes of a result that is kept

@@ -68,12 +68,14 @@ class DBReader(Reader):
 
 
 @operator("reader", stateful=True, gradient=NO_GRADIENT)
-def CreateDB(ctx, *, db: str, db_type: str = "leveldb", num_shards: int = 1, shard_id: int = 0):
+def CreateDB(ctx, *, db: str = "", db_type: str = "leveldb", num_shards: int = 1, shard_id: int = 0):
     """Open a database for reading; of several shards, each reads every `num_shards`th record.
 
-    reader of the database `db`; no tensors, of any type. ValueError where shard_id is not in [0, num_shards); a DBError
-    where the database cannot be opened.
+    reader of the database `db`; no tensors, of any type. ValueError where `db` is absent, or shard_id is not in
+    [0, num_shards); a DBError where the database cannot be opened.
     """
+    if not db:
+        raise ValueError("operator CreateDB needs the argument 'db', the database's path")
     if not 0 <= shard_id < num_shards:
         raise ValueError(f"shard_id must be within 0 to {num_shards - 1}, got {shard_id}")
     return DBReader(db_type, db, num_shards, shard_id)

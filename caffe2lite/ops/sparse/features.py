@@ -145,7 +145,7 @@ def _single_gradient(kind, width, value):
 
 
 @operator("out_lengths out_keys out_values", types={"in1_presence": "bool"})
-def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], out):
+def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int] = (), out):
     """A matrix (examples, features) as a multi feature of scalars, without what is not present.
 
     in1 [N, features] of any type, in1_presence alike, bool -> out_lengths [N] int32, out_keys [K] int64, out_values [K]
@@ -165,7 +165,7 @@ def MergeDenseFeatureTensors(xp, in1, in1_presence, *, feature_ids: list[int], o
     counts=lambda n, m: n % 2 == 0,
     gradient=_single_gradient("MergeSingleScalarFeatureTensorsGradient", 2, 0),
 )
-def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int], out):
+def MergeSingleScalarFeatureTensors(xp, *inputs, feature_ids: list[int] = (), out):
     """(value, presence) of each feature, merged.
 
     For each of `feature_ids`: value [N] of any type, presence [N] bool -> out_lengths [N] int32, out_keys [K] int64,
@@ -228,7 +228,7 @@ def _rows(xp, group, values):
     counts=lambda n, m: n % 3 == 0,
     gradient=_single_gradient("MergeSingleListFeatureTensorsGradient", 3, 1),
 )
-def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
+def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int] = (), out):
     """(lengths, values, presence) of each feature of lists, merged.
 
     For each of `feature_ids`: lengths [N] int32, values [sum of lengths] of any type, presence [N] bool -> out_lengths
@@ -246,7 +246,7 @@ def MergeSingleListFeatureTensors(xp, *inputs, feature_ids: list[int], out):
     counts=lambda n, m: n % 4 == 0,
     gradient=_single_gradient("MergeSingleMapFeatureTensorsGradient", 4, 2),
 )
-def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int], out):
+def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int] = (), out):
     """(lengths, keys, values, presence) of each feature of maps, merged.
 
     For each of `feature_ids`: lengths [N] int32, keys and values [sum of lengths] of any type, presence [N] bool ->
