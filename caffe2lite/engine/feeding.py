@@ -17,7 +17,7 @@ _KINDS = frozenset(
 )
 
 
-Value = np.ndarray | str | bytes  # what can be fed
+Value = np.ndarray | np.generic | str | bytes  # what can be fed
 
 
 def feed(blob: Blob, value: Value, option: caffe2_pb2.DeviceOption | None = None) -> None:
@@ -25,12 +25,11 @@ def feed(blob: Blob, value: Value, option: caffe2_pb2.DeviceOption | None = None
     if isinstance(value, (str, bytes)):
         blob.hold(value.encode() if isinstance(value, str) else value)
         return
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, (np.ndarray, np.generic)):
         raise EngineError(
-            f"cannot feed a {type(value).__name__} to blob {blob.name!r}: only NumPy arrays and strings can be fed "
-            "(numpy.asarray makes an array of a number)"
+            f"cannot feed a {type(value).__name__} to blob {blob.name!r}: only NumPy arrays and strings can be fed"
         )
-    array = value
+    array = np.asarray(value)
     if array.dtype.kind in "SU" or array.dtype == object:
         array = strings(array, blob.name)
     if array.dtype not in _KINDS:

@@ -59,7 +59,7 @@ def results(files: dict[str, bytes]) -> list[bytes]:
 
 def scalars() -> None:
     """0-d tensors come here and back."""
-    workspace.FeedBlob("x", np.array(3, "f"), option(0))
+    workspace.FeedBlob("x", np.float32(3), option(0))
     workspace.RunOperatorOnce(core.CreateOperator("Relu", ["x"], ["y"], device_option=option(0)))
     have = workspace.FetchBlob("y")
     assert have.shape == () and have == 3, have
