@@ -50,11 +50,17 @@ def why(name: str) -> str:
     for known, reason in _ABSENT.items():
         if f"{inner}.".startswith(f"{known}."):
             return reason
-    if inner.startswith("python.models.") and inner.count(".") == 2:
-        return f"a model is downloaded first: python -m caffe2.python.models.download -i {inner.rpartition('.')[2]}"
     if inner.endswith("_test") and inner not in _PACKAGES:
         return _TEST.format(file=inner.replace(".", "/"))
     return ""
+
+
+def _download(name: str) -> str:
+    """Return how a model of `caffe2.python.models` comes to be there; "" for other names."""
+    inner = name.partition(".")[2]
+    if not inner.startswith("python.models.") or inner.count(".") != 2:
+        return ""
+    return f"a model is downloaded first: python -m caffe2.python.models.download -i {inner.rpartition('.')[2]}"
 
 
 class AbsentFinder(importlib.abc.MetaPathFinder):
@@ -64,7 +70,7 @@ class AbsentFinder(importlib.abc.MetaPathFinder):
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
         """Raise ModuleNotFoundError for what is in the table."""
         top, _, inner = fullname.partition(".")
-        reason = why(fullname) if top in ("caffe2", "caffe2lite") else ""
+        reason = (why(fullname) or _download(fullname)) if top in ("caffe2", "caffe2lite") else ""
         if reason:
             # Without `name=`, as `from caffe2.python import mint` would else replace the sentence by one of its own.
             raise ModuleNotFoundError(f"caffe2lite has no caffe2.{inner}: {reason}")
