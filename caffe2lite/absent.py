@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.abc
-import os
 from typing import Any
 
 _BUILD = "it made source code when Caffe2 was built"
@@ -45,23 +44,23 @@ _PACKAGES = ("python.operator_test", "python.serialized_test")
 _TEST = "it is one of Caffe2's own tests; `caffe2lite conformance --only {file}` runs it"
 
 
-def _is_here(inner: str) -> bool:
-    """Return whether caffe2lite has that module or package."""
-    path = os.path.join(os.path.dirname(__file__), *inner.split("."))
-    return os.path.isdir(path) or os.path.exists(f"{path}.py")
-
-
 def why(name: str) -> str:
     """Why a module such as `caffe2.python.mint` is not here, and what to use instead; "" if Caffe2 had none of that name."""
     inner = name.partition(".")[2]
     for known, reason in _ABSENT.items():
         if f"{inner}.".startswith(f"{known}."):
             return reason
-    if inner.startswith("python.models.") and inner.count(".") == 2 and not _is_here(inner):
-        return f"a model is downloaded first: python -m caffe2.python.models.download -i {inner.rpartition('.')[2]}"
     if inner.endswith("_test") and inner not in _PACKAGES:
         return _TEST.format(file=inner.replace(".", "/"))
     return ""
+
+
+def _download(name: str) -> str:
+    """Return how a model of `caffe2.python.models` comes to be there; "" for other names."""
+    inner = name.partition(".")[2]
+    if not inner.startswith("python.models.") or inner.count(".") != 2:
+        return ""
+    return f"a model is downloaded first: python -m caffe2.python.models.download -i {inner.rpartition('.')[2]}"
 
 
 class AbsentFinder(importlib.abc.MetaPathFinder):
@@ -71,7 +70,7 @@ class AbsentFinder(importlib.abc.MetaPathFinder):
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
         """Raise ModuleNotFoundError for what is in the table."""
         top, _, inner = fullname.partition(".")
-        reason = why(fullname) if top in ("caffe2", "caffe2lite") else ""
+        reason = (why(fullname) or _download(fullname)) if top in ("caffe2", "caffe2lite") else ""
         if reason:
             # Without `name=`, as `from caffe2.python import mint` would else replace the sentence by one of its own.
             raise ModuleNotFoundError(f"caffe2lite has no caffe2.{inner}: {reason}")
