@@ -50,7 +50,7 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
             if getattr(a, "dtype", None) not in accepted:
                 return False
             largest = max(largest, a.size)
-    return largest >= LEAST and available()
+    return largest * kernel.work >= LEAST and available()  # type: ignore[attr-defined]
 
 
 PATIENCE = 1.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
@@ -308,16 +308,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def compiled(*operators: registry.Operator, also: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(*operators: registry.Operator, also: str = "", work: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function is the compiled kernel of these operators.
 
     Where it does not fit, it calls the operator itself, which is the plain kernel: `return Adam(xp, ..., out=out)`.
 
     also    types of operands that it takes besides float32, int32 and int64
+    work    how many steps of the loop there are to an element of the largest operand, about
     """
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         function.dtypes = _DTYPES | {np.dtype(t) for t in also.split()}  # type: ignore[attr-defined]
+        function.work = work  # type: ignore[attr-defined]
         for record in operators:
             record.engine("NUMBA", registry.CPU)(function)
         return function

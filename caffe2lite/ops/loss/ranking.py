@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, exp32, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
@@ -63,6 +66,40 @@ def PairWiseLoss(xp, X, labels, lengths=None, *, out):
     return Y
 
 
+@compiled(PairWiseLoss, work=16)
+def _pair_wise_compiled(xp, X, labels, lengths=None, *, out):
+    if not X.size:
+        return PairWiseLoss(xp, X, labels, lengths, out=out)
+    _check_items(X, labels)
+    Y = out((1 if lengths is None else lengths.size,), X.dtype)
+    _pair_loop(X.reshape(-1), labels.reshape(-1), _ends(lengths, X.size), Y)
+    return Y
+
+
+def _ends(lengths: Any, size: int) -> Any:
+    return np.array([items.stop for _, items in _sessions(lengths, size)])
+
+
+@loop(reorder=True)
+def _pair_loop(x, label, ends, Y):
+    """The logarithm is taken of a product of many terms 1 + exp(-|margin|), each at most 2."""
+    first = 0
+    for k in range(ends.size):
+        total, pairs = 0.0, 0
+        for i in range(first, ends[k]):
+            for begin in range(first, ends[k], 512):
+                product, linear = 1.0, np.float32(0)
+                for j in range(begin, min(begin + 512, ends[k])):
+                    above = label[i] > label[j]
+                    behind = x[j] - x[i]
+                    product *= 1 + (exp32(-abs(behind)) if above else np.float32(0))
+                    linear += max(behind, np.float32(0)) if above else np.float32(0)
+                    pairs += above
+                total += linear + np.log(product)
+        Y[k] = total / max(pairs, 1)
+        first = ends[k]
+
+
 @operator("dX", types={"X": "float32", "labels": "=X", "dY": "=X", "lengths": "int32"}, host="lengths", infer=like(0))
 def PairWiseLossGradient(xp, X, labels, dY, lengths=None, *, out):
     """dX of PairWiseLoss.
@@ -82,6 +119,33 @@ def PairWiseLossGradient(xp, X, labels, dY, lengths=None, *, out):
         push = above / (1 + xp.exp(margin))
         dx[items] = (push.sum(axis=0) - push.sum(axis=1)) * (dY[k] / count)
     return dX
+
+
+@compiled(PairWiseLossGradient, work=16)
+def _pair_wise_gradient_compiled(xp, X, labels, dY, lengths=None, *, out):
+    if not X.size or dY.shape != (1 if lengths is None else lengths.size,):
+        return PairWiseLossGradient(xp, X, labels, dY, lengths, out=out)
+    _check_items(X, labels)
+    dX = out(X.shape, X.dtype)
+    _pair_gradient_loop(X.reshape(-1), labels.reshape(-1), _ends(lengths, X.size), dY, dX.reshape(-1))
+    return dX
+
+
+@loop(reorder=True)
+def _pair_gradient_loop(x, label, ends, dY, dX):
+    first = 0
+    for k in range(ends.size):
+        pairs = 0
+        for i in range(first, ends[k]):
+            total = np.float32(0)
+            for j in range(first, ends[k]):
+                order = np.float32(label[i] > label[j]) - np.float32(label[i] < label[j])
+                total -= order / (np.float32(1) + exp32(order * (x[i] - x[j])))
+                pairs += label[i] > label[j]
+            dX[i] = total
+        for i in range(first, ends[k]):
+            dX[i] *= dY[k] / np.float32(max(pairs, 1))
+        first = ends[k]
 
 
 # ---- normalized discounted cumulative gain -----------------------------------------------------------------------

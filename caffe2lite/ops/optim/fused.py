@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from caffe2lite.ops.kit.compiled import compiled
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
 from caffe2lite.ops.kit.shapes import one
+from caffe2lite.ops.optim.sparse import adagrad_rows
 
 
-def _spread(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bool) -> tuple[Any, Any, Any]:
-    """(indices, segment gradient of each index, parameter rows)."""
+def _rows(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bool) -> tuple[Any, Any, Any, Any]:
+    """(indices, gradients of the segments, segment of each index, parameter rows)."""
     if param.ndim < 1 or lengths.ndim != 1 or grad.shape[:1] != lengths.shape:
         raise ValueError(
             f"a gradient row for each of the {lengths.size} lengths is needed, found {list(grad.shape)}, for a "
@@ -31,7 +33,7 @@ def _spread(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bo
         raise ValueError(f"rows of the gradient have {rows.shape[1]} values, those of the parameter {width}")
     if mean:
         rows = rows / xp.asarray([[max(n, 1)] for n in counts], dtype=grad.dtype)
-    return ids, xp.repeat(rows, counts, axis=0), param.reshape(param.shape[0], width)
+    return ids, rows, xp.repeat(xp.arange(len(counts)), counts), param.reshape(param.shape[0], width)
 
 
 _OPERANDS = """param [N, D], moment of its shape (RowWise: [N]), indices [n], grad [segments, D], lr [1], lengths [segments];
@@ -39,16 +41,19 @@ float32, indices int32 or int64, lengths int32.  ValueError where an index is no
 the moment or the gradient has another size."""
 
 
-def _adagrad(
-    xp: Any, param: Any, moment: Any, ids: Any, grads: Any, rows: Any, lr: Any, row_wise: bool,
-    epsilon: float, weight_decay: float, weights: Any = None, aux: Any = None,
-) -> None:  # fmt: skip
+def _moments(param: Any, moment: Any, rows: Any, row_wise: bool) -> Any:
     if moment.size != (param.shape[0] if row_wise else param.size):
         raise ValueError(
             f"the moment {list(moment.shape)} must have one value for each {'row' if row_wise else 'element'} of the "
             f"parameter {list(param.shape)}"
         )
-    m = moment.reshape(param.shape[0], 1 if row_wise else rows.shape[1])
+    return moment.reshape(param.shape[0], 1 if row_wise else rows.shape[1])
+
+
+def _adagrad(
+    xp: Any, m: Any, ids: Any, grads: Any, rows: Any, lr: Any, row_wise: bool,
+    epsilon: float, weight_decay: float, weights: Any = None, aux: Any = None,
+) -> None:  # fmt: skip
     rate, kind = one(lr, "lr"), grads.dtype.type
     for at in sweeps(xp, ids):
         which = ids[at]
@@ -80,11 +85,18 @@ def _adagrad_of(row_wise: bool) -> str:
 
 def _fused(name: str, row_wise: bool, mean: bool) -> None:
     def kernel(xp, param, moment, indices, grad, lr, lengths, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
-        ids, grads, rows = _spread(xp, param, indices, grad, lengths, mean)
-        _adagrad(xp, param, moment, ids, grads, rows, lr, row_wise, epsilon, weight_decay)
+        ids, grads, segments, rows = _rows(xp, param, indices, grad, lengths, mean)
+        m = _moments(param, moment, rows, row_wise)
+        _adagrad(xp, m, ids, grads[segments], rows, lr, row_wise, epsilon, weight_decay)
         return param, moment
 
-    operator(
+    def in_a_loop(xp, param, moment, indices, grad, lr, lengths, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
+        ids, grads, segments, rows = _rows(xp, param, indices, grad, lengths, mean)
+        m = _moments(param, moment, rows, row_wise)
+        adagrad_rows(ids, grads, segments, rows, m[:, 0] if row_wise else m, one(lr, "lr")[()], epsilon, weight_decay)
+        return param, moment
+
+    plain = operator(
         "param_out moment_out",
         name=name,
         mutates=[(0, 0), (1, 1)],
@@ -92,13 +104,15 @@ def _fused(name: str, row_wise: bool, mean: bool) -> None:
         host="lengths",
         doc=f"{_adagrad_of(row_wise)} of the rows whose {'means' if mean else 'sums'} the gradient is of.\n\n{_OPERANDS}",
     )(kernel)
+    compiled(plain)(in_a_loop)
 
 
 def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
     def kernel(
         xp, param, moment, weights, indices, grad, lr, lengths, *, epsilon: float = 1e-5, weight_decay: float = 0.0, out
     ):
-        ids, grads, rows = _spread(xp, param, indices, grad, lengths, False)
+        ids, grads, segments, rows = _rows(xp, param, indices, grad, lengths, False)
+        grads = grads[segments]
         if weights.size != ids.size:
             raise ValueError(f"one weight for each of {ids.size} indices is needed, found {list(weights.shape)}")
         aux = out[2](weights.shape, weights.dtype)
@@ -108,7 +122,7 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         if not approximate:
             along[...] = (rows[ids] * grads).sum(axis=1)
             along = None
-        _adagrad(xp, param, moment, ids, grads, rows, lr, row_wise, epsilon, weight_decay, weights, along)
+        _adagrad(xp, _moments(param, moment, rows, row_wise), ids, grads, rows, lr, row_wise, epsilon, weight_decay, weights, along)
         return param, moment, aux
 
     operator(

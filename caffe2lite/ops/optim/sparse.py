@@ -337,12 +337,18 @@ def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5
 @compiled(SparseAdagrad)
 def _sparse_adagrad_compiled(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
     ids, g, p, m = _rows(param, indices, grad, moment)
-    _sparse_adagrad_loop(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    adagrad_rows(ids, g, np.arange(ids.size), p, m, _rate(lr), epsilon, weight_decay)
     return param, moment
 
 
+def adagrad_rows(ids, grads, which, param, moment, rate, epsilon, weight_decay):
+    """The compiled step of the rows `ids`, each with the row of `grads` that `which` says; moments of rows or elements."""
+    step = _sparse_adagrad_loop if moment.size == param.size and moment.ndim > 1 else _row_wise_adagrad_loop
+    step(ids, grads, which, param, moment, rate, _F(epsilon), _F(weight_decay))
+
+
 @loop
-def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
+def _sparse_adagrad_loop(ids, G, which, P, M, lr, epsilon, weight_decay):
     width = G.shape[1]
     flat, moments = P.reshape(-1), M.reshape(-1)
     for k in range(ids.size):
@@ -351,7 +357,7 @@ def _sparse_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
             prefetch(flat, j)
             prefetch(moments, j)
         begin = ids[k] * width
-        g, p, m = G[k], flat[begin : begin + width], moments[begin : begin + width]
+        g, p, m = G[which[k]], flat[begin : begin + width], moments[begin : begin + width]
         for j in range(width):
             decayed = g[j] + weight_decay * p[j]
             m[j] += decayed * decayed
@@ -423,12 +429,12 @@ def _row_wise_sparse_adagrad_compiled(
     if counter is not None and counter_halflife > 0:
         options = {"epsilon": epsilon, "weight_decay": weight_decay, "counter_halflife": counter_halflife}
         return RowWiseSparseAdagrad(xp, param, moment, indices, grad, lr, counter, **options)
-    _row_wise_adagrad_loop(ids, g, p, m, _rate(lr), _F(epsilon), _F(weight_decay))
+    adagrad_rows(ids, g, np.arange(ids.size), p, m, _rate(lr), epsilon, weight_decay)
     return param, moment
 
 
 @loop(reorder=True)
-def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
+def _row_wise_adagrad_loop(ids, G, which, P, M, lr, epsilon, weight_decay):
     width = G.shape[1]
     flat = P.reshape(-1)
     for k in range(ids.size):
@@ -437,7 +443,7 @@ def _row_wise_adagrad_loop(ids, G, P, M, lr, epsilon, weight_decay):
         for j in range(0, width, _LINE):
             prefetch(flat, soon * width + j)
         row = ids[k]
-        g, p = G[k], flat[row * width : (row + 1) * width]
+        g, p = G[which[k]], flat[row * width : (row + 1) * width]
         total = _F(0)
         for j in range(width):
             decayed = g[j] + weight_decay * p[j]

@@ -6,6 +6,9 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.registry import MANY, operator
@@ -59,6 +62,16 @@ def Percentile(xp, X, table, lengths, *, out):
     X [N, D], table [rows, 2], lengths [D], Y of X's shape; float32, lengths int32.  ValueError where the shapes do
     not fit, or the lengths are not above 0 and do not add up to the rows.
     """
+    Y = out(X.shape, X.dtype)
+    start = 0
+    for j, n in enumerate(_table_lengths(X, table, lengths)):
+        part = table[start : start + n]
+        Y[:, j] = _table(xp, X[:, j], part[:, 0], part[:, 1])
+        start += n
+    return Y
+
+
+def _table_lengths(X: Any, table: Any, lengths: Any) -> list[int]:
     if X.ndim != 2 or table.ndim != 2 or table.shape[1] != 2 or lengths.shape != X.shape[1:]:
         raise ValueError(
             f"a matrix, a table of two columns and a length for each column are needed: {list(X.shape)}, "
@@ -67,13 +80,39 @@ def Percentile(xp, X, table, lengths, *, out):
     counts = lengths.tolist()
     if sum(counts) != table.shape[0] or min(counts, default=1) < 1:
         raise ValueError(f"the lengths {counts} must be above 0 and add up to the {table.shape[0]} rows of the table")
+    return counts
+
+
+@compiled(Percentile)
+def _percentile_compiled(xp, X, table, lengths, *, out):
+    counts = _table_lengths(X, table, lengths)
     Y = out(X.shape, X.dtype)
-    start = 0
-    for j, n in enumerate(counts):
-        part = table[start : start + n]
-        Y[:, j] = _table(xp, X[:, j], part[:, 0], part[:, 1])
-        start += n
+    _percentile_loop(X, table[:, 0].copy(), table[:, 1].copy(), np.cumsum([0, *counts]), Y)
     return Y
+
+
+@loop
+def _percentile_loop(X, values, percentiles, ends, Y):
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x, first, last = X[i, j], ends[j], ends[j + 1] - 1
+            low, high = first, last  # the first value that is not below x, if x is within them
+            while low < high:
+                middle = (low + high) >> 1
+                if values[middle] < x:
+                    low = middle + 1
+                else:
+                    high = middle
+            if x < values[first]:
+                Y[i, j] = 0
+            elif x > values[last]:
+                Y[i, j] = 1
+            elif x == values[first]:
+                Y[i, j] = percentiles[first]
+            else:
+                left, step = values[low - 1], values[low] - values[low - 1]
+                share = (x - left) / step
+                Y[i, j] = percentiles[low - 1] + share * (percentiles[low] - percentiles[low - 1])
 
 
 @operator("Y", types="float32", infer=like(0), gradient=NO_GRADIENT)
