@@ -1,4 +1,4 @@
-"""Pools over regions of interest: RoIPool, RoIAlign and the rotated one, with gradients."""
+"""Pools over regions of interest: RoIPool and RoIAlign, with gradients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from caffe2lite.ops.detection import cuda
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
@@ -65,18 +66,18 @@ def _shape(X, rois, order, *pooled):
     return (rois, *pooled, X[3]) if order == "NHWC" else (rois, X[1], *pooled)
 
 
-def _infer(args, inputs):
+def infer(args, inputs):
     X, rois = inputs[0].shape, inputs[1].shape
     return [Spec(_shape(X, rois[0], args.get("order"), args["pooled_h"], args["pooled_w"]))]
 
 
-def _check_pooled(dY, rois, X, *pooled):
+def check_pooled(dY, rois, X, *pooled):
     shape = _shape(X.shape, rois.shape[0], "NCHW", *pooled)
     if dY.shape != shape:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(shape)}")
 
 
-def _planes(X, RoIs, order, pooled_h, pooled_w, out):
+def planes(X, RoIs, order, pooled_h, pooled_w, out):
     """Return (X with its channels first, the output, the output with its channels first)."""
     Y = out(_shape(X.shape, len(RoIs), order, pooled_h, pooled_w), X.dtype)
     return (X.transpose(0, 3, 1, 2), Y, Y.transpose(0, 3, 1, 2)) if order == "NHWC" else (X, Y, Y)
@@ -122,7 +123,7 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
 @operator(
     "Y",
     types={"X": "float32", "RoIs": "float32"},
-    infer=_infer,
+    infer=infer,
     gradient=single("RoIAlignGradient", "I0 I1 GO0 -> GI0"),
     limits=_SIZES,
 )
@@ -139,7 +140,7 @@ def RoIAlign(
     K. He et al., "Mask R-CNN", 2017.
     """
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
+    x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
     if usable(xp, X) and order != "NHWC":
         _check_boxes(RoIs, X.shape[0], 4, aligned)
         sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
@@ -185,91 +186,118 @@ def RoIAlignGradient(
     return dX
 
 
-# ---- RoIAlignRotated -------------------------------------------------------------------------------------------------
-
-
-def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
-    """Return (pixel numbers, weights) of the four corners of each sample, [4, bins, samples]; bins in row-major order."""
-    shift = 0.5 if aligned else 0.0
-    x, y = float(roi[0]) * spatial_scale - shift, float(roi[1]) * spatial_scale - shift
-    w, h = float(roi[2]) * spatial_scale, float(roi[3]) * spatial_scale
-    if not aligned:
-        w, h = max(w, 1.0), max(h, 1.0)
-    angle = math.radians(float(roi[4]))
-    c, s = math.cos(angle), math.sin(angle)
-    grid_h = sampling_ratio if sampling_ratio > 0 else math.ceil(h / pooled_h)
-    grid_w = sampling_ratio if sampling_ratio > 0 else math.ceil(w / pooled_w)
-    v = -h / 2 + (np.arange(pooled_h)[:, None] + (np.arange(grid_h)[None] + 0.5) / grid_h) * (h / pooled_h)
-    u = -w / 2 + (np.arange(pooled_w)[:, None] + (np.arange(grid_w)[None] + 0.5) / grid_w) * (w / pooled_w)
-    v, u = v[:, None, :, None], u[None, :, None, :]
-    px = (u * c + v * s + x).reshape(pooled_h * pooled_w, -1)
-    py = (v * c - u * s + y).reshape(pooled_h * pooled_w, -1)
-    height, width = shape
-    outside = (py < -1.0) | (py > height) | (px < -1.0) | (px > width)
-    px, py = np.maximum(px, 0), np.maximum(py, 0)
-    x0, y0 = np.minimum(px.astype(np.int64), width - 1), np.minimum(py.astype(np.int64), height - 1)
-    px, py = np.where(x0 >= width - 1, width - 1, px), np.where(y0 >= height - 1, height - 1, py)
-    x1, y1 = np.minimum(x0 + 1, width - 1), np.minimum(y0 + 1, height - 1)
-    lx, ly = px - x0, py - y0
-    weights = np.stack([(1 - ly) * (1 - lx), (1 - ly) * lx, ly * (1 - lx), ly * lx])
-    weights = np.where(outside, 0, weights) / (grid_h * grid_w)
-    pixels = np.stack([y0 * width + x0, y0 * width + x1, y1 * width + x0, y1 * width + x1])
-    return pixels, weights.astype(np.float32)
-
-
-@operator(
-    "Y",
-    types={"X": "float32", "RoIs": "float32"},
-    infer=_infer,
-    gradient=single("RoIAlignRotatedGradient", "I0 I1 GO0 -> GI0"),
-    limits=_SIZES,
-)
-def RoIAlignRotated(
+@compiled(RoIAlign, work=16)
+def _align_compiled(
     xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """RoIAlign for rotated rois.
-
-    X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 5] or [R, 6] of (image,) x, y, w, h, degrees -> Y [R, C,
-    pooled_h, pooled_w]. ValueError where the shapes do not fit, a roi is of no image, or pooled_h or pooled_w is below
-    0.
-
-    J. Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018.
-    """
-    check_rois(X, RoIs, (5, 6), order, spatial_scale)
-    x, Y, y = _planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
-        image, box = image_of(roi, 5, x.shape[0])
-        pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
-        plane = x[image].reshape(x.shape[1], -1)
-        seen = plane[:, xp.asarray(pixels)] * xp.asarray(weights)
-        y[r] = seen.sum(axis=(1, 3)).reshape(x.shape[1], pooled_h, pooled_w)
+    options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
+    if order == "NHWC" or not X.size or not RoIs.size or not pooled_h * pooled_w:
+        return RoIAlign(xp, X, RoIs, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
+    Y = out((len(RoIs), X.shape[1], pooled_h, pooled_w), X.dtype)
+    images, *sides = _all_sides(X, RoIs, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+    _align_loop(X, images, *sides, Y)
     return Y
 
 
-@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, limits=_SIZES)
-def RoIAlignRotatedGradient(
+@compiled(RoIAlignGradient, work=16)
+def _align_gradient_compiled(
     xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
-    """Each pixel gets the gradients of the means that it has a part in, by that part.
-
-    X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where
-    the shapes do not fit, or a roi is of no image.
-    """
-    check_rois(X, RoIs, (5, 6), order, spatial_scale)
-    _check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
+    if dY.shape != (RoIs.shape[0], *X.shape[1:2], pooled_h, pooled_w) or not dY.size:
+        return RoIAlignGradient(xp, X, RoIs, dY, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
-    channels, size = X.shape[1], X.shape[2] * X.shape[3]
-    for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
-        image, box = image_of(roi, 5, X.shape[0])
-        pixels, weights = _rotated_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
-        spread = np.zeros((pooled_h * pooled_w, size), np.float32)
-        bins = np.broadcast_to(np.arange(pooled_h * pooled_w)[None, :, None], pixels.shape)
-        np.add.at(spread, (bins.reshape(-1), pixels.reshape(-1)), weights.reshape(-1))
-        dX[image] += xp.matmul(dY[r].reshape(channels, -1), xp.asarray(spread)).reshape(channels, *X.shape[2:])
+    images, *sides = _all_sides(X, RoIs, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+    _align_gradient_loop(dX, images, *sides, dY)
     return dX
+
+
+def _all_sides(X, rois, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+    """Return of all rois the images, the matrices of rows and of columns, and where their rows are not 0."""
+    _check_boxes(rois, X.shape[0], 4, aligned)
+    x1, y1, x2, y2 = (rois[:, -4:].astype(np.float64) * spatial_scale - (0.5 if aligned else 0.0)).T
+    w, h = x2 - x1, y2 - y1
+    if not aligned:
+        w, h = np.maximum(w, 1.0), np.maximum(h, 1.0)
+    if sampling_ratio <= 0:
+        check_result((max(pooled_h, pooled_w), int(max(h.max() / pooled_h, w.max() / pooled_w, 0))), "float64")
+    made = [rois[:, 0].astype(np.int64) if rois.shape[1] == 5 else np.zeros(len(rois), np.int64)]
+    for starts, lengths, bins, size in ((y1, h, pooled_h, X.shape[2]), (x1, w, pooled_w, X.shape[3])):
+        matrices, spans = np.zeros((len(rois), bins, size), np.float32), np.empty((len(rois), bins, 2), np.int64)
+        _sides_loop(starts, lengths, sampling_ratio, matrices, spans)
+        made += [matrices, spans]
+    return made
+
+
+@loop
+def _sides_loop(starts, lengths, samples, matrices, spans):
+    """The matrices of `_side`, and for each of their rows the first column and the last but one that are not 0."""
+    bins, size = matrices.shape[1:]
+    for r in range(starts.size):
+        step = lengths[r] / bins
+        grid = samples if samples > 0 else int(np.ceil(step))
+        for b in range(bins):
+            row = matrices[r, b]
+            first, last = size, 0
+            for g in range(grid):
+                at = starts[r] + (b + (g + 0.5) / grid) * step
+                if at < -1.0 or at > size:
+                    continue
+                at = max(at, 0.0)
+                low = min(int(at), size - 1)
+                at = float(size - 1) if low >= size - 1 else at
+                high = min(low + 1, size - 1)
+                row[low] += np.float32((1 - (at - low)) / grid)
+                row[high] += np.float32((at - low) / grid)
+                first, last = min(first, low), max(last, high + 1)
+            spans[r, b, 0], spans[r, b, 1] = first, last
+
+
+@loop(reorder=True)
+def _align_loop(X, images, rows, heights, columns, widths, Y):
+    line = np.empty(X.shape[3], np.float32)
+    for r in range(images.size):
+        left, right = widths[r, :, 0].min(), widths[r, :, 1].max()
+        for c in range(X.shape[1]):
+            plane = X[images[r], c]
+            for i in range(rows.shape[1]):
+                for x in range(left, right):
+                    line[x] = 0
+                for y in range(heights[r, i, 0], heights[r, i, 1]):
+                    share, pixels = rows[r, i, y], plane[y]
+                    if share != 0:
+                        for x in range(left, right):
+                            line[x] += share * pixels[x]
+                for j in range(columns.shape[1]):
+                    total = np.float32(0)
+                    for x in range(widths[r, j, 0], widths[r, j, 1]):
+                        total += columns[r, j, x] * line[x]
+                    Y[r, c, i, j] = total
+
+
+@loop
+def _align_gradient_loop(dX, images, rows, heights, columns, widths, dY):
+    line = np.empty(dX.shape[3], np.float32)
+    for r in range(images.size):
+        left, right = widths[r, :, 0].min(), widths[r, :, 1].max()
+        for c in range(dX.shape[1]):
+            plane = dX[images[r], c]
+            for i in range(rows.shape[1]):
+                for x in range(left, right):
+                    line[x] = 0
+                for j in range(columns.shape[1]):
+                    for x in range(widths[r, j, 0], widths[r, j, 1]):
+                        line[x] += columns[r, j, x] * dY[r, c, i, j]
+                for y in range(heights[r, i, 0], heights[r, i, 1]):
+                    share, pixels = rows[r, i, y], plane[y]
+                    if share != 0:
+                        for x in range(left, right):
+                            pixels[x] += share * line[x]
 
 
 # ---- RoIPool ---------------------------------------------------------------------------------------------------------
@@ -291,7 +319,7 @@ def _pool_box(roi, spatial_scale):
 
 
 def _infer_pool(args, inputs):
-    made = _infer({**args, "order": "NCHW"}, inputs)[0]
+    made = infer({**args, "order": "NCHW"}, inputs)[0]
     return [made] if args["is_test"] else [made, made._replace(dtype="int32")]
 
 
@@ -368,7 +396,7 @@ def RoIPoolGradient(
     ValueError on the CPU, for which Caffe2 has none, and where the shapes do not fit.
     """
     check_rois(X, rois, (5,), order, spatial_scale)
-    _check_pooled(dY, rois, X, pooled_h, pooled_w)
+    check_pooled(dY, rois, X, pooled_h, pooled_w)
     if argmaxes.shape != dY.shape:
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
     dX = out(X.shape, dY.dtype)

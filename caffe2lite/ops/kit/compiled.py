@@ -308,7 +308,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def compiled(*operators: registry.Operator, also: str = "", work: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiled(
+    *operators: registry.Operator, also: str = "", work: int = 1
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: the function is the compiled kernel of these operators.
 
     Where it does not fit, it calls the operator itself, which is the plain kernel: `return Adam(xp, ..., out=out)`.

@@ -122,7 +122,19 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         if not approximate:
             along[...] = (rows[ids] * grads).sum(axis=1)
             along = None
-        _adagrad(xp, _moments(param, moment, rows, row_wise), ids, grads, rows, lr, row_wise, epsilon, weight_decay, weights, along)
+        _adagrad(
+            xp,
+            _moments(param, moment, rows, row_wise),
+            ids,
+            grads,
+            rows,
+            lr,
+            row_wise,
+            epsilon,
+            weight_decay,
+            weights,
+            along,
+        )
         return param, moment, aux
 
     operator(
