@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 
 from caffe2lite.ops.kit.infer import like
@@ -10,12 +12,8 @@ from caffe2lite.ops.kit.registry import FORBID_GRADIENT, operator
 
 def _each(function, X, out, dtype):
     """Write the function of every string."""
-    made = [function(s) for s in X.reshape(-1).tolist()]
     Y = out(X.shape, dtype)
-    if dtype is object:
-        Y.reshape(-1)[...] = np.fromiter(made, object, len(made))
-    else:
-        Y.reshape(-1)[...] = made
+    Y.reshape(-1)[...] = np.fromiter(map(function, X.reshape(-1).tolist()), dtype, X.size)
     return Y
 
 
@@ -36,7 +34,7 @@ def StringPrefix(xp, strings, *, length: int = 3, out):
 
     strings [...] string -> prefixes of their shape, string. ValueError where the length is negative.
     """
-    return _each(lambda s: s[:length], strings, out, object)
+    return _each(itemgetter(slice(length)), strings, out, object)
 
 
 @operator("suffixes", types="string", infer=like(0), gradient=FORBID_GRADIENT, limits="length >= 0")
@@ -45,7 +43,7 @@ def StringSuffix(xp, strings, *, length: int = 3, out):
 
     strings [...] string -> suffixes of their shape, string. ValueError where the length is negative.
     """
-    return _each(lambda s: s[max(len(s) - length, 0) :], strings, out, object)
+    return _each(itemgetter(slice(-length, None) if length else slice(0)), strings, out, object)
 
 
 @operator("bools", types="string", infer=like(0, dtype="bool"), gradient=FORBID_GRADIENT)
@@ -111,9 +109,9 @@ def StringJoin(xp, input, *, delimiter: str = ",", axis: int = 0, out):
     Y = out((rows.shape[0],), object)
     end = _bytes(delimiter)
     if rows.dtype.kind in "iu" and rows.itemsize > 1:
-        texts = [[b"%d" % v for v in row] for row in rows.tolist()]
+        end = end.decode("latin-1")
+        made = ((end.join(map(str, row)) + end).encode("latin-1") for row in rows.tolist())
     else:
-        texts = [[_text(v) for v in row] for row in rows]
-    for i, row in enumerate(texts):
-        Y[i] = end.join(row) + end if row else b""
+        made = (end.join(map(_text, row)) + end for row in rows)
+    Y[...] = np.fromiter(made, object, len(rows))
     return Y

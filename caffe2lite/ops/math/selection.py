@@ -13,7 +13,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like
 from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.ops.kit.rows import check_range, last_of_each
 from caffe2lite.ops.kit.shapes import end_axis, one
 
 _INDICES = "int32 int64"
@@ -262,6 +262,14 @@ def Find(xp, index, query, *, missing_value: int = -1, out):
     Y[...] = missing_value
     if index.size:
         flat = index.reshape(-1)
+        low, high = int(flat.min()), int(flat.max())
+        if high - low <= 8 * (flat.size + query.size):  # dense enough for a table of all values between
+            table = xp.full(high - low + 2, missing_value, query.dtype)
+            keep = last_of_each(xp, flat)
+            table[flat[keep] - low] = xp.arange(flat.size, dtype=query.dtype)[keep]
+            inside = (query >= low) & (query <= high)
+            xp.take(table, xp.where(inside, query - low, high - low + 1), out=Y)
+            return Y
         order = xp.argsort(flat, kind="stable")
         place = xp.searchsorted(flat[order], query.reshape(-1), side="right") - 1
         found = order[xp.maximum(place, 0)]
@@ -363,6 +371,10 @@ def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
         raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
     counts = _sections(lengths, X.shape[1], boundaries)
     Y = out((X.shape[0], sum(counts) + len(counts)), "float32")
+    if pays(xp, X):
+        clear(Y)
+        _mark_buckets(X, lengths, boundaries, Y)
+        return Y
     start = column = 0
     for j, n in enumerate(counts):
         edges = boundaries[start : start + n]
@@ -371,6 +383,19 @@ def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
         Y[:, column : column + n + 1] = xp.arange(n + 1) == bucket[:, None]
         start, column = start + n, column + n + 1
     return Y
+
+
+@loop
+def _mark_buckets(X, lengths, boundaries, Y):  # type: ignore[no-untyped-def]
+    for i in range(X.shape[0]):
+        start = column = 0
+        for j in range(X.shape[1]):
+            x, low, high = X[i, j], 0, 0
+            for k in range(start, start + lengths[j]):
+                low += boundaries[k] < x
+                high += not boundaries[k] > x
+            Y[i, column + (low + high) // 2] = 1
+            start, column = start + lengths[j], column + lengths[j] + 1
 
 
 @operator(

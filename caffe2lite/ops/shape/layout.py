@@ -9,7 +9,7 @@ from caffe2lite.ops.kit.broadcast import result_shape, sum_to
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, size_of
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_range, last_of_each
+from caffe2lite.ops.kit.rows import check_range, last_of_each, take_rows
 from caffe2lite.ops.kit.shapes import axis_of
 
 # ---- transposition -----------------------------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def BatchPermutation(xp, X, indices, *, out):
     """
     _check_rows(indices, X)
     Y = out(X.shape, X.dtype)
-    Y[...] = X[indices]
+    take_rows(xp, X, indices, Y)
     return Y
 
 

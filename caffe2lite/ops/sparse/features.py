@@ -439,6 +439,11 @@ def MergeIdLists(xp, *inputs, out):
         _check_counts(lengths, values, "a list")
     examples = xp.concatenate([_repeat(xp, n) for n, _ in groups])
     ids = xp.concatenate([v for _, v in groups])
+    low = int(ids.min()) if ids.size else 0
+    span = int(ids.max()) - low + 1 if ids.size else 1
+    if count * span < 2**62:  # one number for example and id, which is sorted much quicker than two
+        numbers = xp.unique(examples * span + (ids.astype("int64") - low))
+        return xp.bincount(numbers // span, minlength=count).astype("int32"), (numbers % span + low).astype(ids.dtype)
     order = xp.lexsort(xp.stack([ids.astype("int64"), examples]))
     examples, ids = examples[order], ids[order]
     fresh = xp.ones(ids.shape[0], bool)

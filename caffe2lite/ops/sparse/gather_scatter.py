@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import loop, pays
+from caffe2lite.ops.kit.compiled import loop, pays, prefetch
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, NO_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec, like
 from caffe2lite.ops.kit.memory import clear
@@ -255,8 +255,11 @@ def _weigh_rows(X, w0, ids, source, w1, width):  # type: ignore[no-untyped-def]
         for j in range(width):
             X[row + j] *= a
     for i in range(ids.size):
-        row, at = ids[i] * width, i * width
-        for j in range(width):
+        soon = ids[min(i + 16, ids.size - 1)] * width
+        for j in range(soon, soon + width, 16):
+            prefetch(X, j)
+        row, at = np.uint64(ids[i] * width), np.uint64(i * width)
+        for j in range(np.uint64(width)):
             X[row + j] += source[at + j] * b
 
 
@@ -422,21 +425,36 @@ def Conditional(xp, condition, on, off, *, out):
             f"condition {list(condition.shape)}"
         )
     Y = out(on.shape, on.dtype)
-    Y[...] = xp.where(condition.reshape((-1,) + (1,) * (on.ndim - 1)), on, off)
+    if on.size and pays(xp, on):
+        _choose_rows(condition, *(a.reshape(condition.size, -1) for a in (on, off, Y)))
+    else:
+        Y[...] = xp.where(condition.reshape((-1,) + (1,) * (on.ndim - 1)), on, off)
     return Y
+
+
+@loop
+def _choose_rows(condition, on, off, Y):  # type: ignore[no-untyped-def]
+    for i in range(condition.size):
+        row, source = Y[i], on[i] if condition[i] else off[i]
+        for j in range(row.size):
+            row[j] = source[j]
 
 
 # ---- rows of several lengths ------------------------------------------------------------------------------------
 
 
-def _places(xp: Any, lengths: Any, indices: Any) -> Any:
-    """The row of each index, from the number of indices a row."""
+def _check_rows(lengths: Any, indices: Any) -> None:
+    """ValueError where the numbers of indices of the rows do not add up."""
     if lengths.ndim != 1 or indices.ndim != 1:
         raise ValueError(f"lengths and indices must be vectors, found {list(lengths.shape)} and {list(indices.shape)}")
     total = int(lengths.sum())
     if total != indices.size or (lengths < 0).any():
         raise ValueError(f"the lengths add up to {total}, and there are {indices.size} indices")
-    return xp.repeat(xp.arange(lengths.size), lengths.tolist())
+
+
+def _places(xp: Any, lengths: Any, indices: Any, width: int) -> Any:
+    """The place of each index in a matrix, from the number of indices a row."""
+    return xp.repeat(xp.arange(lengths.size) * width, lengths.tolist()) + indices
 
 
 _BATCH = {"lengths": _INDICES, "indices": _INDICES}
@@ -461,7 +479,7 @@ def BatchSparseToDense(
     in place of `dense_last_dim` -> Y [N, D]. ValueError where the lengths do not sum to K, an index is not in [0, D),
     or D is not known.
     """
-    rows = _places(xp, lengths, indices)
+    _check_rows(lengths, indices)
     if values.shape != indices.shape:
         raise ValueError(f"one value for each of {indices.size} indices is needed, found {list(values.shape)}")
     width = dense_last_dim
@@ -478,10 +496,22 @@ def BatchSparseToDense(
     check_indices(indices, width, "a row")
     Y = out((lengths.size, width), values.dtype)
     Y[...] = default_value
-    places = rows * width + indices
+    if pays(xp, indices):
+        _put_in_rows(lengths, indices, values, Y)
+        return Y
+    places = _places(xp, lengths, indices, width)
     keep = last_of_each(xp, places)
     Y.reshape(-1)[places[keep]] = values[keep]
     return Y
+
+
+@loop
+def _put_in_rows(lengths, indices, values, Y):  # type: ignore[no-untyped-def]
+    k, width, flat = 0, Y.shape[1], Y.reshape(-1)
+    for i in range(lengths.size):
+        for _ in range(lengths[i]):
+            flat[np.uint64(i * width + indices[k])] = values[k]
+            k += 1
 
 
 def _sparse_gradient(g: Any) -> Any:
@@ -495,13 +525,25 @@ def BatchDenseToSparse(xp, lengths, indices, dense, *, out):
     lengths [N] int32 or int64, indices [K] int32 or int64, dense [N, D] float32 -> values [K]. ValueError where the
     lengths do not sum to K, dense has not N rows, or an index is not in [0, D).
     """
-    rows = _places(xp, lengths, indices)
+    _check_rows(lengths, indices)
     if dense.ndim != 2 or dense.shape[0] != lengths.size:
         raise ValueError(f"a matrix of {lengths.size} rows is needed, found {list(dense.shape)}")
     check_indices(indices, dense.shape[1], "a row")
     Y = out(indices.shape, dense.dtype)
-    Y[...] = dense[rows, indices]
+    if pays(xp, indices):
+        _take_from_rows(lengths, indices, dense, Y)
+    else:
+        Y[...] = dense.reshape(-1)[_places(xp, lengths, indices, dense.shape[1])]
     return Y
+
+
+@loop
+def _take_from_rows(lengths, indices, dense, Y):  # type: ignore[no-untyped-def]
+    k, width, flat = 0, dense.shape[1], dense.reshape(-1)
+    for i in range(lengths.size):
+        for _ in range(lengths[i]):
+            Y[k] = flat[np.uint64(i * width + indices[k])]
+            k += 1
 
 
 @operator("shared*", stateful=True, num_inputs=(0, MANY), num_outputs=(0, MANY),

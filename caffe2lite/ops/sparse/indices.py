@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit import locks
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.infer import like
 from caffe2lite.ops.kit.objects import Object, needed
@@ -179,6 +180,9 @@ def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     if modulo > np.iinfo(Indices.dtype).max:
         raise ValueError(f"modulo={modulo} is no {Indices.dtype}, the type of the indices")
     Y = out(Indices.shape, Indices.dtype)
+    if pays(xp, Indices):
+        _hash(Indices.reshape(-1), np.uint64((seed * 0xDEADBEEF) & 0xFFFFFFFFFFFFFFFF), modulo, Y.reshape(-1))
+        return Y
     size = Indices.dtype.itemsize
     flat = xp.ascontiguousarray(Indices).reshape(-1).view("uint8" if xp is np else xp.uint8).reshape(-1, size)
     hashed = xp.full(flat.shape[0], (seed * 0xDEADBEEF) & 0xFFFFFFFFFFFFFFFF, "uint64").astype(f"uint{8 * size}")
@@ -188,6 +192,18 @@ def IndexHash(xp, Indices, *, seed: int = 0, modulo: int = 0, out):
     remainder = xp.fmod(signed, signed.dtype.type(modulo))
     Y.reshape(-1)[...] = xp.where(remainder < 0, remainder + signed.dtype.type(modulo), remainder)
     return Y
+
+
+@loop
+def _hash(indices, start, modulo, hashed):
+    factor = np.uint64(65537)
+    for i in range(indices.size):
+        h, rest = start, indices[i]
+        for _ in range(indices.itemsize):
+            h = h * factor + np.uint64(np.int8(rest & 255))
+            rest >>= 8
+        hashed[i] = h
+        hashed[i] %= modulo
 
 
 # ---- maps --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from caffe2lite.ops.kit import segments
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, loop, pays
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.memory import check_result, clear
@@ -138,8 +138,22 @@ def SegmentIdsToLengths(xp, segment_ids, data=None, *, out):
     """
     count = _segment_count(segment_ids, data)
     lengths = out((count,), "int32")
+    if segment_ids.size and pays(xp, segment_ids):
+        clear(lengths)
+        _count_ids(segment_ids, lengths)
+        return lengths
     lengths[...] = xp.bincount(segment_ids, minlength=count) if segment_ids.size else 0
     return lengths
+
+
+@loop
+def _count_ids(ids, lengths):
+    begin = 0
+    for i in range(1, ids.size):
+        if ids[i] != ids[i - 1]:
+            lengths[ids[i - 1]] = i - begin
+            begin = i
+    lengths[ids[ids.size - 1]] = ids.size - begin
 
 
 @operator("ranges", types={"segment_ids": _INT}, gradient=FORBID_GRADIENT)
@@ -343,17 +357,36 @@ def LengthsTopKGradient(xp, LENGTHS, indices, dY, *, k: int = 0, out):
         raise ValueError(
             f"indices and dY must be [{LENGTHS.size}, {k}], found {list(indices.shape)} and {list(dY.shape)}"
         )
-    starts = xp.cumsum(LENGTHS) - LENGTHS
     dX = out((int(LENGTHS.sum()),), dY.dtype)
     clear(dX)
-    there = indices >= 0
-    if bool((there & (indices >= LENGTHS.reshape(-1, 1))).any()):
+    if pays(xp, indices):
+        beyond = _put_best(LENGTHS, indices, dY, dX)
+    else:
+        there = indices >= 0
+        beyond = bool((there & (indices >= LENGTHS.reshape(-1, 1))).any())
+        if not beyond:
+            starts = xp.cumsum(LENGTHS) - LENGTHS
+            dX[(starts.reshape(-1, 1) + indices)[there]] = dY[there]
+    if beyond:
         raise ValueError(
             f"an index is beyond its segment: lengths {LENGTHS.tolist()[:8]}, indices {indices.tolist()[:8]}"
         )
-    rows = (starts.reshape(-1, 1) + indices)[there]
-    dX[rows] = dY[there]
     return dX
+
+
+@loop
+def _put_best(lengths, indices, dY, dX):
+    """Whether an index is beyond its segment; if none is, dX has the gradients."""
+    start = 0
+    for n in range(indices.shape[0]):
+        for i in range(indices.shape[1]):
+            k = indices[n, i]
+            if k >= lengths[n]:
+                return True
+            if k >= 0:
+                dX[start + k] = dY[n, i]
+        start += lengths[n]
+    return False
 
 
 @operator(
