@@ -16,30 +16,31 @@ LARGEST = math.log(1000.0 / 16.0)  # a box does not grow more than that in one s
 
 
 def decode(xp: Any, boxes: Any, deltas: Any, weights: Any, one: int) -> Any:
-    """Return boxes moved by deltas (dx, dy, log w, log h); both [n, 4]."""
-    w, h = boxes[:, 2] - boxes[:, 0] + one, boxes[:, 3] - boxes[:, 1] + one
-    x, y = boxes[:, 0] + 0.5 * w, boxes[:, 1] + 0.5 * h
+    """Return boxes moved by deltas (dx, dy, log w, log h); both [..., 4]."""
+    w, h = boxes[..., 2] - boxes[..., 0] + one, boxes[..., 3] - boxes[..., 1] + one
+    x, y = boxes[..., 0] + 0.5 * w, boxes[..., 1] + 0.5 * h
     wx, wy, ww, wh = weights
-    x, y = deltas[:, 0] / wx * w + x, deltas[:, 1] / wy * h + y
-    w = xp.exp(xp.minimum(deltas[:, 2] / ww, LARGEST)) * w
-    h = xp.exp(xp.minimum(deltas[:, 3] / wh, LARGEST)) * h
-    return xp.stack([x - 0.5 * w, y - 0.5 * h, x + 0.5 * w - one, y + 0.5 * h - one], axis=1).astype("float32")
+    x, y = deltas[..., 0] / wx * w + x, deltas[..., 1] / wy * h + y
+    w = xp.exp(xp.minimum(deltas[..., 2] / ww, LARGEST)) * w
+    h = xp.exp(xp.minimum(deltas[..., 3] / wh, LARGEST)) * h
+    return xp.stack([x - 0.5 * w, y - 0.5 * h, x + 0.5 * w - one, y + 0.5 * h - one], axis=-1).astype("float32")
 
 
 def decode_rotated(xp: Any, boxes: Any, deltas: Any, weights: Any, bounds: tuple[int, int] | None) -> Any:
     """Return rotated boxes moved by deltas (dx, dy, log w, log h, radians); angles brought within `bounds` if given."""
     wx, wy, ww, wh = weights
-    x, y = deltas[:, 0] / wx * boxes[:, 2] + boxes[:, 0], deltas[:, 1] / wy * boxes[:, 3] + boxes[:, 1]
-    w = xp.exp(xp.minimum(deltas[:, 2] / ww, LARGEST)) * boxes[:, 2]
-    h = xp.exp(xp.minimum(deltas[:, 3] / wh, LARGEST)) * boxes[:, 3]
-    angle = deltas[:, 4] * (180.0 / math.pi) + boxes[:, 4]
+    x = deltas[..., 0] / wx * boxes[..., 2] + boxes[..., 0]
+    y = deltas[..., 1] / wy * boxes[..., 3] + boxes[..., 1]
+    w = xp.exp(xp.minimum(deltas[..., 2] / ww, LARGEST)) * boxes[..., 2]
+    h = xp.exp(xp.minimum(deltas[..., 3] / wh, LARGEST)) * boxes[..., 3]
+    angle = deltas[..., 4] * (180.0 / math.pi) + boxes[..., 4]
     if bounds is not None:
         low, high = bounds
         if high - low <= 0 or (high - low) % 180:
             raise ValueError(f"the angles {low} to {high} must span a multiple of 180 degrees")
         period = high - low
         angle = xp.where(angle < low, angle + period, xp.where(angle > high, angle - period, angle))
-    return xp.stack([x, y, w, h, angle], axis=1).astype("float32")
+    return xp.stack([x, y, w, h, angle], axis=-1).astype("float32")
 
 
 def clip(xp: Any, boxes: Any, height: float, width: float, one: int) -> Any:
@@ -50,20 +51,20 @@ def clip(xp: Any, boxes: Any, height: float, width: float, one: int) -> Any:
 
 def clip_rotated(xp: Any, boxes: Any, height: float, width: float, threshold: float, one: int) -> Any:
     """Return boxes, those that are turned by no more than `threshold` degrees, within an image; others as they are."""
-    x1, y1 = boxes[:, 0] - (boxes[:, 2] - one) / 2, boxes[:, 1] - (boxes[:, 3] - one) / 2
-    x2, y2 = boxes[:, 0] + (boxes[:, 2] - one) / 2, boxes[:, 1] + (boxes[:, 3] - one) / 2
-    inside = clip(xp, xp.stack([x1, y1, x2, y2], axis=1), height, width, one)
+    x1, y1 = boxes[..., 0] - (boxes[..., 2] - one) / 2, boxes[..., 1] - (boxes[..., 3] - one) / 2
+    x2, y2 = boxes[..., 0] + (boxes[..., 2] - one) / 2, boxes[..., 1] + (boxes[..., 3] - one) / 2
+    inside = clip(xp, xp.stack([x1, y1, x2, y2], axis=-1), height, width, one)
     straight = xp.stack(
         [
-            (inside[:, 0] + inside[:, 2]) / 2,
-            (inside[:, 1] + inside[:, 3]) / 2,
-            xp.minimum(boxes[:, 2], inside[:, 2] - inside[:, 0] + one),
-            xp.minimum(boxes[:, 3], inside[:, 3] - inside[:, 1] + one),
-            boxes[:, 4],
+            (inside[..., 0] + inside[..., 2]) / 2,
+            (inside[..., 1] + inside[..., 3]) / 2,
+            xp.minimum(boxes[..., 2], inside[..., 2] - inside[..., 0] + one),
+            xp.minimum(boxes[..., 3], inside[..., 3] - inside[..., 1] + one),
+            boxes[..., 4],
         ],
-        axis=1,
+        axis=-1,
     )
-    return xp.where((xp.abs(boxes[:, 4]) <= threshold)[:, None], straight, boxes).astype("float32")
+    return xp.where((xp.abs(boxes[..., 4]) <= threshold)[..., None], straight, boxes).astype("float32")
 
 
 def overlaps(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray:

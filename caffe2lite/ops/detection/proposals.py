@@ -160,18 +160,17 @@ def BBoxTransform(
         before = numbers[2]
         after = before if apply_scale else 1.0
         height, width = (int(v / before + 0.5) for v in numbers[:2])
-        boxes = rois[mine][:, rois.shape[1] - size :].copy()
-        boxes[:, :4] /= before
-        for k in range(deltas.shape[1] // size):
-            moves = deltas[mine][:, k * size : (k + 1) * size]
-            if rotated:
-                bounds = (angle_bound_lo, angle_bound_hi) if angle_bound_on else None
-                made = box_geometry.decode_rotated(xp, boxes, moves, weights, bounds)
-                made = box_geometry.clip_rotated(xp, made, height, width, clip_angle_thresh, one)
-            else:
-                made = box_geometry.clip(xp, box_geometry.decode(xp, boxes, moves, weights, one), height, width, one)
-            made[:, :4] *= xp.float32(after)
-            box_out[mine, k * size : (k + 1) * size] = made
+        boxes = rois[mine][:, None, rois.shape[1] - size :].copy()
+        boxes[..., :4] /= before
+        moves = deltas[mine].reshape(mine.shape[0], -1, size)
+        if rotated:
+            bounds = (angle_bound_lo, angle_bound_hi) if angle_bound_on else None
+            made = box_geometry.decode_rotated(xp, boxes, moves, weights, bounds)
+            made = box_geometry.clip_rotated(xp, made, height, width, clip_angle_thresh, one)
+        else:
+            made = box_geometry.clip(xp, box_geometry.decode(xp, boxes, moves, weights, one), height, width, one)
+        made[..., :4] *= xp.float32(after)
+        box_out[mine] = made.reshape(mine.shape[0], -1)
     if len(out) < 2:
         return (box_out,)
     splits = out[1]((im_info.shape[0],), "float32")
@@ -432,42 +431,44 @@ def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = Fal
         raise ValueError(
             f"expected heat maps [R, K, H, W] and boxes [R, 4], got {list(heatmaps.shape)}, {list(boxes.shape)}"
         )
-    maps, rois = _host(xp, heatmaps).astype("float64"), _host(xp, boxes)
-    count, kinds, height, width = maps.shape
-    made = np.zeros((count, 4, kinds), "float32")
-    for r in range(count):
-        x1, y1 = float(rois[r, 0]), float(rois[r, 1])
-        w, h = max(float(rois[r, 2]) - x1, 1.0), max(float(rois[r, 3]) - y1, 1.0)
-        for k in range(kinds):
-            plane = maps[r, k]
-            y, x = divmod(int(np.argmax(plane)), width)
-            dx, dy, score = _refine(plane, y, x)
-            made[r, 0, k] = x1 + (x + dx + 0.5) * w / width
-            made[r, 1, k] = y1 + (y + dy + 0.5) * h / height
-            made[r, 2, k] = score
-            made[r, 3, k] = 1.0 / np.exp(plane - plane[y, x]).sum() if should_output_softmax else 0
-    return xp.asarray(made)
+    count, kinds, height, width = heatmaps.shape
+    keypoints = out((count, 4, kinds), "float32")
+    planes = heatmaps.reshape(count * kinds, height * width)
+    y, x = xp.divmod(planes.argmax(axis=1), width) if planes.size else xp.zeros((2, len(planes)), "int64")
+    dx, dy, score = _refine(xp, heatmaps.reshape(-1, height, width), y, x)
+    x1, y1, x2, y2 = boxes[:, :4].astype("float64").T[:, :, None]
+    x, y = ((place + 0.5).reshape(count, kinds) for place in (x + dx, y + dy))
+    keypoints[:, 0] = x1 + x * xp.maximum(x2 - x1, 1.0) / width
+    keypoints[:, 1] = y1 + y * xp.maximum(y2 - y1, 1.0) / height
+    keypoints[:, 2] = score.reshape(count, kinds)
+    keypoints[:, 3] = 0
+    if should_output_softmax:
+        away = planes - planes.max(axis=1, keepdims=True)
+        keypoints[:, 3] = (1 / xp.exp(away, away).sum(axis=1)).reshape(count, kinds)
+    return keypoints
 
 
-def _refine(plane, y, x):
-    """Return the offset of a parabola's peak from the largest of 3 × 3 values, and its height."""
-    rows = [_mirror(y + d, plane.shape[0]) for d in (-1, 0, 1)]
-    columns = [_mirror(x + d, plane.shape[1]) for d in (-1, 0, 1)]
-    f = plane[np.ix_(rows, columns)]
-    b = np.array([-(f[1, 2] - f[1, 0]) / 2, -(f[2, 1] - f[0, 1]) / 2])
-    mixed = (f[2, 2] - f[2, 0] - f[0, 2] + f[0, 0]) / 4
-    A = np.array([[f[1, 0] - 2 * f[1, 1] + f[1, 2], mixed], [mixed, f[0, 1] - 2 * f[1, 1] + f[2, 1]]])
-    det = A[1, 1] * A[0, 0] - A[0, 1] * A[1, 0]
-    if abs(det) < 1e-4:
-        return 0.0, 0.0, f[1, 1]
-    delta = np.linalg.solve(A, b)
-    largest = max(abs(delta[0]), abs(delta[1]))
-    if largest > 1.5:
-        delta = delta * (1.5 / largest)
-    return delta[0], delta[1], f[1, 1] - b @ delta + 0.5 * delta @ A @ delta
+def _refine(xp, planes, y, x):
+    """Return the offset of a parabola's peak from the largest of 3 × 3 values, and its height, of each plane."""
+    number = xp.arange(len(planes))
+    near = lambda dy, dx: planes[
+        number, _mirror(xp, y + dy, planes.shape[1]), _mirror(xp, x + dx, planes.shape[2])
+    ].astype("float64")
+    peak, left, right, above, below = near(0, 0), near(0, -1), near(0, 1), near(-1, 0), near(1, 0)
+    slope_x, slope_y = (right - left) / 2, (below - above) / 2
+    bend_x, bend_y = left - 2 * peak + right, above - 2 * peak + below
+    mixed = (near(1, 1) - near(1, -1) - near(-1, 1) + near(-1, -1)) / 4
+    det = bend_x * bend_y - mixed * mixed
+    flat = abs(det) < 1e-4
+    det = xp.where(flat, 1, det)
+    dx, dy = (mixed * slope_y - bend_y * slope_x) / det, (mixed * slope_x - bend_x * slope_y) / det
+    shrink = 1.5 / xp.maximum(xp.maximum(abs(dx), abs(dy)), 1.5)
+    dx, dy = xp.where(flat, 0, dx * shrink), xp.where(flat, 0, dy * shrink)
+    score = peak + slope_x * dx + slope_y * dy + 0.5 * (bend_x * dx * dx + 2 * mixed * dx * dy + bend_y * dy * dy)
+    return dx, dy, score
 
 
-def _mirror(i, size):
+def _mirror(xp, i, size):
     if size == 1:
-        return 0
-    return 1 if i < 0 else size - 2 if i >= size else i
+        return xp.zeros_like(i)
+    return xp.where(i < 0, 1, xp.where(i >= size, size - 2, i))
