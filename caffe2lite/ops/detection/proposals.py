@@ -40,9 +40,7 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
     for image in range(n):
         p = scores[image].transpose(1, 2, 0).reshape(-1)
         d = deltas[image].reshape(kinds, size, height, width).transpose(2, 3, 0, 1).reshape(-1, size)
-        order = np.argsort(-p, kind="stable")
-        if 0 < pre < order.size:
-            order = order[:pre]
+        order = _best(p, pre)
         p, d, boxes = p[order], d[order], grid[order]
         h, w, scale = int(im_info[image, 0]), int(im_info[image, 1]), float(im_info[image, 2])  # whole pixels
         if rotated:
@@ -56,6 +54,17 @@ def _generate(scores, deltas, im_info, anchors, *, spatial_scale, pre, post, thr
         rois.append(np.concatenate([np.full((len(kept), 1), image, "float32"), boxes[kept]], axis=1))
         probabilities.append(p[kept])
     return np.concatenate(rois).astype("float32"), np.concatenate(probabilities).astype("float32")
+
+
+def _best(scores, most):
+    """Return the places of the `most` largest scores (of all, if it is not above 0) in falling order, stable."""
+    if 0 < most < scores.size:
+        least = np.partition(scores, scores.size - most)[scores.size - most]
+        among = np.nonzero(scores >= least)[0]
+        if among.size >= most:  # it is less where there are NaN
+            return among[np.argsort(-scores[among], kind="stable")[:most]]
+    order = np.argsort(-scores, kind="stable")
+    return order[:most] if most > 0 else order
 
 
 def _large_enough(boxes, least, height, width, one):
@@ -313,8 +322,7 @@ def _collect(inputs, low, high, most):
     scores = np.concatenate([s.reshape(-1) for s in inputs[levels:]])
     if len(rois) != len(scores):
         raise ValueError(f"there are {len(rois)} rois and {len(scores)} scores")
-    order = np.argsort(-scores, kind="stable")
-    return rois[order[:most] if most > 0 else order]
+    return rois[_best(scores, most)]
 
 
 def _levels(rois, low, high, scale, level, one):
@@ -333,7 +341,8 @@ def _distribute(rois, low, high, scale, level, one):
         raise ValueError(f"roi_max_level={high} is below roi_min_level={low}")
     which = _levels(rois, low, high, scale, level, one)
     groups = [np.nonzero(which == k)[0] for k in range(low, high + 1)]
-    restore = np.argsort(np.concatenate(groups), kind="stable").astype("int32")
+    restore = np.empty(len(rois), "int32")
+    restore[np.concatenate(groups)] = np.arange(len(rois))
     return [rois[g].astype("float32") for g in groups], restore
 
 
