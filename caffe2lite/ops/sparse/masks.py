@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from caffe2lite.ops.kit.compiled import pays
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import last_of_each
+from caffe2lite.ops.kit.rows import last_of_each, put_rows, take_rows
 
 
 def _columns(xp: Any, indices: Any, mask: Any) -> Any:
@@ -17,6 +18,12 @@ def _columns(xp: Any, indices: Any, mask: Any) -> Any:
     wanted = xp.asarray(mask, dtype="int64")
     if not indices.size or not wanted.size:
         return xp.full(indices.shape, -1, "int64")
+    if max(mask) < 8 * (indices.size + wanted.size):  # a table of all indices up to the largest, and one beyond
+        table = xp.full(max(mask) + 2, -1, "int64")
+        keep = last_of_each(xp, wanted[::-1])
+        table[wanted[::-1][keep]] = xp.arange(wanted.size)[::-1][keep]
+        inside = (indices >= 0) & (indices <= max(mask))
+        return table[xp.where(inside, indices, max(mask) + 1)]
     order = xp.argsort(wanted, kind="stable")
     place = xp.minimum(xp.searchsorted(wanted[order], indices), wanted.size - 1)
     found = order[place]
@@ -33,6 +40,15 @@ def _places(xp: Any, indices: Any, mask: Any, lengths: Any) -> tuple[Any, Any, i
     if lengths.ndim != 1 or sum(counts) != indices.size or min(counts, default=0) < 0:
         raise ValueError(f"the lengths add up to {sum(counts)}, and there are {indices.size} indices")
     return xp.repeat(xp.arange(len(counts)), counts), _columns(xp, indices, mask), len(counts)
+
+
+def _put(xp: Any, target: Any, rows: Any, source: Any) -> None:
+    """target[rows[i]] = source[i], the last of several."""
+    if source.size and pays(xp, source):
+        put_rows(target, rows, source)
+    else:
+        keep = last_of_each(xp, rows)
+        target[rows[keep]] = source[keep]
 
 
 def _gradient(g: Any) -> Any:
@@ -85,11 +101,13 @@ def SparseToDenseMask(
     rows, columns, count = _places(xp, indices, mask, lengths)
     front = () if lengths is None else (count,)
     Y = out[0]((*front, len(mask), *block), values.dtype)
-    Y[...] = default
-    there = columns >= 0
-    places = rows[there] * len(mask) + columns[there]
-    keep = last_of_each(xp, places)
-    Y.reshape(count * len(mask), *block)[places[keep]] = values[there][keep]
+    each = Y.reshape(count, len(mask), *block)
+    each[:1] = default
+    each[1:] = each[:1]  # in long runs, which are quicker than many short ones
+    there = xp.nonzero(columns >= 0)[0]
+    taken = xp.empty((there.size, *block), values.dtype)
+    take_rows(xp, values, there, taken)
+    _put(xp, Y.reshape(count * len(mask), *block), rows[there] * len(mask) + columns[there], taken)
     if len(out) < 2 or not return_presence_mask:
         return Y
     presence = out[1]((*front, len(mask)), "bool")
@@ -116,10 +134,15 @@ def SparseToDenseMaskGradient(
     block = dY.shape[len(front) :]
     dX = out((indices.size, *block), dY.dtype)
     clear(dX)
-    there = xp.nonzero(columns >= 0)[0][::-1]
-    _, last = xp.unique(rows[there] * len(mask) + columns[there], return_index=True)
-    there = there[last]  # of several values for one place the last stood in the result
-    dX[there] = dY.reshape(count, len(mask), *block)[rows[there], columns[there]]
+    there = xp.nonzero(columns >= 0)[0]
+    places = rows[there] * len(mask) + columns[there]
+    last = xp.full(count * len(mask), -1, "int64")  # of several values for one place the last stood in the result
+    keep = last_of_each(xp, places)
+    last[places[keep]] = there[keep]
+    seen = xp.nonzero(last >= 0)[0]
+    taken = xp.empty((seen.size, *block), dY.dtype)
+    take_rows(xp, dY.reshape(count * len(mask), *block), seen, taken)
+    _put(xp, dX, last[seen], taken)
     return dX
 
 
