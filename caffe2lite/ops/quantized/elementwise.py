@@ -204,10 +204,30 @@ def Int8Softmax(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
     rows = X.data.reshape(X.shape[0], -1)
     largest = min((2**32 - 1) / rows.shape[1], 2**23 - 1)
     table = np.rint(largest * np.exp((np.arange(256) - 255) * np.float64(X.scale))).astype(np.int64)
+    if pays(np, rows):
+        made = np.empty(rows.shape, np.uint8)
+        _softmax_loop(rows, table.astype(np.float64), made)
+        return Int8Tensor(made.reshape(X.shape), Y_scale, Y_zero_point)
     parts = table[rows.astype(np.int64) + 255 - rows.max(axis=1, keepdims=True)]
     total = parts.sum(axis=1, keepdims=True)
     Y = np.minimum((parts * 256 + total // 2) // total, 255).astype(np.uint8)
     return Int8Tensor(Y.reshape(X.shape), Y_scale, Y_zero_point)
+
+
+@loop
+def _softmax_loop(rows, table, made):  # type: ignore[no-untyped-def]
+    """In float64 these whole numbers, and the whole parts of their quotients, are exact."""
+    parts = np.empty(rows.shape[1])
+    for i in range(rows.shape[0]):
+        first = np.int64(255)
+        for j in range(parts.size):
+            first = min(first, 255 - rows[i, j])
+        total = 0.0
+        for j in range(parts.size):
+            parts[j] = table[rows[i, j] + first]
+            total += parts[j]
+        for j in range(parts.size):
+            made[i, j] = np.uint8(min((parts[j] * 256 + np.floor(total / 2)) / total, 255.0))
 
 
 # ---- shape: scale and zero point stay ------------------------------------------------------------------------------

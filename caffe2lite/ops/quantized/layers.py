@@ -8,6 +8,7 @@ import numpy as np
 
 from caffe2lite.ops.detection.roi import check_rois, image_of
 from caffe2lite.ops.kit import windows
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
@@ -17,6 +18,7 @@ from caffe2lite.ops.quantized.tensors import (
     Int8Tensor,
     bytes_as,
     look_up,
+    multiplier,
     need,
     ratio,
     requantize,
@@ -105,9 +107,12 @@ _pool_op("Int8MaxPool", _largest, False, "The largest value under each window; t
 _pool_op("Int8MaxPoolRelu", _largest, True, "The largest value under each window, and none below 0.")
 
 
-def _centred(X):
-    """Return the bytes less the zero point as float64, in which the sums of their products are exact."""
-    return X.data.astype(np.float64) - X.zero_point
+def _centred(X, W):
+    """Return the bytes of each less its zero point, as floats of a type in which sums of their products are exact."""
+    w = W.data.astype(np.float32) - np.float32(W.zero_point)
+    largest = max(X.zero_point, 255 - X.zero_point) * np.abs(w.reshape(len(w), -1)).sum(axis=1).max(initial=0)
+    kind = np.float32 if largest <= 2**24 else np.float64
+    return X.data.astype(kind) - kind(X.zero_point), w.astype(kind, copy=False)
 
 
 def _weights(W, bias):
@@ -127,8 +132,25 @@ def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
     if packed:
         whole = np.rint((sums + bias.data).astype(np.float32) * scale).astype(np.int64)
         return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
+    if pays(np, sums):
+        made = np.empty(sums.shape, np.uint8)
+        flat = (sums.reshape(-1, sums.shape[-1]), made.reshape(-1, sums.shape[-1]))
+        _finish_loop(flat[0], bias.data, *multiplier(scale), Y_zero_point, Y_zero_point if relu else 0, flat[1])
+        return Int8Tensor(made, Y_scale, Y_zero_point)
     whole = requantize(sums.astype(np.int64) + bias.data, scale)
     return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
+
+
+@loop
+def _finish_loop(sums, bias, factor, bits, zero_point, low, made):
+    """What `requantize` and `saturate` do; the second rounding is to the nearest, halves away from zero."""
+    half = (1 << bits) >> 1
+    for i in range(sums.shape[0]):
+        for j in range(sums.shape[1]):
+            product = ((np.int64(sums[i, j]) + bias[j]) * factor + (1 << 30)) >> 31
+            size = (abs(product) + half) >> bits
+            y = (size if product >= 0 else -size) + zero_point
+            made[i, j] = np.uint8(min(max(y, low), 255))
 
 
 def _fc_op(name, relu):
@@ -141,7 +163,8 @@ def _fc_op(name, relu):
         outputs, width = math.prod(W.shape[:axis_w]), math.prod(W.shape[axis_w:])
         if inner != width:
             raise ValueError(f"X {list(X.shape)} has rows of {inner} values, and W {list(W.shape)} takes {width}")
-        sums = _centred(X).reshape(rows, inner) @ _centred(W).reshape(outputs, width).T
+        x, w = _centred(X, W)
+        sums = x.reshape(rows, inner) @ w.reshape(outputs, width).T
         return _finish(sums.reshape(*X.shape[:axis], outputs), X, W, b, Y_scale, Y_zero_point, relu, packed)
 
     doc = f"""Y = X W' + b, where X is seen as a matrix from `axis` on{", and none below 0" if relu else ""}.
@@ -171,8 +194,12 @@ def _conv_op(name, relu):
                 f"the filter is {list(filter.shape)}; for {X.shape[3]} channels in {window.group} groups it must be "
                 f"[M, {', '.join(map(str, place.kernel))}, {channels}]"
             )
-        views = _views(_centred(X), place, 0).transpose(0, 1, 2, 4, 5, 3)  # channels last, as in the filter
-        w = _centred(filter).reshape(window.group, made // window.group, -1)
+        if window.group == made == X.shape[3] and pays(np, X.data):
+            total = _depthwise(X, filter, place)
+            return _finish(total, X, filter, bias, Y_scale, Y_zero_point, relu, packed)
+        x, w = _centred(X, filter)
+        views = _views(x, place, 0).transpose(0, 1, 2, 4, 5, 3)  # channels last, as in the filter
+        w = w.reshape(window.group, made // window.group, -1)
         n, h, width = views.shape[:3]
         sums = [
             views[..., g * channels : (g + 1) * channels].reshape(n * h * width, w.shape[2]) @ w[g].T
@@ -188,6 +215,27 @@ def _conv_op(name, relu):
     TypeError where one is no Int8 tensor.
     """
     operator("Y", name=name, infer=bytes_as("Conv"), doc=doc)(kernel)
+
+
+def _depthwise(X, filter, place):
+    """Return the sums of a convolution of each channel with a filter of its own."""
+    views = _views(X.data, place, X.zero_point)  # [N, OH, OW, C, KH, KW]
+    weights = filter.data.astype(np.int32).reshape(filter.shape[:3]) - np.int32(filter.zero_point)
+    total = np.zeros(views.shape[:4], np.int32)
+    for i in range(views.shape[4]):
+        for j in range(views.shape[5]):
+            _add_tap(views[..., i, j], np.ascontiguousarray(weights[:, i, j]), np.int32(X.zero_point), total)
+    return total
+
+
+@loop
+def _add_tap(pixels, weights, zero_point, total):
+    for n in range(total.shape[0]):
+        for y in range(total.shape[1]):
+            for x in range(total.shape[2]):
+                row, made = pixels[n, y, x], total[n, y, x]
+                for c in range(weights.size):
+                    made[c] += np.int32((np.int32(row[c]) - zero_point) * weights[c])
 
 
 _conv_op("Int8Conv", relu=False)
@@ -216,8 +264,7 @@ def Int8ConvTranspose(
     if min(top, left, bottom, right) < 0:
         raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
-    x = _centred(X)
-    weights = _centred(filter)
+    x, weights = (t.data.astype(np.float64) - t.zero_point for t in (X, filter))
     total = np.zeros((batch, place.size[0] + top + bottom, place.size[1] + left + right, made), np.float64)
     for i in range(place.kernel[0]):
         for j in range(place.kernel[1]):

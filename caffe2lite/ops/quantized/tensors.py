@@ -127,15 +127,20 @@ def shift_right(values: np.ndarray, bits: int) -> np.ndarray:
     return (values >> bits) + (rest > mask >> 1)
 
 
-def requantize(sums: np.ndarray, scale: np.float32) -> np.ndarray:
-    """Return sums * scale as whole numbers: a product of 31 bits, rounded, and a shift, rounded once more."""
+def multiplier(scale: np.float32) -> tuple[int, int]:
+    """Return the factor of 31 bits, and the shift after it, of a scale."""
     if not 2.0**-32 <= scale < 1:
         raise ValueError(
             f"the scales of input and filter over Y_scale are {scale:.6g}; that must be below 1: use a larger Y_scale"
         )
     fraction, exponent = np.frexp(np.float64(scale))
-    product = (sums.astype(np.int64) * np.int64(fraction * 2**31) + (1 << 30)) >> 31
-    return shift_right(product, -int(exponent))
+    return int(fraction * 2**31), -int(exponent)
+
+
+def requantize(sums: np.ndarray, scale: np.float32) -> np.ndarray:
+    """Return sums * scale as whole numbers: a product of 31 bits, rounded, and a shift, rounded once more."""
+    factor, bits = multiplier(scale)
+    return shift_right((sums.astype(np.int64) * factor + (1 << 30)) >> 31, bits)
 
 
 def bytes_as(plain: str, **fixed: Any) -> Infer:
