@@ -83,8 +83,21 @@ def _largest(X, window, Y_scale, Y_zero_point, relu):
     first, *others = _taps(_views(X.data, place, 0))
     best = first.copy()
     for tap in others:
-        np.maximum(best, tap, out=best)
+        if pays(np, best):
+            _raise_to(tap, best)
+        else:
+            np.maximum(best, tap, out=best)
     return np.maximum(best, np.uint8(Y_zero_point)) if relu else best
+
+
+@loop
+def _raise_to(pixels, best):
+    for n in range(best.shape[0]):
+        for y in range(best.shape[1]):
+            for x in range(best.shape[2]):
+                row, made = pixels[n, y, x], best[n, y, x]
+                for c in range(made.size):
+                    made[c] = max(made[c], row[c])
 
 
 _POOLED = """X, an Int8 tensor [N, H, W, C] of uint8 -> Y [N, OH, OW, C]. ValueError where the order is not NHWC, the window does not

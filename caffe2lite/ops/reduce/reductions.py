@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
@@ -440,6 +441,40 @@ def Moments(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
     away = X - centre
     variance[...] = ((away * away).mean(axis=over) if X.size else xp.zeros(shape, X.dtype)).reshape(shape)
     return mean, variance
+
+
+@compiled(Moments)
+def _moments_compiled(xp, X, *, axes: list[int] = (), keepdims: bool = True, out):
+    over = _front_axes(axes, X.ndim)
+    kept = [a for a in range(X.ndim) if a not in over] or [0]
+    first, last = kept[0], kept[-1] + 1
+    pixels = math.prod(X.shape[last:])
+    if len(kept) != last - first or len(over) == X.ndim or pixels < 16 or not X.size:
+        return Moments(xp, X, axes=axes, keepdims=keepdims, out=out)
+    shape = _kept(X.shape, over, keepdims)
+    mean, variance = out[0](shape, X.dtype), out[1](shape, X.dtype)
+    _moments_loop(X.reshape(-1, mean.size, pixels), mean.reshape(-1), variance.reshape(-1))
+    return mean, variance
+
+
+@loop(reorder=True)
+def _moments_loop(X, mean, variance):
+    count = np.float64(X.shape[0] * X.shape[2])
+    for c in range(mean.size):
+        total = 0.0
+        for n in range(X.shape[0]):
+            row, part = X[n, c], np.float32(0)
+            for j in range(row.size):
+                part += row[j]
+            total += part
+        centre = np.float32(total / count)
+        total = 0.0
+        for n in range(X.shape[0]):
+            row, part = X[n, c], np.float32(0)
+            for j in range(row.size):
+                part += (row[j] - centre) * (row[j] - centre)
+            total += part
+        mean[c], variance[c] = centre, total / count
 
 
 @operator("dX", types={"dmean": "float32", "dvariance": "=dmean", "X": "=dmean", "mean": "=dmean"},
