@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from caffe2lite.ops.detection import cuda
-from caffe2lite.ops.kit.compiled import compiled, loop
+from caffe2lite.ops.kit.compiled import compiled, loop, pays
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
@@ -361,6 +361,14 @@ def RoIPool(
     for r, roi in enumerate(on_host(rois)):
         image, box = image_of(roi, 4, X.shape[0])
         x, y, w, h = _pool_box(box, spatial_scale)
+        if pays(xp, X):
+            rows, columns = (
+                np.array(list(_bins(*side))) for side in ((y, h, pooled_h, X.shape[2]), (x, w, pooled_w, X.shape[3]))
+            )
+            _pool_loop(
+                X[image], rows, columns, Y[r], Y[r].view("int32") if argmax is None else argmax[r], bool(is_test)
+            )
+            continue
         for i, (top, bottom) in enumerate(_bins(y, h, pooled_h, X.shape[2])):
             for j, (left, right) in enumerate(_bins(x, w, pooled_w, X.shape[3])):
                 if bottom <= top or right <= left:
@@ -374,6 +382,23 @@ def RoIPool(
                 if argmax is not None:
                     argmax[r, :, i, j] = (at // (right - left) + top) * X.shape[3] + at % (right - left) + left
     return (Y,) if is_test else (Y, argmax)
+
+
+@loop
+def _pool_loop(X, rows, columns, Y, argmax, values_only):
+    """The largest of each part, NaN above all, and where it is (0 and -1 where there is none)."""
+    for c in range(X.shape[0]):
+        for i in range(rows.shape[0]):
+            for j in range(columns.shape[0]):
+                best, at = np.float32(0), -1
+                for y in range(rows[i, 0], rows[i, 1]):
+                    for x in range(columns[j, 0], columns[j, 1]):
+                        value = X[c, y, x]
+                        if at < 0 or value > best or (value != value and best == best):
+                            best, at = value, y * X.shape[2] + x
+                if not values_only:
+                    argmax[c, i, j] = at
+                Y[c, i, j] = best
 
 
 @operator("dX", types={"X": "float32", "rois": "float32", "argmaxes": "int32", "dY": "float32"})
