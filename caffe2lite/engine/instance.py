@@ -150,7 +150,7 @@ class Instance:
         "allocators",
         "args",
         "checked_arrays",
-        "checked_dtypes",
+        "checked_kinds",
         "compiled_kernel",
         "context",
         "device",
@@ -197,7 +197,7 @@ class Instance:
         if record.takes_out:
             self.kwargs["out"] = self.allocators[0] if record.max_outputs == 1 and self.allocators else self.allocators
         self.checked_arrays: Sequence[Any] | None = None  # the arrays that the last checks were made for
-        self.checked_dtypes: list[Any] | None = None  # their types, where all are in host memory
+        self.checked_kinds: list[Any] | None = None  # their types, where all tensors are in host memory
         self.noted_outputs: list[Any] = []
         self.waits = False  # whether it takes the plain kernel until its compiled one is ready
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
@@ -243,11 +243,12 @@ class Instance:
             raise ValueError(f"the input {self.record.inputs[len(ins)]} is missing: {len(ins)} are given")
         if len(ins) > len(self.record.inputs) and not self.record.variadic:
             raise ValueError(f"{len(ins)} inputs are given, and there can be {len(self.record.inputs)}")
-        on_host = self.device is HOST and all([type(v) is np.ndarray for v in ins])  # noqa: C419 - a list is faster here
-        dtypes = [v.dtype for v in ins] if on_host else None
-        if dtypes is None or dtypes != self.checked_dtypes:
+        kinds = [v.dtype if type(v) is np.ndarray else type(v) for v in ins] if self.device is HOST else None
+        if kinds is None or kinds != self.checked_kinds:
             self._check_each(ins)
-            self.checked_dtypes = dtypes
+            if kinds is not None and any(hasattr(v, "dtype") and type(v) is not np.ndarray for v in ins):
+                kinds = None  # a tensor elsewhere
+            self.checked_kinds = kinds
         record = self.record
         if record.alike:
             self._check_alike(ins)
@@ -376,7 +377,7 @@ class Instance:
 
         It raises Stale where the run has put another array into an output.
         """
-        if self.record.stateful or self.device is not HOST or watchers:
+        if self.device is not HOST or watchers:
             return self._checked(token)
         kernel, first_argument, kwargs, store = self.kernel, self.first_argument, self.kwargs, self.store
         ins, made = self.checked_arrays, self.noted_outputs
@@ -386,7 +387,16 @@ class Instance:
             call = binder(first_argument, ins, made, self.args)
             if call is not None:
                 return call
-        if len(made) == 1:
+        if self.record.stateful:
+
+            def again() -> None:
+                result = kernel(first_argument, *ins, **kwargs)
+                if result is not None:
+                    store(result)
+                if not token[0]:
+                    raise Stale
+
+        elif len(made) == 1:
             only = made[0]
 
             def again() -> None:

@@ -27,9 +27,28 @@ _STRICT = {"divide": "raise", "over": "raise", "invalid": "raise"}  # unless --c
 _floating = dict(_QUIET)
 
 
-def quiet() -> np.errstate:
-    """What operators run under: how NumPy takes divisions by zero and the like."""
-    return np.errstate(**_floating)  # type: ignore[arg-type]
+class quiet:  # noqa: N801 - as np.errstate
+    """What operators run under: how NumPy takes divisions by zero and the like.
+
+    A thread that is under it already has nothing to do: a loop runs thousands of small nets.
+    """
+
+    __slots__ = ("_state",)
+
+    def __enter__(self) -> None:
+        self._state = None
+        if not getattr(_thread, "quiet", False):
+            self._state = np.errstate(**_floating)  # type: ignore[arg-type]
+            self._state.__enter__()
+            _thread.quiet = True
+
+    def __exit__(self, *error: object) -> None:
+        if self._state is not None:
+            _thread.quiet = False
+            self._state.__exit__(*error)  # type: ignore[arg-type]
+
+
+_thread = threading.local()
 
 
 def raise_floating_errors(raises: bool) -> None:
@@ -183,7 +202,10 @@ class Net:
             if blob.value is not array:
                 return
         for blob in current:
-            blob.tokens[:] = [t for t in blob.tokens if t[0]] + [token]
+            tokens = blob.tokens
+            if len(tokens) & (len(tokens) - 1) == 0:  # from time to time: a loop's blob may have thousands
+                tokens[:] = [t for t in tokens if t[0]]
+            tokens.append(token)
         self._token, self._calls, self._instance_of = token, calls, instance_of
 
     def _replay(self, token: list[bool]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from caffe2lite.engine import runner, threads
 from caffe2lite.engine.errors import EngineError
+from caffe2lite.engine.net import quiet
 from caffe2lite.engine.workspace import CompiledNet, Workspace
 from caffe2lite.proto import caffe2_pb2
 
@@ -101,7 +102,8 @@ class Step:
         reporters = _Reporters(self)
         reporters.start()
         try:
-            return self._iterate()
+            with quiet():
+                return self._iterate()
         finally:
             reporters.end()
 

@@ -12,9 +12,9 @@ from caffe2lite.proto.caffe2_pb2 import NetDef
 
 
 def _condition(value) -> bool:
-    if value.dtype != np.bool_ or value.size != 1:
+    if value.dtype.kind != "b" or value.size != 1:
         raise ValueError(f"the condition must be one bool, got {value.dtype}{list(value.shape)}")
-    return bool(value.reshape(-1)[0])
+    return bool(value.item())
 
 
 def _run(net) -> None:
@@ -24,9 +24,11 @@ def _run(net) -> None:
 
 def _net(ctx, key: str, definition):
     """Return the compiled net of an argument, made once for this operator."""
-    if not hasattr(ctx.state, key):
-        setattr(ctx.state, key, ctx.net(definition))
-    return getattr(ctx.state, key)
+    found = getattr(ctx.state, key, None)
+    if found is None:
+        found = ctx.net(definition)
+        setattr(ctx.state, key, found)
+    return found
 
 
 @operator("outputs*", stateful=True, host="condition", anywhere="inputs", uninitialised="inputs", num_inputs=(1, MANY),
@@ -59,33 +61,63 @@ def While(ctx, condition, *inputs, loop_net: NetDef, cond_net: NetDef | None = N
         _run(_net(ctx, "loop_net", loop_net))
 
 
+class Scope:
+    """A workspace that a Do operator has run in, which serves it again in the next run."""
+
+    def __init__(self, workspace, bindings) -> None:
+        self.workspace, self.bindings = workspace, bindings
+        self.saved: dict = {}  # copies of outer tensors, which change before the gradient runs
+        self.gradients: dict = {}  # what the gradient Do has bound here
+
+    def fits(self, parent, bindings) -> bool:
+        """Whether the names stand for the same blobs as before."""
+        return self.workspace.parent is parent and self.bindings == bindings
+
+    def save(self) -> None:
+        """Copy the outer tensors for the gradient."""
+        for inner, blob in self.bindings.items():
+            copy = self.saved.get(inner) or self.saved.setdefault(inner, type(blob)(inner))
+            if blob.is_tensor:
+                copy.assign(blob.value, blob.device)
+            else:
+                copy.hold(blob.value)
+
+    def turn_back(self, bindings) -> None:
+        """Make the workspace ready for the gradient: what the forward run left there stays."""
+        blobs = self.workspace.blobs
+        if self.gradients and self.gradients != bindings:
+            self.workspace.nets.clear()
+            for inner in self.gradients.keys() - self.bindings.keys():
+                blobs.pop(inner, None)
+        self.gradients = bindings
+        blobs.update(self.saved)
+        for inner, blob in bindings.items():
+            blobs.setdefault(inner, blob)
+
+
 class WorkspaceStack(Object):
-    """Workspaces that Do operators have left for their gradients, the last first."""
+    """Scopes that Do operators have left for their gradients, the last first."""
 
     title = "a scope (CreateScope makes one)"
     type_name = "caffe2::detail::WorkspaceStack"
 
     def __init__(self) -> None:
-        self.workspaces: list = []
-        self._made: list = []  # (workspace, bindings) of each place on the stack: loops come back to it
+        self.scopes: list[Scope] = []
+        self._made: list[Scope] = []  # at each place of the stack: loops come back to it
 
-    def push(self, parent, bindings) -> None:
-        """Put on a workspace under `parent` with these names; the one that stood there serves again where it fits."""
-        place = len(self.workspaces)
-        if place < len(self._made):
-            workspace, bound = self._made[place]
-            same = workspace.parent is parent and bound.keys() == bindings.keys()
-            if same and all(bound[name] is blob for name, blob in bindings.items()):
-                self.workspaces.append(workspace)
-                return
-        workspace = parent.child()
-        workspace.blobs.update(bindings)
-        self._made[place : place + 1] = [(workspace, bindings)]
-        self.workspaces.append(workspace)
-
-    def forget(self) -> None:
-        """The names in the last workspace stand for other blobs now: it cannot serve again."""
-        self._made[len(self.workspaces) - 1] = (self.workspaces[-1], {})
+    def push(self, parent, bindings) -> Scope:
+        """Put on a scope under the workspace `parent` with these names; the one that stood there serves again if it fits."""
+        place = len(self.scopes)
+        if place < len(self._made) and self._made[place].fits(parent, bindings):
+            scope = self._made[place]
+        else:
+            scope = Scope(parent.child(), bindings)
+            scope.workspace.blobs.update(bindings)
+            self._made[place : place + 1] = [scope]
+        if scope.saved or scope.gradients:  # the gradient has put other blobs there
+            scope.workspace.blobs.update(bindings)
+        self.scopes.append(scope)
+        return scope
 
 
 @operator("scope", stateful=True, gradient=FORBID_GRADIENT)
@@ -97,7 +129,7 @@ def CreateScope(ctx):
     present = ctx.outputs[0].value
     if not isinstance(present, WorkspaceStack):
         return WorkspaceStack()
-    present.workspaces.clear()
+    present.scopes.clear()
     return None
 
 
@@ -108,7 +140,7 @@ def HasScope(ctx, scope, *, out):
     scope -> has_scope [1] bool. TypeError where the input is no scope.
     """
     answer = out((1,), np.bool_)
-    answer[...] = bool(needed(WorkspaceStack, scope).workspaces)
+    answer[...] = bool(needed(WorkspaceStack, scope).scopes)
     return answer
 
 
@@ -132,25 +164,24 @@ def Do(
     the outputs. ValueError where the two lists differ in length, an index is no operand, or a gradient Do finds the
     scope empty; TypeError where the last output is no scope.
     """
-    scope = needed(WorkspaceStack, ctx.outputs[-1].value)
-    bindings = _bindings(ctx, inner_blobs, outer_blobs_idx)
+    stack = needed(WorkspaceStack, ctx.outputs[-1].value)
+    if not hasattr(ctx.state, "bindings"):
+        ctx.state.bindings = _bindings(ctx, inner_blobs, outer_blobs_idx)
+    bindings = ctx.state.bindings
     backward = ctx.op.is_gradient_op
     if backward:
-        if not scope.workspaces:
+        if not stack.scopes:
             raise ValueError(f"the scope {ctx.op.output[-1]!r} is empty: the forward Do has not run")
-        workspace = scope.workspaces.pop()
-        for inner, blob in bindings.items():
-            workspace.blobs.setdefault(inner, blob)  # what the forward run left there stays
-    elif reuse_workspace and scope.workspaces:
-        workspace = scope.workspaces[-1]
-        workspace.blobs.update(bindings)
+        scope = stack.scopes.pop()
+        scope.turn_back(bindings)
+    elif reuse_workspace and stack.scopes:
+        scope = stack.scopes[-1]
+        scope.workspace.blobs.update(bindings)
     else:
-        scope.push(ctx.workspace, bindings)
-        workspace = scope.workspaces[-1]
-    _run(ctx.kept_net(net, workspace))
+        scope = stack.push(ctx.workspace, bindings)
+    _run(ctx.kept_net(net, scope.workspace))
     if copy_external_blobs and not backward:
-        _keep_values(workspace, bindings)
-        scope.forget()
+        scope.save()
 
 
 def _bindings(ctx, inner_blobs, outer_blobs_idx):
@@ -164,17 +195,6 @@ def _bindings(ctx, inner_blobs, outer_blobs_idx):
             raise ValueError(f"outer_blobs_idx {index} of {inner!r} is not within 0 to {len(outer) - 1}")
         bindings[inner] = outer[index]
     return bindings
-
-
-def _keep_values(workspace, bindings) -> None:
-    """Replace names for outer tensors by copies, since the outer ones change before the gradient runs."""
-    for inner, blob in bindings.items():
-        del workspace.blobs[inner]
-        copy = workspace.create_local_blob(inner)
-        if blob.is_tensor:
-            copy.assign(blob.value, blob.device)
-        else:
-            copy.hold(blob.value)
 
 
 @operator(

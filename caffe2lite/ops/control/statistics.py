@@ -19,7 +19,7 @@ def _amount(value: Any, magnitude_expand: int, bound: bool, default_value: float
             raise ValueError("the value is an empty tensor, and there is no default_value")
         number: Any = default_value
     else:
-        number = value.reshape(-1)[0].item()
+        number = value.item() if value.size == 1 else value.reshape(-1)[0].item()
     scaled = number * magnitude_expand
     if bound:
         if scaled != scaled:

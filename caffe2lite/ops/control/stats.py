@@ -8,6 +8,9 @@ from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.objects import Object
 
 
+_LEAST = -(1 << 63)  # of an int64
+
+
 class StatRegistry(Object):
     """A table of counters with the time of their last change."""
 
@@ -22,7 +25,9 @@ class StatRegistry(Object):
         """Add to a counter, making it if need be.  Sums beyond 64 bits wrap around, as those of an int64 do."""
         with self._lock:
             total = self._values.get(name, (0, 0))[0] + value
-            self._values[name] = ((total + (1 << 63)) % (1 << 64) - (1 << 63), time.time_ns())
+            if not _LEAST <= total < -_LEAST:
+                total = (total - _LEAST) % (-2 * _LEAST) + _LEAST
+            self._values[name] = (total, time.time_ns())
 
     def publish(self, reset: bool = False) -> dict[str, tuple[int, int]]:
         """{name: (value, time in ns)}; with `reset`, all counters start at 0 again."""

@@ -52,12 +52,13 @@ class Tree:
         ends[0] = ends0
         for k in range(1, len(ends)):
             lengths = tensors[self.lengths_of[k]]
+            if lengths.ndim == 1:
+                lengths = lengths[begins[self.parent[k]] : ends[self.parent[k]]]
             if lengths.ndim != 1 or lengths.dtype != np.int32 or (lengths.size and int(lengths.min()) < 0):
                 raise ValueError(
                     f"field {self.fields[self.lengths_of[k]]!r} must be int32 lengths, one dimension, none negative"
                 )
-            rows = slice(begins[self.parent[k]], ends[self.parent[k]])
-            ends[k] = begins[k] + int(lengths[rows].sum())
+            ends[k] = begins[k] + int(lengths.sum())
         return ends
 
     def check(self, tensors) -> None:

@@ -277,10 +277,14 @@ def LearningRate(ctx, iter, *, base_lr: float | None = None, out):
         raise ValueError("LearningRate needs the argument base_lr, a float")
     if not iter.size:
         raise ValueError("the iteration is an empty tensor")
-    factor = getattr(ctx.state, "factor", None)
-    if factor is None:
-        factor = ctx.state.factor = _policy(Reader(ctx.op), np.float64(base_lr))
+    state = ctx.state
+    if not hasattr(state, "factor"):
+        state.factor, state.base = _policy(Reader(ctx.op), np.float64(base_lr)), np.float32(base_lr)
+    count = iter.item() if iter.size == 1 else int(iter.reshape(-1)[0])
     lr = out((), "float32")
-    with np.errstate(all="ignore"):
-        lr[...] = np.float32(base_lr) * np.float32(factor(int(iter.reshape(-1)[0])))
+    try:
+        lr[()] = state.base * np.float32(state.factor(count))
+    except FloatingPointError:  # which is no error here, even where it is one of other operators
+        with np.errstate(all="ignore"):
+            lr[()] = state.base * np.float32(state.factor(count))
     return lr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
+from caffe2lite.ops.kit.rows import take_rows
 
 
 def _parts_of(xp, keys, count):
@@ -28,8 +29,9 @@ def _take_parts(xp, inputs, first, parts, pack_first_input, out, each):
         for i, X in enumerate(inputs[first:], first):
             flat = X.reshape(keys.size, *X.shape[keys.ndim :])
             Y = out[p * each + i]((rows.shape[0], *flat.shape[1:]), X.dtype)
-            if Y.size:
-                Y[...] = flat[rows] // len(parts) if i == first and pack_first_input else flat[rows]
+            take_rows(xp, flat, rows, Y)
+            if i == first and pack_first_input:
+                Y //= len(parts)
             made[p * each + i] = Y
     return made
 
