@@ -177,21 +177,25 @@ class Instance:
         except LookupError as e:
             raise OperatorError(str(e)) from None
         try:
-            check_schema(record, op)
-            self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
-            self.inputs = [self._input(workspace, name) for name in op.input]
-            self.outputs = [
-                workspace.create_blob(name) for name in op.output
-            ]  # they stay where the arguments are refused
-            self.args = arguments.parse(op.type, record.args, op.arg)
-            self.kwargs = record.parameters(self.args)
+            inputs, outputs = op.input[:], op.output[:]  # a slice takes half the time of an iteration
+            check_schema(record, op, inputs, outputs)
+            self.device = HOST
+            if op.HasField("device_option"):
+                self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
+            self.inputs = [workspace.get_blob(name) or self._missing(name) for name in inputs]
+            self.outputs = [workspace.create_blob(name) for name in outputs]  # they stay where arguments are refused
+            self.args = arguments.parse(op.type, record.args, op.arg) if op.arg else {}
+            self.kwargs = record.parameters(self.args) if self.args else dict(record.bare)
         except (ValueError, devices.DeviceError) as e:
             raise OperatorError(f"{e}\n  in {operator_line(op)}") from None
-        engines = [engine for engine in preferences.engines(op) if engine != "NUMBA"]
-        self.engine, self.plain_kernel = record.kernel(self.device.type, engines)
-        self.compiled_kernel = record.kernels.get(("NUMBA", self.device.type)) if not self.engine else None
+        device, engines = self.device.type, preferences.engines(op)
+        if engines:
+            self.engine, self.plain_kernel = record.kernel(device, [e for e in engines if e != "NUMBA"])
+        else:
+            self.engine, self.plain_kernel = "", record.plain(device)
+        self.compiled_kernel = record.kernels.get(("NUMBA", device)) if not self.engine else None
         self.kernel = self.plain_kernel
-        self.allocators = tuple(Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs))
+        self.allocators = tuple([Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs)])  # noqa: C409
         self.context = Context(self, workspace, around, position) if record.stateful else None
         self.first_argument = self.context if record.stateful else self.device.xp
         if record.takes_out:
@@ -204,17 +208,16 @@ class Instance:
         for watch in watchers:
             self.run = watch(self, self.run)
 
-    def _input(self, workspace: Workspace, name: str) -> Blob:
-        blob = workspace.get_blob(name)
-        if blob is None:
-            raise OperatorError(
-                f"operator {self.op.type}: input blob {name!r} does not exist in this workspace\n"
-                f"  in {operator_line(self.op)}\n  Feed it, or run the net that makes it, before this net is created.\n"
-                f"  What {self.op.type} is: {self.record.doc.splitlines()[0] if self.record.doc else 'not described'}"
-            )
-        return blob
+    def _missing(self, name: str) -> Blob:
+        raise OperatorError(
+            f"operator {self.op.type}: input blob {name!r} does not exist in this workspace\n"
+            f"  in {operator_line(self.op)}\n  Feed it, or run the net that makes it, before this net is created.\n"
+            f"  What {self.op.type} is: {self.record.doc.splitlines()[0] if self.record.doc else 'not described'}"
+        )
 
     def _place(self, i: int) -> Device:
+        if self.device is HOST:
+            return HOST
         names = self.record.outputs
         return HOST if names and names[min(i, len(names) - 1)] in self.record.host else self.device
 
@@ -426,9 +429,37 @@ class Instance:
         return again
 
 
-def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
+def check_schema(
+    record: registry.Operator,
+    op: caffe2_pb2.OperatorDef,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> None:
     """ValueError where operands, in-place pairs or the names of arguments are not what the schema allows."""
-    arguments.check_required(op.type, record.args, {argument.name for argument in op.arg})
+    if record.args.required:
+        arguments.check_required(op.type, record.args, {argument.name for argument in op.arg})
+    if inputs is None or outputs is None:
+        inputs, outputs = op.input[:], op.output[:]
+    if (len(inputs), len(outputs)) not in record.fitting:
+        _check_counts(record, op)
+        record.fitting.add((len(inputs), len(outputs)))
+    if not record.enforced and set(inputs).isdisjoint(outputs):
+        return
+    for o, name in enumerate(outputs):
+        for i, source in enumerate(inputs):
+            if name == source:
+                if (i, o) not in record.inplace and (-1, -1) not in record.inplace:
+                    allowed = ", ".join(f"input {a} with output {b}" for a, b in sorted(record.inplace)) or "none"
+                    raise ValueError(
+                        f"{op.type} cannot work in place on blob {name!r} (input {i}, output {o}); allowed: {allowed}"
+                    )
+            elif (i, o) in record.enforced:
+                raise ValueError(
+                    f"{op.type} writes its input {i} in place: output {o} must be {source!r} too, but it is {name!r}"
+                )
+
+
+def _check_counts(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
     for what, have, minimum, maximum, counts in (
         ("inputs", len(op.input), record.min_inputs, record.max_inputs, record.input_counts),
         ("outputs", len(op.output), record.min_outputs, record.max_outputs, record.output_counts),
@@ -451,15 +482,3 @@ def check_schema(record: registry.Operator, op: caffe2_pb2.OperatorDef) -> None:
         raise ValueError(
             f"{op.type} does not fit its schema: {len(op.input)} inputs and {len(op.output)} outputs do not go together"
         )
-    for o, name in enumerate(op.output):
-        for i, source in enumerate(op.input):
-            if name == source:
-                if (i, o) not in record.inplace and (-1, -1) not in record.inplace:
-                    allowed = ", ".join(f"input {a} with output {b}" for a, b in sorted(record.inplace)) or "none"
-                    raise ValueError(
-                        f"{op.type} cannot work in place on blob {name!r} (input {i}, output {o}); allowed: {allowed}"
-                    )
-            elif (i, o) in record.enforced:
-                raise ValueError(
-                    f"{op.type} writes its input {i} in place: output {o} must be {source!r} too, but it is {name!r}"
-                )

@@ -85,9 +85,11 @@ class Net:
             make_net, definition.op, self.in_order,
             cancelled=self.cancelled, observers=self.observers, progress=self.progress,
         )  # fmt: skip
+        placed = definition.HasField("device_option")
         for position, op in enumerate(definition.op):
             try:
-                self.instances.append(Instance(_on_device(op, definition), workspace, around, position))
+                whole = _on_device(op, definition) if placed else op
+                self.instances.append(Instance(whole, workspace, around, position))
             except Exception as e:
                 workspace.last_failed_op = position
                 if isinstance(e, OperatorError):
@@ -236,8 +238,6 @@ def _show(blob: Blob, array: Array, token: list[bool]) -> None:
 
 def _on_device(op: caffe2_pb2.OperatorDef, definition: caffe2_pb2.NetDef) -> Any:
     """The operator with the net's device option under its own, field by field."""
-    if not definition.HasField("device_option"):
-        return op
     merged = caffe2_pb2.OperatorDef()
     merged.CopyFrom(op)
     merged.device_option.CopyFrom(definition.device_option)

@@ -10,6 +10,8 @@ of_operators: dict[str, dict[int, list[str]]] = {}  # by operator type, and devi
 
 def engines(op: caffe2_pb2.OperatorDef) -> list[str]:
     """Engines to try for an operator: those it names, those preferred for its type, those preferred for all."""
+    if not (of_operators or everywhere or op.engine):
+        return []
     device = op.device_option.device_type
     named = [engine for engine in op.engine.split(",") if engine]
     return [*named, *of_operators.get(op.type, {}).get(device, ()), *everywhere.get(device, ())]

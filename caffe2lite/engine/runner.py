@@ -61,15 +61,17 @@ def _check_externals(definition: caffe2_pb2.NetDef) -> None:
     if not definition.external_input and not definition.external_output:
         return
     known = set(definition.external_input)
+    declared = bool(known)
     made: set[str] = set()
     for position, op in enumerate(definition.op):
-        for name in op.input:
-            if definition.external_input and name not in known and name not in made:
-                raise EngineError(
-                    f"net {definition.name!r}: input {name!r} of operator {position} ({op.type}) is made by no earlier "
-                    f"operator and is not among the net's external inputs"
-                )
-        made.update(op.output)
+        if declared:
+            for name in op.input[:]:
+                if name not in known and name not in made:
+                    raise EngineError(
+                        f"net {definition.name!r}: input {name!r} of operator {position} ({op.type}) is made by no earlier "
+                        f"operator and is not among the net's external inputs"
+                    )
+        made.update(op.output[:])
     for name in definition.external_output:
         if name not in made and name not in known:
             raise EngineError(f"net {definition.name!r}: external output {name!r} is made by no operator of the net")

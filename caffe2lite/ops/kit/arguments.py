@@ -36,6 +36,15 @@ class Arg:
         return f"Arg({self.name!r}, {self.kind!r}, {self.default!r})"
 
 
+class Declared(dict[str, Arg]):
+    """The arguments of an operator by name, and which of them are required and which limited."""
+
+    def __init__(self, args: Mapping[str, Arg]) -> None:
+        super().__init__(args)
+        self.required = [arg for arg in args.values() if arg.default is REQUIRED]
+        self.limited = [arg for arg in args.values() if arg.limits]
+
+
 class Group(NamedTuple):
     """Arguments that are one parameter of a kernel: `build(values)` makes it of those that an operator names."""
 
@@ -159,15 +168,15 @@ _WORDS = {
 }
 
 
-def check_required(title: str, declared: Mapping[str, Arg], given: Container[str]) -> None:
+def check_required(title: str, declared: Declared, given: Container[str]) -> None:
     """ValueError where an argument is absent that the operator cannot do without."""
-    for arg in declared.values():
-        if arg.default is REQUIRED and arg.name not in given:
+    for arg in declared.required:
+        if arg.name not in given:
             raise ValueError(f"operator {title} needs the argument {arg.name!r} ({arg.kind})")
 
 
 def parse(
-    title: str, declared: Mapping[str, Arg], messages: Iterable[caffe2_pb2.Argument], limited: bool = True
+    title: str, declared: Declared, messages: Iterable[caffe2_pb2.Argument], limited: bool = True
 ) -> dict[str, Any]:
     """Values of the declared arguments that the messages hold; others are left out, so that defaults apply.
 
@@ -182,8 +191,8 @@ def parse(
             continue
         values[arg.name] = _READERS[arg.kind](message, title, arg.kind)
     check_required(title, declared, values)
-    for arg in declared.values():
-        for text in arg.limits if limited else ():
+    for arg in declared.limited if limited else ():
+        for text in arg.limits:
             value = values.get(arg.name, arg.default)
             symbol, bound = text.split()
             if not _BOUNDS[symbol](value, float(bound)):

@@ -90,7 +90,7 @@ class Operator:
     min_outputs: int
     max_outputs: int
     output_counts: frozenset[int]
-    args: Mapping[str, arguments.Arg]
+    args: arguments.Declared
     groups: Mapping[str, arguments.Group]
     takes_out: bool
     inplace: frozenset[tuple[int, int]]
@@ -117,6 +117,7 @@ class Operator:
     infer: Infer | None = None
     cost: Cost | None = None
     binders: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    fitting: set[tuple[int, int]] = field(default_factory=set)  # numbers of operands that have been found to fit
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"
@@ -133,6 +134,11 @@ class Operator:
             count = len(self.outputs)
             args["out"] = new if self.max_outputs == 1 else (new,) * max(count, 1)
         return self.kernels["", None](xp, *inputs, **self.parameters(args))
+
+    @functools.cached_property
+    def bare(self) -> Mapping[str, Any]:
+        """A kernel's parameters where there are no arguments; ValueError where that cannot be."""
+        return self.parameters(arguments.parse(self.name, self.args, ()))
 
     def parameters(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """A kernel's parameters from an operator's arguments: those of a group become one."""
@@ -173,12 +179,19 @@ class Operator:
 
     def kernel(self, device: int, engines: Iterable[str] = ()) -> tuple[str, Callable[..., Any]]:
         """(engine, kernel): the first of `engines` that exists, an exact device before any; else the plain one."""
-        for engine in (*engines, ""):
+        for engine in engines:
             for place in (device, None):
                 found = self.kernels.get((engine, place))
                 if found is not None:
                     return engine, found
-        raise LookupError(f"{self.name} has no kernel for device type {device}")
+        return "", self.plain(device)
+
+    def plain(self, device: int) -> Callable[..., Any]:
+        """The kernel of no engine for a device type."""
+        found = self.kernels.get(("", device)) or self.kernels.get(("", None))
+        if found is None:
+            raise LookupError(f"{self.name} has no kernel for device type {device}")
+        return found
 
 
 class NewArray:
@@ -268,7 +281,7 @@ def operator(
             min_outputs=low_out,
             max_outputs=high_out,
             output_counts=counts_out,
-            args={**declared, **(args or {})},
+            args=arguments.Declared({**declared, **(args or {})}),
             groups=groups,
             takes_out=takes_out,
             inplace=_pairs(inplace) | _pairs(mutates),
