@@ -64,6 +64,13 @@ class Blob:
             self.value = value
             self.changed()
 
+    def listen(self, token: list[bool]) -> None:
+        """Void the token when the blob gets another array."""
+        tokens = self.tokens
+        if len(tokens) & (len(tokens) - 1) == 0:  # from time to time: a loop's blob may have thousands
+            tokens[:] = [t for t in tokens if t[0]]
+        tokens.append(token)
+
     def changed(self) -> None:
         """Tell the nets that have bound this blob's array that it is another now."""
         if self.tokens:

@@ -204,10 +204,7 @@ class Net:
             if blob.value is not array:
                 return
         for blob in current:
-            tokens = blob.tokens
-            if len(tokens) & (len(tokens) - 1) == 0:  # from time to time: a loop's blob may have thousands
-                tokens[:] = [t for t in tokens if t[0]]
-            tokens.append(token)
+            blob.listen(token)
         self._token, self._calls, self._instance_of = token, calls, instance_of
 
     def _replay(self, token: list[bool]) -> bool:

@@ -6,7 +6,7 @@ from google.protobuf.message import DecodeError
 
 from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
 from caffe2lite.engine.graph import GraphNet
-from caffe2lite.engine.instance import Instance, Surroundings
+from caffe2lite.engine.instance import Instance, Stale, Surroundings
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import CompiledNet, Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -142,22 +142,41 @@ def run_operator(workspace: Workspace, op: caffe2_pb2.OperatorDef | bytes) -> bo
 
 
 class _SingleOperator:
-    """An operator outside of nets."""
+    """An operator outside of nets.  Where its arrays are those of the run before, it is replayed as in a net."""
 
-    __slots__ = ("instance",)
+    __slots__ = ("again", "instance", "token")
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
+        self.token = [False]
+        self.again = instance.run
 
     def __call__(self) -> bool:
         instance = self.instance
         try:
-            instance.run()
+            if self.token[0]:
+                self.again()
+            else:
+                instance.run_noted()
+                self._bind()
+        except Stale:  # it has run, and the next time other arrays are there
+            pass
         except StopNet as e:
             raise OperatorError(f"operator {instance.op.type} stopped: {e}") from None
         except Exception as e:
             raise explain(e, instance) from e.__cause__
         return True
+
+    def _bind(self) -> None:
+        instance = self.instance
+        blobs = [*instance.inputs, *instance.outputs]
+        arrays = [*(instance.checked_arrays or ()), *instance.noted_outputs]
+        if instance.waits or any(blob.value is not array for blob, array in zip(blobs, arrays)):
+            return
+        self.token = [True]
+        self.again = instance.bind(self.token)
+        for blob in set(blobs):
+            blob.listen(self.token)
 
 
 def _single_operator(workspace: Workspace, content: bytes) -> _SingleOperator:
