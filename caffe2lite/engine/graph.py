@@ -14,6 +14,7 @@ from caffe2lite.engine.errors import StopNet, explain
 from caffe2lite.engine.instance import NetMaker
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import Workspace
+from caffe2lite.ops.kit.threads import lane
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -96,7 +97,7 @@ class _Run:
             failed = position in self.broken
             if not failed:
                 try:
-                    with quiet():
+                    with quiet(), lane():
                         self.net.instances[position].run()
                 except Exception as e:
                     failed = True

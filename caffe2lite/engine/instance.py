@@ -195,7 +195,7 @@ class Instance:
             self.engine, self.plain_kernel = "", record.plain(device)
         self.compiled_kernel = record.kernels.get(("NUMBA", device)) if not self.engine else None
         self.kernel = self.plain_kernel
-        self.allocators = tuple([Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs)])  # noqa: C409
+        self.allocators = tuple([Allocator(b, self._place(i), self.inputs) for i, b in enumerate(self.outputs)])
         self.context = Context(self, workspace, around, position) if record.stateful else None
         self.first_argument = self.context if record.stateful else self.device.xp
         if record.takes_out:

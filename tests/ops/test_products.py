@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from caffe2lite.ops.kit import products
+from caffe2lite.ops.kit import products, threads
 
 library = products._openblas()
 
@@ -15,10 +15,12 @@ library = products._openblas()
 )
 def test_threads(product, rows, crowded, alone, monkeypatch):
     asked = []
-    threads = library[0]()
+    before = library[0]()
     pair = (lambda: 2, asked.append)
     monkeypatch.setattr(products, "_openblas", lambda: pair)
-    monkeypatch.setattr(products, "_crowded", lambda cores: crowded)
+    monkeypatch.setattr(threads, "cores", lambda: 2)
+    monkeypatch.setattr(threads, "fixed", lambda: None)
+    monkeypatch.setattr(threads, "crowded", lambda: crowded)
     a, b = np.random.RandomState(0).rand(2, rows, 100).astype("f")
     out = np.empty((rows, rows), "f")
     if product == "bound_dot":
@@ -27,11 +29,4 @@ def test_threads(product, rows, crowded, alone, monkeypatch):
         getattr(products, product)(np, a, b.T, out)
     np.testing.assert_allclose(out, a.astype("d") @ b.T.astype("d"), rtol=1e-4)
     assert asked == ([1, 2] if alone else [])
-    assert library[0]() == threads
-
-
-def test_crowded(monkeypatch):
-    monkeypatch.setattr(products, "_LOOK", -1.0)
-    for load, crowded in ((0.5, False), (2.2, False), (4.0, True)):
-        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0, 0))
-        assert products._crowded(2) == crowded
+    assert library[0]() == before

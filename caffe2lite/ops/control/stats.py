@@ -7,7 +7,6 @@ import time
 from caffe2lite.ops.kit import locks
 from caffe2lite.ops.kit.objects import Object
 
-
 _LEAST = -(1 << 63)  # of an int64
 
 

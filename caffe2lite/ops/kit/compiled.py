@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import memory, registry
+from caffe2lite.ops.kit import memory, registry, threads
 
 LEAST = 1 << 14  # elements of the largest operand from which on a compiled loop is worth its call
 _DTYPES = frozenset(np.dtype(t) for t in ("float32", "int32", "int64"))
@@ -277,11 +277,6 @@ def halves() -> bool:
 # ---- several cores -----------------------------------------------------------------------------------------------
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def together(parts: Sequence[Callable[[], Any]]) -> None:
     """Run the parts of one loop at once, each on a thread; the first on the caller's."""
     first, *others = parts
@@ -293,7 +288,7 @@ def together(parts: Sequence[Callable[[], Any]]) -> None:
 
 @functools.cache
 def _workers() -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(max(1, cores() - 1), "caffe2lite-loop")
+    return concurrent.futures.ThreadPoolExecutor(max(1, threads.cores() - 1), "caffe2lite-loop")
 
 
 def _forget() -> None:

@@ -1,29 +1,20 @@
-"""Products of matrices, with as many threads as pay.
-
-OpenBLAS gives every product of more than 2^18 multiplications to all cores, and its threads wait for each other in a
-loop: on a machine where other processes run, one of 30 µs takes milliseconds then.  Small ones are computed by the
-caller's thread alone, as Caffe2 does with all; and all are while more wants to run than there are cores.
-"""
+"""Products of matrices, with as many threads as pay (see threads.py)."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import math
-import os
-import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit import threads
 from caffe2lite.ops.kit.compiled import loop, pays
 
 _ALONE = 1 << 18  # multiplications up to which OpenBLAS itself uses one thread
-_SHARED = 1 << 24  # from which on more threads win more than they risk: a third of a millisecond on one core
-
-_LOOK = 1.0  # seconds between looks at how busy the machine is
 
 
 def dot(xp: ModuleType, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
@@ -95,28 +86,17 @@ def _size(a: np.ndarray, b: np.ndarray) -> int:
 
 def _product(product: Callable[..., Any], a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     library = _openblas()
-    threads = library[0]() if library else 1
-    if threads == 1 or _size(a, b) >= _SHARED and not _crowded(threads):
+    given = library[0]() if library else 1
+    taken = given if given == 1 else min(given, threads.wanted(_size(a, b)))
+    if taken == given:
         product(a, b, out)
         return
     set_threads = library[1]  # type: ignore[index]
-    set_threads(1)
+    set_threads(taken)
     try:
         product(a, b, out)
     finally:
-        set_threads(threads)
-
-
-_seen: tuple[float, bool] = (-math.inf, False)  # when it was looked last, and what was seen
-
-
-def _crowded(cores: int) -> bool:
-    """Whether more threads want to run, in the last minute on average, than there are cores."""
-    global _seen
-    now = time.monotonic()
-    if now - _seen[0] > _LOOK:
-        _seen = now, hasattr(os, "getloadavg") and os.getloadavg()[0] > cores + 0.5
-    return _seen[1]
+        set_threads(given)
 
 
 @functools.cache
