@@ -18,7 +18,7 @@ from caffe2lite.ops.kit.windows import Place
 
 _BLOCK = 1 << 20  # elements of columns in a block
 _BLOCK_ON_GPU = 1 << 28
-_SMALL = 512  # images with fewer positions than this are taken several at a time
+_SMALL = 512  # images with fewer positions, or with 64 times as few elements of columns as a block, go several at a time
 
 
 class Block(NamedTuple):
@@ -38,8 +38,8 @@ def blocks(xp: ModuleType, batch: int, depth: int, place: Place) -> Iterator[Blo
     rows = place.out[0]
     across = math.prod(place.out[1:])
     positions = rows * across
-    if positions < _SMALL or xp is not np:
-        together = max(1, (2 * _BLOCK if xp is np else _BLOCK_ON_GPU) // max(1, depth * positions))
+    if positions < _SMALL or 64 * depth * positions < _BLOCK or xp is not np:
+        together = max(1, (_BLOCK if xp is np else _BLOCK_ON_GPU) // max(1, depth * positions))
         for first in range(0, batch, together):
             yield Block(first, min(batch, first + together), 0, rows)
         return
