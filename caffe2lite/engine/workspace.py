@@ -68,7 +68,8 @@ class Workspace:
 
     def create_local_blob(self, name: str) -> Blob:
         """The blob of that name in this workspace, whatever the parent has."""
-        return self.blobs.setdefault(name, Blob(name))
+        blob = self.blobs.get(name)
+        return self.blobs.setdefault(name, Blob(name)) if blob is None else blob
 
     def need_blob(self, name: str) -> Blob:
         """The blob of that name; EngineError where there is none."""

@@ -68,10 +68,9 @@ def _net(argument: Any) -> Any:
     return net
 
 
-def _apply(links: list[Link], workspace: Any, outer: Any, t: int) -> None:
-    """Point the step's linked blobs at time t."""
-    for link in links:
-        blob = outer(link.external)
+def _apply(links: list[tuple[Link, Any]], workspace: Any, t: int) -> None:
+    """Point the step's blobs at time t of those that they are linked to."""
+    for link, blob in links:
         whole = blob.value
         begin = t + link.offset
         if not 0 <= begin <= whole.shape[0] - link.window:
@@ -190,10 +189,11 @@ def RecurrentNetwork(
     passing -= linked
     for name in passing:
         shared.create_local_blob(name)
+    linked_blobs = [(link, shared.need_blob(link.external)) for link in links] if steps else []
     for t in range(steps):
         workspace = keep.step(ctx, t)
         _tell_time(workspace, timestep, t)
-        _apply(links, workspace, shared.need_blob, t)
+        _apply(linked_blobs, workspace, t)
         _run(ctx, _compile(ctx, workspace, definition, passing))
     for source, target, offset in zip(alias_src, alias_dst, alias_offset):
         state = shared.need_blob(source)
@@ -285,19 +285,22 @@ def RecurrentNetworkGradient(
     links = _links(backward_link_internal, backward_link_external, backward_link_offset, backward_link_window)
     definition = _definition(ctx, backward_step_net)
     sums = [(name, ctx.outputs[1 + i]) for i, name in enumerate(param_grads)]
-    behind = [link for link in links if link.external in {n + "_grad" for n in recurrent_states}]
-    for t in reversed(range(values[0].value.shape[0])):
+    written = {name for op in definition.op for name in op.output}
+    behind = [k for k in links if k.external in {n + "_grad" for n in recurrent_states} and k.internal in written]
+    steps = sequence.shape[0]
+    linked = [(k, outer.get(k.external) or shared.need_blob(k.external)) for k in links] if steps else []
+    for t in reversed(range(steps)):
         workspace = keep.step(ctx, t)
         _tell_time(workspace, timestep, t)
-        _apply(links, workspace, lambda name: outer.get(name) or shared.need_blob(name), t)
+        _apply(linked, workspace, t)
         net = _compile(ctx, workspace, definition, set(recompute_blobs_on_backward))
-        waiting = _set_aside(behind, definition, states, t)
+        waiting = _set_aside(behind, states, t)
         _run(ctx, net)
         for part, contribution in waiting:
             part += contribution
         for name, total in sums:
-            made = workspace.need_blob(name).value
-            total.value[...] += made
+            gradient = total.value
+            gradient += workspace.need_blob(name).value
     for i, source in enumerate(initial_recurrent_state_ids):
         _end_state(ctx.outputs[1 + len(param) + i], values[source].value, states[recurrent_states[i]], ctx)
 
@@ -340,13 +343,10 @@ def _outer_gradients(ctx: Any, shared: Any, operands: Any, param: Any, param_gra
     return outer
 
 
-def _set_aside(links: list[Link], definition: Any, states: dict[str, Any], t: int) -> list[tuple[Any, Any]]:
+def _set_aside(links: list[Link], states: dict[str, Any], t: int) -> list[tuple[Any, Any]]:
     """Return (part of a state's gradient, what came from outside): the step net will overwrite the former."""
-    written = {name for op in definition.op for name in op.output}
     aside = []
     for link in links:
-        if link.internal not in written:
-            continue
         whole = states[link.external.removesuffix("_grad")]
         part = whole[t + link.offset : t + link.offset + link.window]
         aside.append((part, part.copy()))

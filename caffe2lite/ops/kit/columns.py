@@ -18,7 +18,9 @@ from caffe2lite.ops.kit.windows import Place
 
 _BLOCK = 1 << 20  # elements of columns in a block
 _BLOCK_ON_GPU = 1 << 28
-_SMALL = 512  # images with fewer positions, or with 64 times as few elements of columns as a block, go several at a time
+_SMALL = (
+    512  # images with fewer positions, or with 64 times as few elements of columns as a block, go several at a time
+)
 
 
 class Block(NamedTuple):

@@ -200,6 +200,25 @@ def exp32(x):  # type: ignore[no-untyped-def]
     return p * np.int32((half + 127) << 23).view(np.float32) * np.int32((k - half + 127) << 23).view(np.float32)
 
 
+@loop(reorder=True)
+def sigmoid32(x):  # type: ignore[no-untyped-def]
+    """Within a loop: 1 / (1 + e to the -x) for a float32."""
+    return np.float32(1) / (np.float32(1) + exp32(-x))
+
+
+@loop(reorder=True)
+def tanh32(x):  # type: ignore[no-untyped-def]
+    """Within a loop: the hyperbolic tangent of a float32, to the last bit but one; near 0 by a polynomial fit in x^2."""
+    z = x * x
+    p = np.float32(-0.00604908029) * z + np.float32(0.0209518764)
+    p = p * z + np.float32(-0.0538364574)
+    p = p * z + np.float32(0.133325994)
+    p = p * z + np.float32(-0.333333224)
+    size = abs(x)
+    far = np.float32(1) - np.float32(2) / (exp32(size + size) + np.float32(1))
+    return x + x * z * p if size < np.float32(0.625) else (far if x > 0 else -far)
+
+
 @functools.cache
 def _prefetch_intrinsic() -> Any:
     from llvmlite import ir

@@ -7,6 +7,9 @@ loses it with `drop_states`.
 
 from __future__ import annotations
 
+import numpy as np
+
+from caffe2lite.ops.kit.compiled import compiled, loop, sigmoid32, tanh32
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
 
@@ -111,6 +114,42 @@ def LSTMUnit(
     return H, C
 
 
+@compiled(LSTMUnit, work=8)
+def _lstm_compiled(
+    xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
+    drop_states: bool = False, out,
+):  # fmt: skip
+    lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
+    _check(H_prev, X, 4)
+    _check_states(H_prev, C_prev=C_prev)
+    H, C = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype)
+    ended = _ended(xp, lengths, timestep, X.shape[1])
+    _lstm_loop(H_prev[0], C_prev[0], X[0], ended, np.float32(forget_bias), drop_states, H[0], C[0])
+    return H, C
+
+
+def _ended(xp, lengths, timestep, N):
+    """Which sequences are at their end."""
+    valid = _valid(xp, lengths, timestep, N)
+    return np.zeros(N, np.bool_) if valid is None else ~valid.reshape(-1)
+
+
+@loop(reorder=True)
+def _lstm_loop(H_prev, C_prev, X, ended, forget_bias, drop_states, H, C):
+    D = H.shape[1]
+    for n in range(H.shape[0]):
+        h, c, before = H[n], C[n], C_prev[n]
+        i, f, o, g = X[n, :D], X[n, D : 2 * D], X[n, 2 * D : 3 * D], X[n, 3 * D :]
+        if ended[n]:
+            for d in range(D):
+                h[d], c[d] = (np.float32(0), np.float32(0)) if drop_states else (H_prev[n, d], before[d])
+        else:
+            for d in range(D):
+                state = sigmoid32(f[d] + forget_bias) * before[d] + sigmoid32(i[d]) * tanh32(g[d])
+                c[d] = state
+                h[d] = sigmoid32(o[d]) * tanh32(state)
+
+
 @operator(
     "dH_prev dC_prev dX",
     num_inputs=(8, 9),
@@ -153,6 +192,65 @@ def LSTMUnitGradient(
         dH_prev[...] = xp.where(valid, 0, 0 * dH if drop_states else dH)
         dC_prev[...] = xp.where(valid, before, 0 * dC if drop_states else dC)
     return dH_prev, dC_prev, dX
+
+
+@compiled(LSTMUnitGradient, work=8)
+def _lstm_gradient_compiled(
+    xp, H_prev, C_prev, X, *rest, forget_bias: float = 0.0, sequence_lengths: bool = True, drop_states: bool = False,
+    out,
+):  # fmt: skip
+    lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
+    _check(H_prev, X, 4)
+    _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
+    dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)
+    ended = _ended(xp, lengths, timestep, X.shape[1])
+    states = (C_prev[0], X[0], C[0], dH[0], dC[0])
+    _lstm_gradient_loop(*states, ended, np.float32(forget_bias), drop_states, dH_prev[0], dC_prev[0], dX[0])
+    return dH_prev, dC_prev, dX
+
+
+@loop(reorder=True)
+def _lstm_gradient_loop(C_prev, X, C, dH, dC, ended, forget_bias, drop_states, dH_prev, dC_prev, dX):
+    """Each inner loop has few arrays: with more of them the compiler makes no vectors."""
+    D, one = C.shape[1], np.float32(1)
+    gi, gf, go, gg, tc, dc = np.empty((6, D), np.float32)
+    for n in range(C.shape[0]):
+        if ended[n]:
+            dX[n, :] = 0
+            for d in range(D):
+                kept = np.float32(0) if drop_states else one
+                dH_prev[n, d], dC_prev[n, d] = kept * dH[n, d], kept * dC[n, d]
+            continue
+        dH_prev[n, :] = 0
+        part = X[n, :D]
+        for d in range(D):
+            gi[d] = sigmoid32(part[d])
+        part = X[n, D : 2 * D]
+        for d in range(D):
+            gf[d] = sigmoid32(part[d] + forget_bias)
+        part = X[n, 2 * D : 3 * D]
+        for d in range(D):
+            go[d] = sigmoid32(part[d])
+        part = X[n, 3 * D :]
+        for d in range(D):
+            gg[d] = tanh32(part[d])
+        dh = dH[n]
+        for d in range(D):
+            tc[d] = tanh32(C[n, d])
+            dc[d] = dC[n, d] + dh[d] * go[d] * (one - tc[d] * tc[d])
+        step = dX[n, :D]
+        for d in range(D):
+            step[d] = dc[d] * gg[d] * gi[d] * (one - gi[d])
+        step = dX[n, D : 2 * D]
+        for d in range(D):
+            step[d] = dc[d] * C_prev[n, d] * gf[d] * (one - gf[d])
+            dC_prev[n, d] = dc[d] * gf[d]
+        step = dX[n, 2 * D : 3 * D]
+        for d in range(D):
+            step[d] = dh[d] * tc[d] * go[d] * (one - go[d])
+        step = dX[n, 3 * D :]
+        for d in range(D):
+            step[d] = dc[d] * gi[d] * (one - gg[d] * gg[d])
 
 
 def _gru_gradient(g):
