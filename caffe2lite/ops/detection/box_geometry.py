@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import available, loop
+from caffe2lite.ops.kit.compiled import loaded, loop
 
 LARGEST = math.log(1000.0 / 16.0)  # a box does not grow more than that in one step
 
@@ -127,7 +127,7 @@ def overlaps_rotated(box: np.ndarray, boxes: np.ndarray, one: int) -> np.ndarray
 
 def suppress(boxes: np.ndarray, order: np.ndarray, threshold: float, most: int, one: int) -> list[int]:
     """Return by greedy non-maximum suppression the indices that are kept, in `order`; at most `most` of them (-1: all)."""
-    if boxes.shape[1] == 4 and boxes.dtype == np.float32 and available() and order.size > 16:
+    if boxes.shape[1] == 4 and boxes.dtype == np.float32 and order.size > 16 and loaded():
         kept = np.empty(order.size, np.int64)
         count = _suppress(np.ascontiguousarray(boxes[order]), np.float32(threshold), most, np.float32(one), kept)
         return [int(i) for i in order[kept[:count]]]

@@ -4,9 +4,9 @@ They are taken by themselves where Numba is installed and the operands are large
 first time and NumPy is as quick on small ones.  They may differ from the plain kernels by rounding, in nothing else.
 CAFFE2LITE_NUMBA=0 in the environment switches them off.
 
-Compiling one costs up to seconds, once for a machine: it is kept on disk.  A process waits PATIENCE seconds for all of
-them together; what takes longer is compiled on a thread, and plain kernels serve until it is ready.  With
-CAFFE2LITE_NUMBA=wait it waits for each.
+Compiling one costs up to seconds, once for a machine: it is kept on disk.  Numba is imported, and kernels are compiled
+or read, on a thread, and plain kernels serve until they are ready; where that takes long, a line says so once.  With
+CAFFE2LITE_NUMBA=wait a process waits for each.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import functools
+import importlib.util
 import inspect
 import os
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -32,14 +34,34 @@ _DTYPES = frozenset(np.dtype(t) for t in ("float32", "int32", "int64"))
 
 @functools.cache
 def available() -> bool:
-    """Whether Numba is installed, fits this NumPy, and is not switched off."""
-    if os.environ.get("CAFFE2LITE_NUMBA", "1") == "0":
-        return False
+    """Whether Numba is installed and not switched off."""
+    return os.environ.get("CAFFE2LITE_NUMBA", "1") != "0" and importlib.util.find_spec("numba") is not None
+
+
+def _waits() -> bool:
+    return os.environ.get("CAFFE2LITE_NUMBA") == "wait"
+
+
+@functools.cache
+def _fits() -> bool:
+    """Whether Numba can be imported, which it cannot where it is older than NumPy."""
     try:
         import numba  # noqa: F401
-    except ImportError:  # also where it is older than NumPy
+    except ImportError:
         return False
     return True
+
+
+def loaded() -> bool:
+    """Whether Numba is there to be called; if not, it will be, some time, where it is available."""
+    if not available():
+        return False
+    if _waits():
+        return _fits()
+    job = _ready.get("numba")
+    if job is None:
+        job = _submit("numba", _fits)
+    return job.done() and _fits()
 
 
 def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
@@ -53,34 +75,49 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
     return largest * kernel.work >= LEAST and available()  # type: ignore[attr-defined]
 
 
-PATIENCE = 1.0  # seconds that a process waits for compiled kernels, all together: what is on disk takes no longer
-_ready: dict[Any, concurrent.futures.Future[None]] = {}
-_patience = PATIENCE
+_BEGIN = 0.5  # seconds from the first wish for a kernel to the import of Numba: short programs do without
+_LONG = 2.0  # seconds from which on it is said that kernels are being compiled: what is on disk takes no longer
+_ready: dict[Any, concurrent.futures.Future[Any]] = {}
+
+
+def _submit(key: Any, work: Callable[..., Any], *args: Any) -> concurrent.futures.Future[Any]:
+    if not _ready:
+        timer = threading.Timer(_LONG, _tell)
+        timer.daemon = True
+        timer.start()
+        _compiler().submit(time.sleep, _BEGIN)
+    job = _ready[key] = _compiler().submit(_aside, work, *args)
+    return job
+
+
+def _aside(work: Callable[..., Any], *args: Any) -> Any:
+    """Do it without holding up the others: the interpreter's lock is handed on every 0.1 ms, not every 5 ms."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        return work(*args)
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _tell() -> None:
+    if not all(job.done() for job in list(_ready.values())):
+        print(
+            "caffe2lite: kernels are being compiled for this machine, once; until then plain ones serve "
+            "(CAFFE2LITE_NUMBA=wait waits for them, =0 does without)",
+            file=sys.stderr,
+        )
 
 
 def ready(kernel: Callable[..., Any], record: registry.Operator, operands: Sequence[Any], args: dict[str, Any]) -> bool:
     """Whether the compiled kernel can be called for operands of these types; if not, it will be, some time."""
-    global _patience
+    if _waits():
+        return _fits()
     key = (kernel, *[None if a is None else (a.dtype, a.ndim) for a in operands])
     job = _ready.get(key)
     if job is None:
-        if os.environ.get("CAFFE2LITE_NUMBA") == "wait":
-            _ready[key] = job = concurrent.futures.Future()
-            job.set_result(None)
-            return True
-        job = _ready[key] = _compiler().submit(_rehearse, kernel, record, operands, args)
-    if not job.done() and _patience > 0:
-        began = time.monotonic()
-        concurrent.futures.wait([job], _patience)
-        _patience -= time.monotonic() - began
-        if not job.done():
-            print(
-                "caffe2lite: kernels are being compiled for this machine, once; until then plain ones serve "
-                "(CAFFE2LITE_NUMBA=wait waits for them, =0 does without)",
-                file=sys.stderr,
-            )
-            _patience = 0.0
-    return job.done()
+        job = _submit(key, _rehearse, kernel, record, operands, args)
+    return job.done() and _fits()
 
 
 def _rehearse(
@@ -90,6 +127,8 @@ def _rehearse(
 
     Indices are copied, since they have been checked and the net may write others meanwhile; what is written is new.
     """
+    if not _fits():
+        return
     written = {i for i, _ in record.enforced}
     stand_ins = [
         a if a is None else np.zeros_like(a) if i in written else a.copy() if a.dtype.kind in "iu" else a
@@ -112,7 +151,7 @@ def pays(xp: Any, *operands: Any) -> bool:
     """Whether a part of an operator that many share is worth a compiled loop: for NumPy's arrays of numbers, if large."""
     if xp is not np or max(a.size for a in operands) < LEAST:
         return False
-    return all(a.dtype.kind in "fiub" and a.dtype != np.float16 for a in operands) and available()
+    return all(a.dtype.kind in "fiub" and a.dtype != np.float16 for a in operands) and loaded()
 
 
 class Loop:
@@ -281,11 +320,13 @@ def _narrow_intrinsic() -> Any:
 _INTRINSICS = {"prefetch": _prefetch_intrinsic, "widen": _widen_intrinsic, "narrow": _narrow_intrinsic}
 
 
-@functools.cache
 def halves() -> bool:
-    """Whether loops may call `widen` and `narrow`: a processor without such instructions would need a library for them."""
-    if not available():
-        return False
+    """Whether loops may call `widen` and `narrow`, which without instructions of the processor would need a library."""
+    return loaded() and _converts_halves()
+
+
+@functools.cache
+def _converts_halves() -> bool:
     import platform
 
     from llvmlite import binding
