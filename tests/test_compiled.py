@@ -12,6 +12,7 @@ import pytest
 from caffe2lite.engine import runner
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import compiled, registry, threads
+from caffe2lite.ops.kit.aside import Worker
 from caffe2lite.ops.reduce import lengths as lengths_file
 from caffe2lite.proto import caffe2_pb2
 
@@ -157,7 +158,7 @@ def test_plain_serves_until_the_compiled_kernel_is_ready(always, monkeypatch, ca
     monkeypatch.delenv("CAFFE2LITE_NUMBA")
     monkeypatch.setattr(compiled, "_ready", {})
     monkeypatch.setattr(compiled, "_LONG", 0.01)
-    monkeypatch.setattr(compiled, "_BEGIN", 0.0)
+    monkeypatch.setattr(compiled, "_compiler", Worker())
     may_go, rehearse = threading.Event(), compiled._rehearse
     monkeypatch.setattr(compiled, "_rehearse", lambda *args: may_go.wait(120) and rehearse(*args))
     net = caffe2_pb2.NetDef(name="net", op=[caffe2_pb2.OperatorDef(type="LeakyRelu", input=["x"], output=["y"])])
@@ -178,6 +179,21 @@ def test_plain_serves_until_the_compiled_kernel_is_ready(always, monkeypatch, ca
         made.run()
     assert instance.kernel is instance.compiled_kernel
     np.testing.assert_allclose(workspace.fetch("y"), first, rtol=1e-6)
+
+
+def test_a_program_does_not_wait_for_what_has_not_begun():
+    code = """if True:
+        from caffe2lite.ops.kit.aside import Worker
+        first = Worker()
+        first.submit(print, "begun").result()
+        later = Worker(pause=3600)
+        later.submit(print, "not begun")
+    """
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.PIPE, text=True, timeout=120
+    )
+    assert done.stdout == "begun\n"
 
 
 EDGES = np.array([0, -0.0, 1, -1, 0.5, -0.5, 3, -3, 7, -7, 30, -30, 1e-30, -1e-30, np.inf, -np.inf, np.nan], "f")

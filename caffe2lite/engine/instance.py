@@ -179,7 +179,7 @@ class Instance:
         try:
             inputs, outputs = op.input[:], op.output[:]  # a slice takes half the time of an iteration
             check_schema(record, op, inputs, outputs)
-            self.device = HOST
+            self.device: Device = HOST
             if op.HasField("device_option"):
                 self.device = devices.place(op.device_option.device_type, op.device_option.device_id)
             self.inputs = [workspace.get_blob(name) or self._missing(name) for name in inputs]

@@ -19,7 +19,6 @@ import inspect
 import os
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit import memory, registry, threads
+from caffe2lite.ops.kit.aside import Worker
 
 LEAST = 1 << 14  # elements of the largest operand from which on a compiled loop is worth its call
 _DTYPES = frozenset(np.dtype(t) for t in ("float32", "int32", "int64"))
@@ -77,6 +77,7 @@ def worthwhile(kernel: Callable[..., Any], operands: Sequence[Any]) -> bool:
 
 _BEGIN = 0.5  # seconds from the first wish for a kernel to the import of Numba: short programs do without
 _LONG = 2.0  # seconds from which on it is said that kernels are being compiled: what is on disk takes no longer
+_compiler = Worker(pause=_BEGIN)
 _ready: dict[Any, concurrent.futures.Future[Any]] = {}
 
 
@@ -85,19 +86,8 @@ def _submit(key: Any, work: Callable[..., Any], *args: Any) -> concurrent.future
         timer = threading.Timer(_LONG, _tell)
         timer.daemon = True
         timer.start()
-        _compiler().submit(time.sleep, _BEGIN)
-    job = _ready[key] = _compiler().submit(_aside, work, *args)
+    job = _ready[key] = _compiler.submit(work, *args)
     return job
-
-
-def _aside(work: Callable[..., Any], *args: Any) -> Any:
-    """Do it without holding up the others: the interpreter's lock is handed on every 0.1 ms, not every 5 ms."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-4)
-    try:
-        return work(*args)
-    finally:
-        sys.setswitchinterval(before)
 
 
 def _tell() -> None:
@@ -140,11 +130,6 @@ def _rehearse(
         del given["out"]
     with np.errstate(all="ignore"), contextlib.suppress(Exception):  # what is wrong will be said where it is called
         kernel(np, *stand_ins, **given)
-
-
-@functools.cache
-def _compiler() -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(1, "caffe2lite-compile")
 
 
 def pays(xp: Any, *operands: Any) -> bool:
@@ -354,7 +339,6 @@ def _workers() -> concurrent.futures.ThreadPoolExecutor:
 def _forget() -> None:
     """Threads do not survive a fork, nor what they were at."""
     _workers.cache_clear()
-    _compiler.cache_clear()
     for key in [key for key, job in _ready.items() if not job.done()]:
         del _ready[key]
 
