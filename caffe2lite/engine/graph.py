@@ -1,21 +1,27 @@
 """Nets that run as a graph: `dag`, `async_scheduling` and their kin.
 
 Operators keep program order where one reads or writes what another writes.  Operators that block (queues,
-collectives) get threads; a graph without any runs in program order on the caller's thread, where it can be replayed.
+collectives) get threads; a graph without any runs in program order on the caller's thread, where it can be replayed, and
+replays of several CPU devices get a thread for each.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 
+from caffe2lite.devices import HOST
 from caffe2lite.engine import threads
 from caffe2lite.engine.dependencies import dependencies
 from caffe2lite.engine.errors import StopNet, explain
-from caffe2lite.engine.instance import NetMaker
+from caffe2lite.engine.instance import NetMaker, Stale
+from caffe2lite.engine.lanes import Lanes
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops.kit.threads import lane
+from caffe2lite.ops.kit.threads import lane, several
 from caffe2lite.proto import caffe2_pb2
+
+_WORTH = 2e-3  # seconds of a run of all devices, one after the other, from which on threads for them pay
 
 
 class GraphNet(Net):
@@ -33,12 +39,43 @@ class GraphNet(Net):
             for p in parents:
                 self.children[p].append(child)
         self.threaded = any(s.record.blocking for s in self.instances)
+        self.lane_of = [op.device_option.device_id for op in definition.op]
+        self.lanes: Lanes | None = None
 
     def run(self) -> bool:
         if self.observers or not self.threaded:
             return super().run()
         self.progress.runs += 1
         return _Run(self).wait()
+
+    def _bind(self) -> None:
+        super()._bind()
+        self.lanes = None
+        bound = self._token is not None and self._token[0]
+        if bound and len(set(self.lane_of)) > 1 and all(instance.device is HOST for instance in self.instances):
+            self.lanes = Lanes(self._calls, self._instance_of, self.lane_of, self.parents)
+            self._took = 0.0
+
+    def _replay(self, token: list[bool]) -> bool:
+        """Several devices at once, where the calls of one after the other take long enough."""
+        if self.lanes is None or self._took < _WORTH or not several():
+            began = time.perf_counter()
+            done = super()._replay(token)
+            self._took = time.perf_counter() - began
+            return done
+        failure = self.lanes.run()
+        if failure is None:
+            return True
+        position, error, left = failure
+        self._token = None
+        if not isinstance(error, Stale):
+            return self._failed(position, error)
+        for later in sorted(left):  # the arrays have changed: the rest runs as it would have without lanes
+            try:
+                self.instances[later].run()
+            except Exception as e:
+                return self._failed(later, e)
+        return True
 
     def _failed(self, position: int, error: Exception) -> bool:
         """Run what does not depend on the failed operator, as a graph would have; then say what failed."""

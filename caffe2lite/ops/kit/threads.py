@@ -42,12 +42,15 @@ def wanted(work: int, least: int = LEAST) -> int:
     """How many threads are to share so many steps, of which `least` are worth more than one."""
     if work < least:
         return 1
-    many = fixed()
-    if many is not None:
-        return many
-    if cores() == 1 or crowded():
+    if not several():
         return 1
-    return max(1, cores() // max(1, len(_lanes)))
+    return max(1, (fixed() or cores()) // max(1, len(_lanes)))
+
+
+def several() -> bool:
+    """Whether more than one thread may work now."""
+    many = fixed()
+    return many > 1 if many is not None else cores() > 1 and not crowded()
 
 
 _lanes: list[None] = []  # an entry for each thread of a graph that runs an operator now
