@@ -293,25 +293,29 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
         i = begin
         while i < end:
             some = min(end - i, _U(4))
-            for s in range(some if indices.size else _U(0)):
-                soon = _U(indices[min(i + s + _AHEAD, last)]) * width
+            for n in range(some if indices.size else _U(0)):
+                soon = _U(indices[min(i + n + _AHEAD, last)]) * width
                 for j in range(_U(0), width, _LINE):
                     prefetch(data, soon + j)
-            if some == _U(4) and indices.size and not weights.size:
+            if some == _U(4) and indices.size:
+                p, q, r, s = np.float32(1), np.float32(1), np.float32(1), np.float32(1)
+                if weights.size:
+                    at = i - begin if positional else i
+                    p, q, r, s = weights[at], weights[at + _U(1)], weights[at + _U(2)], weights[at + _U(3)]
                 a, b = _place(indices, i, width), _place(indices, i + _U(1), width)
                 c, d = _place(indices, i + _U(2), width), _place(indices, i + _U(3), width)
                 for j in range(width):
-                    total = Y[y + j] + widen(data[a + j])
-                    total += widen(data[b + j])
-                    total += widen(data[c + j])
-                    total += widen(data[d + j])
+                    total = Y[y + j] + p * widen(data[a + j])
+                    total += q * widen(data[b + j])
+                    total += r * widen(data[c + j])
+                    total += s * widen(data[d + j])
                     Y[y + j] = total
             else:
-                for s in range(i, i + some):
-                    row = _place(indices, s, width)
+                for n in range(i, i + some):
+                    row = _place(indices, n, width)
                     w = np.float32(1)
                     if weights.size:
-                        w = weights[s - begin] if positional else weights[s]
+                        w = weights[n - begin] if positional else weights[n]
                     for j in range(width):
                         Y[y + j] += w * widen(data[row + j])
             i += some
