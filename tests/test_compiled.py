@@ -9,9 +9,10 @@ import golden_cases
 import numpy as np
 import pytest
 
+from caffe2lite.devices import cores
 from caffe2lite.engine import runner
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops.kit import compiled, registry, threads
+from caffe2lite.ops.kit import compiled, registry
 from caffe2lite.ops.kit.aside import Worker
 from caffe2lite.ops.reduce import lengths as lengths_file
 from caffe2lite.proto import caffe2_pb2
@@ -133,7 +134,7 @@ def test_several_threads(kind, always, monkeypatch):
     arrays = [floats(6, 20), *([floats(15, seed=3)] if "Weighted" in kind else []), ids, lengths]
     alone = run(kind, arrays, {})
     monkeypatch.setattr(lengths_file, "_SHARED", 0)
-    monkeypatch.setattr(threads, "wanted", lambda work, least: 3)
+    monkeypatch.setattr(cores, "wanted", lambda work, least: 3)
     np.testing.assert_array_equal(run(kind, arrays, {}), alone)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.devices.cores import product
+
 _VIEWS = """
 array_split as_strided atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_to diagonal expand_dims flip hsplit
 moveaxis reshape rollaxis sliding_window_view split squeeze swapaxes transpose view vsplit
@@ -84,11 +86,38 @@ def _add_reduceat(array: Any, indices: Any, axis: int = 0, dtype: Any = None, ou
     return out
 
 
+def _product(name: str) -> Callable[..., Any]:
+    """A product of matrices, which a GPU adds up in float32 where they are float16, and NumPy without BLAS."""
+    real = getattr(np, name)
+
+    def run(a: Any, b: Any, out: Any = None) -> Any:
+        if not all(isinstance(m, np.ndarray) and (m.ndim == 2 or (m.ndim > 2 and name == "matmul")) for m in (a, b)):
+            return real(a, b) if out is None else real(a, b, out=out)
+        half = a.dtype == b.dtype == np.float16
+        if half:
+            a, b = a.astype(np.float32), b.astype(np.float32)
+        if out is None or half:
+            made = np.empty(
+                (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), np.result_type(a, b)
+            )
+            product(real, a, b, made)
+            if out is None:
+                return made.astype(np.float16) if half else made
+            out[...] = made
+        else:
+            product(real, a, b, out)
+        return out
+
+    return run
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "take": _take,
     "take_along_axis": _take_along_axis,
     "repeat": _repeat,
     "searchsorted": _searchsorted,
+    "matmul": _product("matmul"),
+    "dot": _product("dot"),
 }
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 
 from caffe2lite.devices import HOST
+from caffe2lite.devices.cores import lane, several
 from caffe2lite.engine import threads
 from caffe2lite.engine.dependencies import dependencies
 from caffe2lite.engine.errors import StopNet, explain
@@ -18,7 +19,6 @@ from caffe2lite.engine.instance import NetMaker, Stale
 from caffe2lite.engine.lanes import Lanes
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import Workspace
-from caffe2lite.ops.kit.threads import lane, several
 from caffe2lite.proto import caffe2_pb2
 
 _WORTH = 2e-3  # seconds of a run of all devices, one after the other, from which on threads for them pay

@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from caffe2lite.devices.cores import lane
 from caffe2lite.engine import threads
 from caffe2lite.engine.net import quiet
-from caffe2lite.ops.kit.threads import lane
 
 
 class Lanes:

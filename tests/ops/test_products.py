@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from caffe2lite.ops.kit import products, threads
+from caffe2lite.devices import cores
+from caffe2lite.ops.kit import products
 
-library = products._openblas()
+library = cores._openblas()
 
 
 @pytest.mark.skipif(library is None, reason="this NumPy has another library for products")
@@ -17,10 +18,10 @@ def test_threads(product, rows, crowded, alone, monkeypatch):
     asked = []
     before = library[0]()
     pair = (lambda: 2, asked.append)
-    monkeypatch.setattr(products, "_openblas", lambda: pair)
-    monkeypatch.setattr(threads, "cores", lambda: 2)
-    monkeypatch.setattr(threads, "fixed", lambda: None)
-    monkeypatch.setattr(threads, "crowded", lambda: crowded)
+    monkeypatch.setattr(cores, "_openblas", lambda: pair)
+    monkeypatch.setattr(cores, "cores", lambda: 2)
+    monkeypatch.setattr(cores, "fixed", lambda: None)
+    monkeypatch.setattr(cores, "crowded", lambda: crowded)
     a, b = np.random.RandomState(0).rand(2, rows, 100).astype("f")
     out = np.empty((rows, rows), "f")
     if product == "bound_dot":

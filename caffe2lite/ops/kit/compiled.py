@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import memory, registry, threads
+from caffe2lite.devices import cores
+from caffe2lite.ops.kit import memory, registry
 from caffe2lite.ops.kit.aside import Worker
 
 LEAST = 1 << 14  # elements of the largest operand from which on a compiled loop is worth its call
@@ -333,7 +334,7 @@ def together(parts: Sequence[Callable[[], Any]]) -> None:
 
 @functools.cache
 def _workers() -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(max(1, threads.cores() - 1), "caffe2lite-loop")
+    return concurrent.futures.ThreadPoolExecutor(max(1, cores.cores() - 1), "caffe2lite-loop")
 
 
 def _forget() -> None:

@@ -1,8 +1,7 @@
-"""Products of matrices, with as many threads as pay (see threads.py)."""
+"""Products of matrices, with as many threads as pay (devices/cores.py decides), and sums that are such products."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from collections.abc import Callable
@@ -11,24 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import threads
+from caffe2lite.devices.cores import ALONE, product, steps
 from caffe2lite.ops.kit.compiled import loop, pays
-
-_ALONE = 1 << 18  # multiplications up to which OpenBLAS itself uses one thread
 
 
 def dot(xp: ModuleType, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """out = a b, of two matrices."""
-    if xp is np and _size(a, b) > _ALONE:
-        _product(np.dot, a, b, out)
+    if xp is np and steps(a, b) > ALONE:
+        product(np.dot, a, b, out)
     else:
         xp.dot(a, b, out)
 
 
 def matmul(xp: ModuleType, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """out = a b, of stacks of matrices."""
-    if xp is np and _size(a, b) > _ALONE:
-        _product(np.matmul, a, b, out)
+    if xp is np and steps(a, b) > ALONE:
+        product(np.matmul, a, b, out)
     else:
         xp.matmul(a, b, out=out)
 
@@ -75,43 +72,6 @@ def mean_along(xp: ModuleType, X: np.ndarray, axis: int) -> np.ndarray:
 
 def bound_dot(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
     """A callable that repeats `dot` on these arrays."""
-    if _size(a, b) > _ALONE:
-        return functools.partial(_product, np.dot, a, b, out)
+    if steps(a, b) > ALONE:
+        return functools.partial(product, np.dot, a, b, out)
     return functools.partial(a.dot, b, out)
-
-
-def _size(a: np.ndarray, b: np.ndarray) -> int:
-    return a.shape[-2] * a.shape[-1] * b.shape[-1]
-
-
-def _product(product: Callable[..., Any], a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    library = _openblas()
-    given = library[0]() if library else 1
-    taken = given if given == 1 else min(given, threads.wanted(_size(a, b)))
-    if taken == given:
-        product(a, b, out)
-        return
-    set_threads = library[1]  # type: ignore[index]
-    set_threads(taken)
-    try:
-        product(a, b, out)
-    finally:
-        set_threads(given)
-
-
-@functools.cache
-def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """How many threads NumPy's OpenBLAS uses, and the function that says so; None where NumPy has another library."""
-    try:
-        with open("/proc/self/maps") as f:
-            paths = {line.split(None, 5)[-1].strip() for line in f if "openblas" in line}
-    except OSError:
-        return None
-    for path in sorted(paths, key=lambda p: "numpy" not in p):  # SciPy brings one of its own
-        library = ctypes.CDLL(path)
-        for prefix, suffix in (("scipy_", "64_"), ("", "64_"), ("scipy_", ""), ("", "")):
-            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
-            change = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
-            if get and change:
-                return get, change
-    return None

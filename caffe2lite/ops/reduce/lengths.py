@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit import registry, segments, threads
+from caffe2lite.devices import cores
+from caffe2lite.ops.kit import registry, segments
 from caffe2lite.ops.kit.compiled import compiled, halves, loop, prefetch, together, widen
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
@@ -227,7 +228,7 @@ def _counts(lengths: Any, size: int) -> None:
 
 def _parts(lengths: Any, work: int) -> list[tuple[int, int, int, int]]:
     """(first segment, last, first index, last) of the part of each thread."""
-    count = max(1, min(threads.wanted(work, _SHARED), lengths.size))
+    count = max(1, min(cores.wanted(work, _SHARED), lengths.size))
     cuts = [lengths.size * k // count for k in range(count + 1)]
     places = [int(lengths[:cut].sum(dtype=np.int64)) for cut in cuts]
     return list(zip(cuts, cuts[1:], places, places[1:]))

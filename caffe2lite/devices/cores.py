@@ -12,10 +12,14 @@ share, or for results that do not depend on how a product is divided.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
 
 LEAST = 1 << 24  # multiplications from which on more threads win more than they risk
 _LOOK = 0.25  # seconds between looks at how busy the machine is
@@ -99,3 +103,47 @@ def _worked() -> float | None:
     except (OSError, ValueError):
         return None
     return (sum(ticks) - sum(ticks[3:5])) / os.sysconf("SC_CLK_TCK")  # without what it was idle or waited for a disk
+
+
+# ---- OpenBLAS --------------------------------------------------------------------------------------------------------
+
+ALONE = 1 << 18  # multiplications up to which OpenBLAS itself uses one thread
+
+
+def steps(a: np.ndarray, b: np.ndarray) -> int:
+    """How many multiplications a product of two matrices takes."""
+    return int(a.shape[-2] * a.shape[-1] * b.shape[-1])
+
+
+def product(function: Callable[..., Any], a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """`function(a, b, out)`, a product of matrices or of stacks of them, with the threads that are wanted."""
+    library = _openblas()
+    given = library[0]() if library else 1
+    taken = given if given == 1 or steps(a, b) <= ALONE else min(given, wanted(steps(a, b)))
+    if taken == given:
+        function(a, b, out)
+        return
+    set_threads = library[1]  # type: ignore[index]
+    set_threads(taken)
+    try:
+        function(a, b, out)
+    finally:
+        set_threads(given)
+
+
+@functools.cache
+def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """How many threads NumPy's OpenBLAS uses, and the function that says so; None where NumPy has another library."""
+    try:
+        with open("/proc/self/maps") as f:
+            paths = {line.split(None, 5)[-1].strip() for line in f if "openblas" in line}
+    except OSError:
+        return None
+    for path in sorted(paths, key=lambda p: "numpy" not in p):  # SciPy brings one of its own
+        library = ctypes.CDLL(path)
+        for prefix, suffix in (("scipy_", "64_"), ("", "64_"), ("scipy_", ""), ("", "")):
+            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            change = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
+            if get and change:
+                return get, change
+    return None
