@@ -139,9 +139,19 @@ def MakeTwoClass(xp, X, *, out):
     X [...], Y [..., 2]; float32.  TypeError for other dtypes.
     """
     Y = out((*X.shape, 2), X.dtype)
-    Y[..., 0] = 1 - X
+    if pays(xp, X):
+        _pair_up(X.reshape(-1), Y.reshape(-1, 2))
+        return Y
+    xp.subtract(1, X, Y[..., 0])
     Y[..., 1] = X
     return Y
+
+
+@loop
+def _pair_up(X, Y):
+    for i in range(X.size):
+        Y[i, 0] = np.float32(1) - X[i]
+        Y[i, 1] = X[i]
 
 
 @operator("dX", types="float32", infer=lambda args, inputs: [Spec(inputs[0].shape[:-1], inputs[0].dtype)])

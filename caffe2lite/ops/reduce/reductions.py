@@ -404,9 +404,10 @@ def LpNormGradient(xp, X, dZ, *, p: int = 2, average: bool = False, out):
     """
     if dZ.shape != (1,):
         raise ValueError(f"dZ must be one value of the shape [1], found {list(dZ.shape)}")
-    derivative = xp.sign(X) if _power(p) == 1 else 2 * X
     scale = dZ.reshape(()) / X.dtype.type(X.size if average and X.size else 1)
-    return xp.multiply(derivative, scale, out(X.shape, X.dtype))
+    if _power(p) == 1:
+        return xp.multiply(xp.sign(X), scale, out(X.shape, X.dtype))
+    return xp.multiply(X, 2 * scale, out(X.shape, X.dtype))
 
 
 def _infer_moments(args: Any, inputs: Any) -> list[Spec]:
@@ -514,14 +515,14 @@ def _arg_extreme(name: str, largest: bool, doc: str) -> None:
         if not X.shape[at]:
             Y[...] = 0
             return Y
-        if X.dtype.kind == "f":  # NaN is nowhere better, but nothing is better than NaN in front
+        found = X.argmax(axis=at) if largest else X.argmin(axis=at)
+        if X.dtype.kind == "f" and xp.isnan(xp.take_along_axis(X, xp.expand_dims(found, at), at)).any():
+            # NaN is nowhere better, but nothing is better than NaN in front
             worst = -xp.inf if largest else xp.inf
             first = xp.isnan(xp.take(X, 0, axis=at))
             X = xp.where(xp.isnan(X), worst, X)
             found = X.argmax(axis=at) if largest else X.argmin(axis=at)
             found = xp.where(first, 0, found)
-        else:
-            found = X.argmax(axis=at) if largest else X.argmin(axis=at)
         Y[...] = found.reshape(Y.shape)
         return Y
 

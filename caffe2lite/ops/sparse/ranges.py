@@ -55,11 +55,22 @@ def LengthsToRanges(xp, lengths, *, out):
     """
     _one_dimension(lengths)
     ranges = out((lengths.shape[0], 2), lengths.dtype)
+    if lengths.size and pays(xp, lengths):
+        _begin_ranges(lengths, ranges)
+        return ranges
     if lengths.size:
         ranges[0, 0] = 0
         xp.cumsum(lengths[:-1], dtype=lengths.dtype, out=ranges[1:, 0])
     ranges[:, 1] = lengths
     return ranges
+
+
+@loop
+def _begin_ranges(lengths, ranges):
+    begin = lengths[0] - lengths[0]
+    for k in range(lengths.size):
+        ranges[k, 0], ranges[k, 1] = begin, lengths[k]
+        begin += lengths[k]
 
 
 @operator(
@@ -104,8 +115,19 @@ def LengthsToWeights(xp, lengths, *, power: float = 0.5, out):
     _vector(lengths)
     each = 1 / xp.power(lengths.astype("float32"), xp.float32(power))
     weights = out((int(lengths.sum()),), "float32")
+    if pays(xp, weights):
+        _repeat_each(lengths, each, weights)
+        return weights
     take_rows(xp, each, owners(xp, lengths), weights)
     return weights
+
+
+@loop
+def _repeat_each(lengths, each, weights):
+    at = 0
+    for k in range(lengths.size):
+        weights[at : at + lengths[k]] = each[k]
+        at += lengths[k]
 
 
 def _unsorted(ids):
