@@ -107,7 +107,10 @@ def _as_result(dC: Any, shape: tuple[int, ...]) -> Any:
 
 
 def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
-    """Register dA, dB from dC, A, B; `to_A(xp, dC, A, B)` is dA before it is summed to A's shape."""
+    """Register dA, dB from dC, A, B; `to_A(xp, dC, A, B, out)` is dA before it is summed to A's shape.
+
+    Where nothing is to be summed it is written to `out` at once.
+    """
 
     def kernel(xp, dC, A, B, *, broadcast: bool = False, axis: int = -1, axis_str: str = "", order: str = "NCHW", out):
         B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
@@ -117,8 +120,8 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
         dC = _as_result(dC, shape)
         results: list[Any] = [None, None]
         for i, operand, aligned, derivative in writes:
-            G = derivative(xp, dC, A, B_aligned)
             target = out[i](operand.shape, operand.dtype)
+            G = derivative(xp, dC, A, B_aligned, target if target.shape == shape else None)
             if G is not target:
                 sum_to(xp, G, aligned, target)
             results[i] = target
@@ -139,12 +142,17 @@ def binary_gradient(name: str, to_A: Any, to_B: Any, doc: str) -> None:
 
 
 for _name, _toward_a, _toward_b, _doc in (
-    ("AddGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: dC, "dA = dC, dB = dC, summed where repeated."),
-    ("SubGradient", lambda xp, dC, A, B: dC, lambda xp, dC, A, B: -dC, "dA = dC, dB = -dC, summed where repeated."),
+    ("AddGradient", lambda xp, dC, *_: dC, lambda xp, dC, *_: dC, "dA = dC, dB = dC, summed where repeated."),
+    (
+        "SubGradient",
+        lambda xp, dC, *_: dC,
+        lambda xp, dC, A, B, out: xp.negative(dC, out=out),
+        "dA = dC, dB = -dC, summed where repeated.",
+    ),
     (
         "MulGradient",
-        lambda xp, dC, A, B: dC * B,
-        lambda xp, dC, A, B: dC * A,
+        lambda xp, dC, A, B, out: xp.multiply(dC, B, out=out),
+        lambda xp, dC, A, B, out: xp.multiply(dC, A, out=out),
         "dA = dC * B, dB = dC * A, summed where repeated.",
     ),
 ):
