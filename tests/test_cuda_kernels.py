@@ -23,7 +23,8 @@ SparseLengthsWeightedSum SparseLengthsMax SortedSegmentSum SortedSegmentMean Spa
 UnsortedSegmentMean SortedSegmentRangeMax SortedSegmentRangeSum SparseLengthsSumFused8BitRowwise RoIPool RoIPoolGradient
 RoIAlign RoIAlignGradient MaxPool MaxPool1D MaxPool2D MaxPoolGradient AveragePool AveragePool2D AveragePoolGradient LRN
 LRNGradient Conv Conv1D Conv2D Conv3D ConvGradient Conv1DGradient Conv2DGradient Conv3DGradient ConvTranspose
-ConvTransposeGradient Im2Col Col2Im LC LC2D LCGradient LC2DGradient DepthConcat
+ConvTransposeGradient Im2Col Col2Im LC LC2D LCGradient LC2DGradient SpatialBN SpatialBNGradient LSTMUnit
+LSTMUnitGradient GRUUnit GRUUnitGradient Sum WeightedSum Erf Gelu GeluGradient
 """
 RECORDED = [(p, k) for p in ("operators", "changed") for k in OPERATORS.split() if k in golden_cases.types(p)]
 needs_compiler = pytest.mark.skipif(host_kernels.COMPILER is None, reason="no C++ compiler for the host")
