@@ -14,7 +14,6 @@ from caffe2lite.ops.kit.memory import blocks
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import one
 
-
 # Addends beyond the fourth go in a further launch; what is not there is a null pointer.
 _SUM = Kernel(
     "sum_of_arrays",
