@@ -6,7 +6,7 @@ from google.protobuf.message import DecodeError
 
 from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
 from caffe2lite.engine.graph import GraphNet
-from caffe2lite.engine.instance import Instance, Surroundings
+from caffe2lite.engine.instance import Instance, Surroundings, first_fault
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import CompiledNet, Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -151,6 +151,9 @@ class _SingleOperator:
         instance = self.instance
         try:
             instance.run()
+            fault = first_fault(instance.findings) if instance.findings else None
+            if fault is not None:
+                raise fault[1]
         except StopNet as e:
             raise OperatorError(f"operator {instance.op.type} stopped: {e}") from None
         except Exception as e:
