@@ -47,13 +47,6 @@ class Cursor:
         """Value of the record here."""
         raise NotImplementedError
 
-    def view(self) -> memoryview:
-        """The value of the record here, not copied where the database can do that."""
-        return memoryview(self.value())
-
-    def forget(self) -> None:
-        """Give memory back that views have brought from the file; they stay valid."""
-
     def close(self) -> None:
         """Give files back."""
 
