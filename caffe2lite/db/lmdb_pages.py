@@ -7,12 +7,12 @@ transaction is valid; a reader sees the database as it was when it was opened.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from typing import NamedTuple
 
 from caffe2lite.db.base import Cursor, DBError
+from caffe2lite.db.files import ReadFile
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _META = struct.Struct("<II8xQ")  # magic, version, (address), size of the map
@@ -23,6 +23,7 @@ _BRANCH, _LEAF, _LARGE = 1, 2, 4  # flags of pages
 _ELSEWHERE, _OTHERS = 1, 2 | 4  # flags of nodes: the value has pages of its own; a named database, duplicates
 _NOTHING = (1 << 64) - 1  # the root of an empty tree
 _DEEPEST = 32
+_PAGES_KEPT = 64
 
 
 class _Place(NamedTuple):
@@ -31,17 +32,12 @@ class _Place(NamedTuple):
 
 
 class Pages:
-    """A data.mdb file, mapped into memory."""
+    """A data.mdb file."""
 
     def __init__(self, source: str) -> None:
         self.source = source
-        path = os.path.join(source, "data.mdb") if os.path.isdir(source) else source
-        try:
-            with open(path, "rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as e:
-            raise DBError(f"{source}: cannot be opened as lmdb: {e}") from None
-        self._bytes = memoryview(self._map)
+        self._file = ReadFile(os.path.join(source, "data.mdb") if os.path.isdir(source) else source, live=True)
+        self._kept: dict[int, bytes] = {}
         first = self._meta(0)
         if first is None:
             raise DBError(
@@ -50,47 +46,58 @@ class Pages:
         self.page_size = first[0]
         self.root, last_page, _ = max((m[1:] for m in (first, self._meta(self.page_size)) if m), key=lambda m: m[2])
         needed = (last_page + 1) * self.page_size
-        if len(self._bytes) < needed:
+        if self._file.size < needed:
             raise DBError(
-                f"{source}: data.mdb is truncated: it has {len(self._bytes):,} bytes, and {needed:,} are in use"
+                f"{source}: data.mdb is truncated: it has {self._file.size:,} bytes, and {needed:,} are in use"
             )
 
     def _meta(self, at: int) -> tuple[int, int, int, int] | None:
         """Size of pages, root, last page and transaction of a meta page; None where there is none."""
-        at += _HEADER.size
-        trees = at + _META.size
-        end = trees + 2 * _TREE.size + 16
-        if end > len(self._bytes) or _META.unpack_from(self._bytes, at)[:2] != (_MAGIC, _VERSION):
+        size = _HEADER.size + _META.size + 2 * _TREE.size + 16
+        if at + size > self._file.size:
             return None
-        page_size = _TREE.unpack_from(self._bytes, trees)[0]
+        page = self._file.read(at, size)
+        trees = _HEADER.size + _META.size
+        if _META.unpack_from(page, _HEADER.size)[:2] != (_MAGIC, _VERSION):
+            return None
+        page_size = _TREE.unpack_from(page, trees)[0]
         if page_size < 256 or page_size & (page_size - 1):
             return None
-        root = _TREE.unpack_from(self._bytes, trees + _TREE.size)[-1]
-        last_page, transaction = struct.unpack_from("<QQ", self._bytes, trees + 2 * _TREE.size)
+        root = _TREE.unpack_from(page, trees + _TREE.size)[-1]
+        last_page, transaction = struct.unpack_from("<QQ", page, trees + 2 * _TREE.size)
         return page_size, root, last_page, transaction
 
     def _damaged(self, page: int) -> DBError:
         return DBError(f"{self.source}: page {page} is damaged")
 
+    def page(self, page: int) -> bytes:
+        """The content of a page."""
+        content = self._kept.get(page)
+        if content is None:
+            at = page * self.page_size
+            if at + self.page_size > self._file.size:
+                raise self._damaged(page)
+            if len(self._kept) >= _PAGES_KEPT:
+                self._kept.clear()
+            content = self._kept[page] = self._file.read(at, self.page_size)
+        return content
+
     def flags_and_count(self, page: int) -> tuple[int, int]:
         """Flags of a page and how many nodes it has."""
-        at = page * self.page_size
-        if at + self.page_size > len(self._bytes):
-            raise self._damaged(page)
-        _, _, flags, table_end, _ = _HEADER.unpack_from(self._bytes, at)
+        _, _, flags, table_end, _ = _HEADER.unpack_from(self.page(page))
         if flags & (_BRANCH | _LEAF) and not _HEADER.size <= table_end <= self.page_size:
             raise self._damaged(page)
         return flags, (table_end - _HEADER.size) // 2
 
     def _node(self, page: int, index: int) -> tuple[int, int, int, int, int]:
-        """Where the key of a node begins, and its size; the two halves of the node's number, its flags."""
-        at = page * self.page_size
-        (offset,) = struct.unpack_from("<H", self._bytes, at + _HEADER.size + 2 * index)
+        """Where in its page the key of a node begins, and its size; the two halves of the node's number, its flags."""
+        content = self.page(page)
+        (offset,) = struct.unpack_from("<H", content, _HEADER.size + 2 * index)
         if offset + _NODE.size > self.page_size:
             raise self._damaged(page)
-        low, high, flags, key_size = _NODE.unpack_from(self._bytes, at + offset)
-        begin = at + offset + _NODE.size
-        if begin + key_size > at + self.page_size:
+        low, high, flags, key_size = _NODE.unpack_from(content, offset)
+        begin = offset + _NODE.size
+        if begin + key_size > self.page_size:
             raise self._damaged(page)
         return begin, key_size, low, high, flags
 
@@ -102,24 +109,28 @@ class Pages:
     def key(self, page: int, index: int) -> bytes:
         """The key of a node."""
         begin, size, *_ = self._node(page, index)
-        return bytes(self._bytes[begin : begin + size])
+        return self.page(page)[begin : begin + size]
 
-    def value(self, page: int, index: int) -> memoryview:
+    def value(self, page: int, index: int) -> bytes:
         """The value of a node of a leaf."""
         begin, key_size, low, high, flags = self._node(page, index)
         size = low | high << 16
         begin += key_size
         if flags & _OTHERS:
             raise DBError(f"{self.source}: it has named databases or duplicate keys, which Caffe2's records have not")
-        limit = (page + 1) * self.page_size
-        if flags & _ELSEWHERE:
-            (large,) = struct.unpack_from("<Q", self._bytes, begin)
-            if not self.flags_and_count(large)[0] & _LARGE:
-                raise self._damaged(large)
-            begin, limit = large * self.page_size + _HEADER.size, len(self._bytes)
-        if begin + size > limit:
+        if not flags & _ELSEWHERE:
+            if begin + size > self.page_size:
+                raise self._damaged(page)
+            return self.page(page)[begin : begin + size]
+        if begin + 8 > self.page_size:
             raise self._damaged(page)
-        return self._bytes[begin : begin + size]
+        (large,) = struct.unpack_from("<Q", self.page(page), begin)
+        if not self.flags_and_count(large)[0] & _LARGE:
+            raise self._damaged(large)
+        at = large * self.page_size + _HEADER.size
+        if at + size > self._file.size:
+            raise self._damaged(page)
+        return self._file.read(at, size)
 
 
 class PageCursor(Cursor):
@@ -186,9 +197,6 @@ class PageCursor(Cursor):
         return self._pages.key(*self._here())
 
     def value(self) -> bytes:
-        return bytes(self.view())
-
-    def view(self) -> memoryview:
         return self._pages.value(*self._here())
 
     def _here(self) -> _Place:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
-import tempfile
 from typing import BinaryIO
 
 from caffe2lite.db.base import DB, Cursor, DBError, Mode, Transaction, db_type
+from caffe2lite.db.files import NewFile, ReadFile
 
 _HEAD = struct.Struct("<ii")
 
@@ -16,65 +15,46 @@ _HEAD = struct.Struct("<ii")
 class _Cursor(Cursor):
     def __init__(self, source: str) -> None:
         self._source = source
-        self._file = _open(source, "rb")
-        self._size = os.fstat(self._file.fileno()).st_size
-        self._valid = False
-        self._map: mmap.mmap | None = None  # closed with its last view
+        self._file = ReadFile(source)
+        self._at = 0  # of the record
+        self._sizes = 0, 0  # of its key and value
+        self._key: bytes | None = None  # None past the last record
 
     def seek_to_first(self) -> None:
-        self._file.seek(0)
+        self._at = 0
         self._read()
 
     def next(self) -> None:
-        if self._valid:
+        if self._key is not None:
+            self._at += _HEAD.size + sum(self._sizes)
             self._read()
 
     def _read(self) -> None:
-        at = self._file.tell()
-        head = self._file.read(_HEAD.size)
-        self._valid = bool(head)
-        if not head:
+        at, end = self._at, self._file.size
+        self._key = None
+        if at == end:
+            self._file.check()  # before it is believed that this is all
             return
-        key_size, value_size = _HEAD.unpack(head) if len(head) == _HEAD.size else (-1, -1)
-        if key_size < 0 or value_size < 0 or at + _HEAD.size + key_size + value_size > self._size:
-            self._valid = False
+        key_size, value_size = _HEAD.unpack(self._file.read(at, _HEAD.size)) if at + _HEAD.size <= end else (-1, -1)
+        if key_size < 0 or value_size < 0 or at + _HEAD.size + key_size + value_size > end:
             raise DBError(
-                f"{self._source}: there is no whole record at byte {at} of {self._size}: the file is truncated, or "
-                f"not a minidb"
+                f"{self._source}: there is no whole record at byte {at} of {end}: the file is truncated, or not a minidb"
             )
-        self._key = self._file.read(key_size)
-        self._value_size = value_size
-        self._value_at = self._file.tell()
-        self._file.seek(value_size, os.SEEK_CUR)
+        self._sizes = key_size, value_size
+        self._key = self._file.read(at + _HEAD.size, key_size)
 
     def valid(self) -> bool:
-        return self._valid
+        return self._key is not None
 
     def key(self) -> bytes:
-        self._need()
+        if self._key is None:
+            raise DBError(f"{self._source}: the cursor is past the last record")
         return self._key
 
     def value(self) -> bytes:
-        self._need()
-        end = self._file.tell()
-        self._file.seek(self._value_at)
-        value = self._file.read(self._value_size)
-        self._file.seek(end)
-        return value
-
-    def view(self) -> memoryview:
-        self._need()
-        if self._map is None:
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        return memoryview(self._map)[self._value_at : self._value_at + self._value_size]
-
-    def forget(self) -> None:
-        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
-
-    def _need(self) -> None:
-        if not self._valid:
-            raise DBError(f"{self._source}: the cursor is past the last record")
+        self.key()
+        key_size, value_size = self._sizes
+        return self._file.read(self._at + _HEAD.size + key_size, value_size)
 
     def close(self) -> None:
         self._file.close()
@@ -85,7 +65,8 @@ class _Transaction(Transaction):
         self._db = db
 
     def put(self, key: bytes, value: bytes) -> None:
-        self._db._write(b"".join((_HEAD.pack(len(key), len(value)), key, value)))
+        self._db._write(_HEAD.pack(len(key), len(value)) + key)
+        self._db._write(value)  # which may be large: it is not copied
 
     def commit(self) -> None:
         self._db._commit()
@@ -95,31 +76,20 @@ class _Transaction(Transaction):
 class MiniDB(DB):
     """A minidb file.
 
-    A new one is written beside its place and moved there when it is committed, so that the file of that name is
-    complete at any moment.
+    A new one appears under its name when it is committed, so that the file of that name is complete at any moment.
     """
 
     def __init__(self, source: str, mode: Mode) -> None:
         super().__init__(source, mode)
-        self._file: BinaryIO | None = None
-        self._beside = ""
+        self._file: BinaryIO | None = None  # that records are added to
+        self._new: NewFile | None = None
         self._cursors: list[_Cursor] = []
         if mode is Mode.read:
-            _open(source, "rb").close()
+            ReadFile(source).close()
         elif mode is Mode.write:
-            self._file = _open(source, "ab")
+            self._file = _open(source)
         else:
-            folder = os.path.dirname(os.path.abspath(source))
-            try:
-                handle, self._beside = tempfile.mkstemp(
-                    prefix=os.path.basename(source) + ".", suffix=".tmp", dir=folder
-                )
-            except OSError as e:
-                raise DBError(f"{source}: cannot be written: {e.strerror}") from None
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(self._beside, 0o666 & ~mask)
-            self._file = os.fdopen(handle, "wb")
+            self._new = NewFile(source)
 
     def new_cursor(self) -> Cursor:
         cursor = _Cursor(self.source)
@@ -131,35 +101,34 @@ class MiniDB(DB):
         self._need_writable()
         return _Transaction(self)
 
-    def _write(self, record: bytes) -> None:
-        if self._file is None:
+    def _write(self, content: bytes) -> None:
+        file = self._new or self._file
+        if file is None:
             raise DBError(f"{self.source}: it is closed")
-        self._file.write(record)
+        file.write(content)
 
     def _commit(self) -> None:
-        assert self._file is not None
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        if self._beside:
-            os.replace(self._beside, self.source)
-            self._beside = ""
+        if self._new is not None:
+            self._new.commit()
+        elif self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         for cursor in self._cursors:
             cursor.close()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        if self._beside:
-            os.unlink(self._beside)
-            self._beside = ""
+        for file in (self._new, self._file):
+            if file is not None:
+                file.close()
+        self._new = self._file = None
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_new"):  # it was opened
+            self.close()
 
 
-def _open(source: str, mode: str) -> BinaryIO:
+def _open(source: str) -> BinaryIO:
     try:
-        return open(source, mode)  # type: ignore[return-value]
+        return open(source, "ab")
     except OSError as e:
         raise DBError(f"{source}: cannot be opened: {e.strerror}") from None

@@ -7,6 +7,7 @@ import os
 from google.protobuf.message import DecodeError
 
 from caffe2lite.db.base import DB, Cursor, DBError, Mode, Transaction, db_type
+from caffe2lite.db.files import NewFile, ReadFile
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -63,13 +64,13 @@ class ProtoDB(DB):
         self.protos = caffe2_pb2.TensorProtos()
         if mode is Mode.new or (mode is Mode.write and not os.path.exists(source)):
             return
+        file = ReadFile(source)
         try:
-            with open(source, "rb") as f:
-                self.protos.ParseFromString(f.read())
-        except OSError as e:
-            raise DBError(f"{source}: cannot be opened: {e.strerror}") from None
+            self.protos.ParseFromString(file.read(0, file.size))
         except DecodeError:
             raise DBError(f"{source}: is no protodb") from None
+        finally:
+            file.close()
 
     def new_cursor(self) -> Cursor:
         return _Cursor(self.protos)
@@ -79,10 +80,10 @@ class ProtoDB(DB):
         return _Transaction(self)
 
     def write(self) -> None:
-        """Write all records, beside the file first."""
-        beside = self.source + ".tmp"
-        with open(beside, "wb") as f:
-            f.write(self.protos.SerializeToString())
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(beside, self.source)
+        """Write all records; the file of that name is complete at any moment."""
+        file = NewFile(self.source)
+        try:
+            file.write(self.protos.SerializeToString())
+            file.commit()
+        finally:
+            file.close()

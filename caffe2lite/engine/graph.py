@@ -115,10 +115,10 @@ class _Run:
         except KeyboardInterrupt:
             self.net.cancel()
             raise
-        if self.error is None:
-            return True
-        position, error = self.error
         net = self.net
+        if self.error is None:
+            return net.ask_gpus(True)
+        position, error = self.error
         net.workspace.last_failed_op = position
         if isinstance(error, StopNet):
             net.why_stopped = f"operator {position}, {net.instances[position].op.type}: {error}"

@@ -19,7 +19,8 @@ from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import EngineError, OperatorError, describe, operator_line
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import CompiledNet, Workspace
-from caffe2lite.ops.kit import arguments, compiled, forms, registry
+from caffe2lite.ops.kit import arguments, compiled, findings, forms, registry
+from caffe2lite.ops.kit.findings import Finding
 from caffe2lite.proto import caffe2_pb2
 
 # Each may wrap what runs an operator: `watch(instance, run)` is what runs it from then on (`caffe2lite run --profile`).
@@ -59,6 +60,7 @@ class Surroundings:
     cancelled: threading.Event = field(default_factory=threading.Event)  # set where a run of the net is to end
     observers: list[Observer] = field(default_factory=list)  # those of the net
     progress: Progress = field(default_factory=Progress)
+    findings: list[Finding] = field(default_factory=list)  # on GPUs, to be asked for when the run ends
 
 
 class Context:
@@ -155,6 +157,7 @@ class Instance:
         "context",
         "device",
         "engine",
+        "findings",
         "first_argument",
         "inputs",
         "kernel",
@@ -203,6 +206,7 @@ class Instance:
         self.checked_arrays: Sequence[Any] | None = None  # the arrays that the last checks were made for
         self.checked_kinds: list[Any] | None = None  # their types, where all tensors are in host memory
         self.noted_outputs: list[Any] = []
+        self.findings = around.findings
         self.waits = False  # whether it takes the plain kernel until its compiled one is ready
         self.run: Callable[[], None] = self._run if self.device is HOST else self._run_on_device
         for watch in watchers:
@@ -234,9 +238,11 @@ class Instance:
         with device.context():
             for peer in peers:  # what is read there has been put on its stream, and runs later
                 device.after(peer)
+            around = findings.begin(self.findings, self)
             try:
                 self._run()
             finally:
+                findings.end(around)
                 for peer in peers:  # what comes there next may overwrite it
                     peer.after(device)
 
@@ -427,6 +433,22 @@ class Instance:
                 raise Stale
 
         return again
+
+
+def first_fault(found: list[Finding]) -> tuple[Instance, ValueError] | None:
+    """What kernels of a run have found: the first operator at fault, and its error.  Waits for their GPUs; empties the list."""
+    mine, found[:] = found[:], []
+    told: dict[int, Any] = {}
+    for device in {f.owner.device for f in mine}:
+        here = [i for i, f in enumerate(mine) if f.owner.device is device]
+        with device.context():
+            values = device.to_host(device.xp.concatenate([mine[i].found for i in here]))
+        told.update(zip(here, values.reshape(-1, 2).tolist()))
+    for i, f in enumerate(mine):
+        wrong, value = told[i]
+        if wrong:
+            return f.owner, ValueError(f.sentence(value))
+    return None
 
 
 def check_schema(

@@ -17,7 +17,7 @@ import numpy as np
 from caffe2lite.devices import HOST, Array
 from caffe2lite.engine.blob import Blob
 from caffe2lite.engine.errors import OperatorError, StopNet, explain
-from caffe2lite.engine.instance import Instance, NetMaker, Progress, Stale, Surroundings
+from caffe2lite.engine.instance import Instance, NetMaker, Progress, Stale, Surroundings, first_fault
 from caffe2lite.engine.observers import Observer
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -85,6 +85,7 @@ class Net:
             make_net, definition.op, self.in_order,
             cancelled=self.cancelled, observers=self.observers, progress=self.progress,
         )  # fmt: skip
+        self.findings = around.findings
         placed = definition.HasField("device_option")
         for position, op in enumerate(definition.op):
             try:
@@ -105,9 +106,8 @@ class Net:
             return self._run_observed()
         with quiet():
             token = self._token
-            if token is not None and token[0]:
-                return self._replay(token)
-            return self._run_from(0)
+            done = self._replay(token) if token is not None and token[0] else self._run_from(0)
+        return self.ask_gpus(done) if self.findings else done
 
     def release(self) -> None:
         """The net will not run again: void what it has bound."""
@@ -141,7 +141,15 @@ class Net:
             self._bind()
         return True
 
+    def ask_gpus(self, done: bool) -> bool:
+        """Whether kernels have found a fault; what the run would return otherwise."""
+        fault = first_fault(self.findings)
+        return done if fault is None else Net._failed(self, self.instances.index(fault[0]), fault[1])
+
     def _failed(self, position: int, error: Exception) -> bool:
+        earlier = first_fault(self.findings) if self.findings else None
+        if earlier is not None:
+            position, error = self.instances.index(earlier[0]), earlier[1]
         instance = self.instances[position]
         self.workspace.last_failed_op = position
         if isinstance(error, StopNet):
@@ -166,7 +174,7 @@ class Net:
         finally:
             for o in self.observers:
                 o.stop_net(self)
-        return True
+        return self.ask_gpus(True)
 
     # ---- replay ----------------------------------------------------------------------------------------------
 

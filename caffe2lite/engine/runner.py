@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from google.protobuf.message import DecodeError
 
 from caffe2lite.engine.errors import EngineError, OperatorError, StopNet, explain
 from caffe2lite.engine.graph import GraphNet
-from caffe2lite.engine.instance import Instance, Stale, Surroundings
+from caffe2lite.engine.instance import Instance, Stale, Surroundings, first_fault
 from caffe2lite.engine.net import Net, quiet
 from caffe2lite.engine.workspace import CompiledNet, Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -155,12 +157,14 @@ class _SingleOperator:
         instance = self.instance
         try:
             if self.token[0]:
-                self.again()
+                with contextlib.suppress(Stale):  # it has run, and the next time other arrays are there
+                    self.again()
             else:
                 instance.run_noted()
                 self._bind()
-        except Stale:  # it has run, and the next time other arrays are there
-            pass
+            fault = first_fault(instance.findings) if instance.findings else None
+            if fault is not None:
+                raise fault[1]
         except StopNet as e:
             raise OperatorError(f"operator {instance.op.type} stopped: {e}") from None
         except Exception as e:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ class _Sum:
         self.held = self.bytes = self.nan = self.inf = self.finite = 0
         self.least, self.most, self.total = np.inf, -np.inf, 0.0
 
-    def add(self, piece: Piece, forget: Callable[[], None]) -> None:
+    def add(self, piece: Piece) -> None:
         array = piece.array
         if array is None:
             self._add_other(piece.proto)
@@ -64,7 +64,6 @@ class _Sum:
             self.bytes += array.nbytes
             for start in range(0, array.size, _BLOCK):
                 self._add(array[start : start + _BLOCK])
-                forget()
 
     def _add_other(self, proto: caffe2_pb2.BlobProto) -> None:
         """A blob that is no tensor; one of int8 numbers is told in the numbers that they stand for."""
@@ -113,7 +112,7 @@ def stored_in(message: Any) -> list[Stored]:
             found.append(Stored(proto.name, "(broken)", (), proto.ByteSize(), None, None, None, 0, 0, 0))
             continue
         sums = _Sum(piece)
-        sums.add(piece, lambda: None)
+        sums.add(piece)
         found.append(sums.stored(proto.name))
     return found
 
@@ -148,7 +147,7 @@ def stored(path: str, db_type: str = "minidb") -> list[Stored]:
     examples: dict[str, list[int]] = {}
     for cursor in _walk(path, db_type):
         name = _blob_of(cursor.key())
-        content = cursor.view()
+        content = cursor.value()
         shapes = _example(content) if name not in sums else ""
         if shapes:
             tally = examples.setdefault(shapes, [0, 0])
@@ -160,20 +159,20 @@ def stored(path: str, db_type: str = "minidb") -> list[Stored]:
         except RuntimeError:
             others.append(Stored(name, "(no blob)", (), len(content), None, None, None, 0, 0, 0))
             continue
-        sums.setdefault(name, _Sum(piece)).add(piece, cursor.forget)
+        sums.setdefault(name, _Sum(piece)).add(piece)
     for shapes, (number, size) in examples.items():
         name = f"({number:,} records: {shapes})"
         others.append(Stored(name, "TensorProtos", (), size, None, None, None, 0, 0, 0))
     return [s.stored(n) for n, s in sums.items()] + others
 
 
-def _example(content: memoryview) -> str:
+def _example(content: bytes) -> str:
     """`FLOAT[3, 32, 32] INT32[1]` for a record of training data; "" for any other."""
     if len(content) > _LARGEST_EXAMPLE or content[:1] != b"\x0a":
         return ""
     protos = caffe2_pb2.TensorProtos()
     try:
-        protos.ParseFromString(bytes(content))
+        protos.ParseFromString(content)
     except DecodeError:
         return ""
     if not protos.protos or len(UnknownFieldSet(protos)) or any(t.name or not t.data_type for t in protos.protos):
@@ -207,11 +206,8 @@ def digests(path: str, db_type: str = "minidb") -> dict[str, dict[bytes, bytes]]
     """For each blob of a database a digest of each of its records, by key."""
     found: dict[str, dict[bytes, bytes]] = {}
     for cursor in _walk(path, db_type):
-        content, digest = cursor.view(), hashlib.blake2b(digest_size=16)
-        for start in range(0, len(content), 8 * _BLOCK):
-            digest.update(content[start : start + 8 * _BLOCK])
-            cursor.forget()
-        found.setdefault(_blob_of(cursor.key()), {})[cursor.key()] = digest.digest()
+        digest = hashlib.blake2b(cursor.value(), digest_size=16).digest()
+        found.setdefault(_blob_of(cursor.key()), {})[cursor.key()] = digest
     return found
 
 
@@ -223,7 +219,7 @@ def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = No
         if only is not None and name not in only:
             continue
         try:
-            piece = Piece(cursor.view())
+            piece = Piece(cursor.value())
         except RuntimeError:
             continue
         if piece.array is None:
@@ -231,20 +227,19 @@ def tensors(path: str, db_type: str = "minidb", only: Container[str] | None = No
         if name not in found:
             found[name] = np.zeros(piece.count, piece.array.dtype).reshape(piece.dims)
         found[name].reshape(-1)[piece.begin : piece.end] = piece.array.reshape(-1)
-        cursor.forget()
     return found
 
 
 def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.ndarray | None, str]]:
     """Yield (name, tensor, "") of a database, each as soon as its last piece is read; (name, None, type) of another blob.
 
-    The tensor may lie in the file: it is to be used before the next one is asked for, and not to be written to.
+    The tensor is not to be written to.
     """
     parts: dict[str, tuple[np.ndarray, int]] = {}
     done: set[str] = set()
     for cursor in _walk(path, db_type):
         name = _blob_of(cursor.key())
-        piece = Piece(cursor.view())
+        piece = Piece(cursor.value())
         if piece.array is None:
             yield name, None, piece.type
             continue
@@ -265,7 +260,6 @@ def each_tensor(path: str, db_type: str = "minidb") -> Iterator[tuple[str, np.nd
                 done.add(name)
                 yield name, array, ""
                 del array
-        cursor.forget()
     if parts:
         name, (array, held) = next(iter(parts.items()))
         raise RuntimeError(

@@ -60,6 +60,9 @@ class _Value(NamedTuple):
     node: ast.expr
 
 
+_KEEP_FRACTIONS = (ast.Add, ast.Sub, ast.Mult)
+
+
 class _Scope:
     """The values of one function's names."""
 
@@ -136,9 +139,8 @@ class _Scope:
         if isinstance(node, ast.BinOp):
             if isinstance(node.op, ast.Div) and not is_fraction(node.left) and not is_fraction(node.right):
                 return _Value(QUOTIENT, node)
-            if isinstance(node.op, (ast.Add, ast.Sub, ast.Mult)):
-                sides = [self._value(side) for side in (node.left, node.right)]
-                return next((s for s in sides if s is not None and s.kind == QUOTIENT), None)
+            if isinstance(node.op, _KEEP_FRACTIONS):
+                return self._fraction_in(node)
         if not isinstance(node, ast.Call):
             return None
         called = _called(node)
@@ -153,6 +155,19 @@ class _Scope:
             owner = self._value(node.func.value)
             return _Value(CONTENT, owner.node) if owner is not None and owner.kind == TEXT_FILE else None
         return None
+
+    def _fraction_in(self, node: ast.BinOp) -> _Value | None:
+        """The quotient that is an operand of sums, differences and products: a + b + c is (a + b) + c, as deep as it is long."""
+        found, rest = None, node.left
+        operands = [node.right]
+        while isinstance(rest, ast.BinOp) and isinstance(rest.op, _KEEP_FRACTIONS):
+            operands.append(rest.right)
+            rest = rest.left
+        for operand in (*operands, rest):
+            value = self._value(operand)
+            if value is not None and value.kind == QUOTIENT:
+                found = value
+        return found
 
     def _is_bytes(self, node: ast.expr) -> bool:
         """Return whether an expression is surely of bytes."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from caffe2lite.ops.kit import column_kernels
 from caffe2lite.ops.kit.products import matmul
 from caffe2lite.ops.kit.windows import Place
 
@@ -109,16 +110,24 @@ def window_views(xp: ModuleType, padded: np.ndarray, place: Place, block: Block)
 
 def columns(xp: ModuleType, X: np.ndarray, place: Place, block: Block, group: int) -> np.ndarray:
     """(group, channels of a group × kernel, positions of the block), in working memory."""
-    view = window_views(xp, padded_block(xp, X, place, block), place, block)
-    made = xp.empty(view.shape, X.dtype)
-    xp.copyto(made, view)
-    depth = math.prod(view.shape[: 1 + len(place.kernel)])
+    images = X[block.first : block.last]
+    if column_kernels.fits(xp, place, images):
+        made = xp.empty((X.shape[1], *place.kernel, len(images), *place.out), X.dtype)
+        column_kernels.fill_columns(xp, images, made, place)
+    else:
+        view = window_views(xp, padded_block(xp, X, place, block), place, block)
+        made = xp.empty(view.shape, X.dtype)
+        xp.copyto(made, view)
+    depth = X.shape[1] * math.prod(place.kernel)
     return made.reshape(group, depth // group, made.size // depth if depth else 0)
 
 
 def fold(xp: ModuleType, dcol: np.ndarray, dX: np.ndarray, place: Place, block: Block) -> None:
     """Add columns back to the pixels that they were taken from."""
     images = block.last - block.first
+    if column_kernels.fits(xp, place, dX, dcol):
+        column_kernels.add_columns(xp, dcol, dX[block.first : block.last], place)
+        return
     shape = _block_shape(place, block)
     padded = xp.zeros((dX.shape[1], images, *shape), dX.dtype)
     out = (block.bottom - block.top, *place.out[1:])

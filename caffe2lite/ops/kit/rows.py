@@ -31,8 +31,13 @@ def check_indices(indices: np.ndarray, rows: int, what: str = "the parameter") -
     if flat.size:
         low, high = int(flat.min()), int(flat.max())
         if low < 0 or high >= rows:
-            raise ValueError(f"index {low if low < 0 else high} is outside of {what}, which has {rows} rows")
+            raise ValueError(outside(low if low < 0 else high, rows, what))
     return flat
+
+
+def outside(index: int, rows: int, what: str = "the parameter") -> str:
+    """What is said of an index that is no row."""
+    return f"index {index} is outside of {what}, which has {rows} rows"
 
 
 def sweeps(xp: ModuleType, indices: np.ndarray) -> Iterator[np.ndarray | slice]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit import findings
 from caffe2lite.ops.kit.compiled import loop, prefetch
 from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
 from caffe2lite.ops.kit.memory import clear
@@ -17,18 +19,33 @@ _AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the c
 _BLOCK = 1 << 17  # elements of gathered rows at a time: they stay in the cache until they are summed
 
 
-def lengths_to_starts(xp: ModuleType, lengths: np.ndarray, size: int, exact: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(first row, number of rows) of each segment; ValueError unless they lie within `size` rows (or cover them)."""
+def lengths_to_starts(
+    xp: ModuleType, lengths: np.ndarray, size: int, exact: bool, late: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """(first row, number of rows) of each segment; ValueError unless they lie within `size` rows (or cover them).
+
+    `late`: a GPU's kernels reduce them, and keep to the rows whatever the lengths are, so that the run's end may tell.
+    """
     if lengths.ndim != 1:
         raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
     counts = lengths.astype("int64")
+    wrong = functools.partial(_wrong_lengths, size=size)
+    if late and counts.size:
+        ends = xp.cumsum(counts)
+        findings.find_wrong_lengths(xp, counts, ends, size, exact, wrong)
+        return ends - counts, counts
     if counts.size and int(counts.min()) < 0:
-        raise ValueError(f"a length is negative: {int(counts.min())}")
+        raise ValueError(wrong(int(counts.min())))
     ends = xp.cumsum(counts)
     total = int(ends[-1]) if counts.size else 0
     if total > size or (exact and total != size):
-        raise ValueError(f"the lengths sum to {total}, and there are {size} rows")
+        raise ValueError(wrong(total))
     return ends - counts, counts
+
+
+def _wrong_lengths(value: int, size: int) -> str:
+    """What is said of a negative length, or of a wrong sum."""
+    return f"a length is negative: {value}" if value < 0 else f"the lengths sum to {value}, and there are {size} rows"
 
 
 def sorted_ids_to_starts(xp: ModuleType, ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,10 +70,15 @@ def check_ids(ids: np.ndarray, size: int) -> None:
         raise ValueError(f"there must be one segment id for each of {size} rows, got shape {list(ids.shape)}")
 
 
-def check_indices(indices: np.ndarray, size: int) -> None:
-    """ValueError where an index does not point at one of `size` rows."""
+def check_indices(indices: np.ndarray, size: int, xp: ModuleType = np, late: bool = False) -> None:
+    """ValueError where an index does not point at one of `size` rows; `late` as in `lengths_to_starts`."""
     if indices.ndim != 1:
         raise ValueError(f"indices must have one dimension, got shape {list(indices.shape)}")
+    if late and indices.size:
+        findings.find_outside(
+            xp, indices, size, lambda index: f"index {index} is not within the {size} rows of the data"
+        )
+        return
     if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= size):
         wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
         raise ValueError(f"index {wrong} is not within the {size} rows of the data")
@@ -136,13 +158,16 @@ def _reduce_block(join: np.ufunc, rows: np.ndarray, starts: np.ndarray, counts: 
 # CuPy's add.reduceat is a difference of prefix sums: it loses digits, and one Inf or NaN spoils all later segments.
 _SUM = Kernel(
     "segment_sum",
-    "T* y, const D* x, const int64* starts, const int64* counts, const I* indices, const W* weights, int64 width, int64 parts",
+    "T* y, const D* x, const int64* starts, const int64* counts, const I* indices, const W* weights, "
+    "int64 width, int64 parts, int64 places, int64 rows",
     """
     int64 column = i % width, part = i / width % parts, segment = i / width / parts;
-    int64 first = starts[segment], end = first + counts[segment];
+    int64 first = max(starts[segment], (int64)0), end = min(starts[segment] + counts[segment], places);
     A total = 0;
     for (int64 k = first + part; k < end; k += parts) {
-      A value = (A)x[(indices ? (int64)indices[k] : k) * width + column];
+      int64 row = indices ? (int64)indices[k] : k;
+      if (row < 0 || row >= rows) continue;  // which findings.py tells
+      A value = (A)x[row * width + column];
       total += weights ? value * (A)weights[k] : value;
     }
     y[i] = (T)total;
@@ -150,13 +175,15 @@ _SUM = Kernel(
 )
 _MAXIMUM = Kernel(
     "segment_maximum",
-    "T* y, const T* x, const int64* starts, const int64* counts, const I* indices, int64 width",
+    "T* y, const T* x, const int64* starts, const int64* counts, const I* indices, int64 width, int64 places, int64 rows",
     """
     int64 column = i % width, segment = i / width;
-    int64 first = starts[segment], end = first + counts[segment];
+    int64 first = max(starts[segment], (int64)0), end = min(starts[segment] + counts[segment], places);
     T most = 0;
     for (int64 k = first; k < end; ++k) {
-      T value = x[(indices ? (int64)indices[k] : k) * width + column];
+      int64 row = indices ? (int64)indices[k] : k;
+      if (row < 0 || row >= rows) continue;
+      T value = x[row * width + column];
       if (k == first || value > most) most = value;
     }
     y[i] = most;
@@ -173,14 +200,16 @@ def _sum_on_gpu(
     width = result.size // n
     exact = "double" if result.dtype.kind == "f" else "long long"
     if usable(xp, data, result, indices, weights) and result.flags.c_contiguous:
-        rows = (data if indices is None else indices).shape[0]
-        if rows < _LONG * n:
-            _SUM(xp, result.size, result, data, starts, counts, indices, weights, width, 1, A=exact)
+        places, rows = (data if indices is None else indices).shape[0], data.shape[0]
+        if places < _LONG * n:
+            _SUM(xp, result.size, result, data, starts, counts, indices, weights, width, 1, places, rows, A=exact)
             return
         shares = xp.empty((n * _PARTS, width), "float64" if exact == "double" else "int64")
-        _SUM(xp, shares.size, shares, data, starts, counts, indices, weights, width, _PARTS, A=exact)
-        each = xp.full(n, _PARTS, "int64")
-        _SUM(xp, result.size, result, shares, xp.arange(n) * _PARTS, each, None, None, width, 1, A=exact)
+        _SUM(xp, shares.size, shares, data, starts, counts, indices, weights, width, _PARTS, places, rows, A=exact)
+        each, places = xp.full(n, _PARTS, "int64"), n * _PARTS
+        _SUM(
+            xp, result.size, result, shares, xp.arange(n) * _PARTS, each, None, None, width, 1, places, places, A=exact
+        )
         return
     ids, rows = _members(xp, starts, counts, data, indices)
     wide = "float64" if exact == "double" else "int64"
@@ -208,7 +237,8 @@ def _maximum_on_gpu(
     n = counts.shape[0]
     width = result.size // n
     if usable(xp, data, indices) and result.flags.c_contiguous and result.dtype == data.dtype:
-        _MAXIMUM(xp, result.size, result, data, starts, counts, indices, width)
+        places = (data if indices is None else indices).shape[0]
+        _MAXIMUM(xp, result.size, result, data, starts, counts, indices, width, places, data.shape[0])
         return
     ids, rows = _members(xp, starts, counts, data, indices)
     target = result.reshape(n, width)

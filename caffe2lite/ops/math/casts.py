@@ -15,7 +15,7 @@ from caffe2lite.ops.kit.registry import operator
 from caffe2lite.proto.caffe2_pb2 import Argument, TensorProto
 
 _CASTABLE = "float32 float64 int32 int64 int8 int16 uint8 uint16 bool"
-_HALF_MAX = 65504.0
+_HALF_MAX = np.float32(65504.0)
 _VIA_INT32 = frozenset(("uint8", "int8", "int16", "uint16"))
 
 

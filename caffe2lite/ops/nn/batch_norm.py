@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import compiled, loop, pays
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.nn import batch_norm_cuda
 
 
 class Channels:
@@ -237,6 +239,11 @@ def normalize(
         raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
     layout.check(scale=scale, bias=bias, mean=mean, var=var)
     kind = scale.dtype.type
+    kernels = bool(X.size) and usable(xp, X, scale)
+    if is_test and kernels:
+        Y = out[0](X.shape, X.dtype)
+        batch_norm_cuda.normalize_by_running(xp, layout, X, Y, scale, bias, mean, var, epsilon)
+        return Y
     if is_test:
         inv = scale / xp.sqrt(var + kind(epsilon))
         Y = out[0](X.shape, X.dtype)
@@ -244,6 +251,14 @@ def normalize(
         return Y
     if sums is not None:
         layout.check(sums=sums, sumsq=sumsq)
+    if kernels:
+        both = None if sums is None else xp.stack([sums, sumsq], axis=1).astype("float64").reshape(-1, 1, 2)
+        saved = [out[k]((layout.count,), scale.dtype) for k in (3, 4)]
+        Y = out[0](X.shape, X.dtype)
+        batch_norm_cuda.normalize(
+            xp, layout, X, Y, scale, bias, mean, var, *saved, both, momentum, epsilon, num_batches
+        )
+        return Y, mean, var, *saved
     centre, spread, count = _statistics(xp, layout, X, sums, sumsq, num_batches)
     saved_mean, saved_inv = (out[k]((layout.count,), scale.dtype) for k in (3, 4))
     saved_mean[...] = centre
@@ -305,6 +320,15 @@ def normalize_gradient(
     if num_batches > 1 and all_dbias is None:
         raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
     layout.check(scale=scale, mean=mean, inv_std=inv_std)
+    if X.size and usable(xp, X, scale):
+        if all_dscale is not None:
+            layout.check(dscale=all_dscale, dbias=all_dbias)
+        vectors = [out[k]((layout.count,), scale.dtype) for k in (1, 2)]
+        dX = out[0](X.shape, X.dtype)
+        batch_norm_cuda.gradient(
+            xp, layout, X, scale, dY, mean, inv_std, all_dscale, all_dbias, num_batches, dX, *vectors
+        )
+        return dX, *vectors
     count = layout.n * layout.pixels
     if all_dscale is None:
         dbias_sum, along = layout.moments(xp, dY, X)

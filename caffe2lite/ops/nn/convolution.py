@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from caffe2lite.ops.kit import columns, windows
+from caffe2lite.ops.kit import column_kernels, columns, windows
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
@@ -84,6 +84,9 @@ def _convolve(xp, X, W, b, out, window):
 
 def _depthwise(xp, X, W, Y, place):
     """Each channel with its own filter: a sum over the taps, without columns."""
+    if Y.flags.c_contiguous and column_kernels.fits(xp, place, X, Y):
+        column_kernels.depthwise(xp, X, W, Y, place)
+        return
     for block in columns.blocks(xp, X.shape[0], X.shape[1], place):
         padded = columns.padded_block(xp, X, place, block)
         views = columns.window_views(xp, padded, place, block)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from caffe2lite.ops.kit.compiled import compiled, loop, sigmoid32, tanh32
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import operator
+from caffe2lite.ops.nn import recurrent_cuda
 
 
 def sigmoid(xp, x):
@@ -38,15 +40,19 @@ def _split(rest, sequence_lengths, count):
     return lengths, others
 
 
-def _valid(xp, lengths, timestep, N):
+def _now(lengths, timestep, N):
+    """The time step (0 without lengths); ValueError where there is not a length for each sequence."""
+    if lengths is None:
+        return 0
+    if lengths.size != N:
+        raise ValueError(f"one length for each of {N} sequences is needed, found {list(lengths.shape)}")
+    return int(timestep.reshape(-1)[0])
+
+
+def _valid(lengths, now):
     """Which sequences are not at their end, as a column; None where all are."""
     if lengths is None:
         return None
-    if lengths.size != N:
-        raise ValueError(f"one length for each of {N} sequences is needed, found {list(lengths.shape)}")
-    if timestep.size < 1:
-        raise ValueError("the timestep is an empty tensor")
-    now = int(timestep.reshape(-1)[0])
     valid = lengths > now
     return None if bool(valid.all()) else valid.reshape(1, -1, 1)
 
@@ -100,13 +106,17 @@ def LSTMUnit(
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev)
-    i, f, o, g = _lstm_gates(xp, X, H_prev.shape[2], forget_bias)
+    now, D = _now(lengths, timestep, X.shape[1]), H_prev.shape[2]
     H, C = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype)
+    if usable(xp):
+        recurrent_cuda.LSTM(xp, H.size, H, C, H_prev, C_prev, X, forget_bias, lengths, now, D, drop_states)
+        return H, C
+    i, f, o, g = _lstm_gates(xp, X, D, forget_bias)
     c = f * C_prev
     c += i * g
     h = xp.tanh(c)
     h *= o
-    valid = _valid(xp, lengths, timestep, X.shape[1])
+    valid = _valid(lengths, now)
     if valid is not None:
         h = xp.where(valid, h, 0 if drop_states else H_prev)
         c = xp.where(valid, c, 0 if drop_states else C_prev)
@@ -176,13 +186,17 @@ def LSTMUnitGradient(
     lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
-    D = H_prev.shape[2]
-    i, f, o, g = _lstm_gates(xp, X, D, forget_bias)
+    now, D = _now(lengths, timestep, X.shape[1]), H_prev.shape[2]
     dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)
+    if usable(xp):
+        step = (forget_bias, lengths, now, D, drop_states)
+        recurrent_cuda.LSTM_GRADIENT(xp, dH.size, dH_prev, dC_prev, dX, C_prev, X, C, dH, dC, *step)
+        return dH_prev, dC_prev, dX
+    i, f, o, g = _lstm_gates(xp, X, D, forget_bias)
     t = xp.tanh(C)
     c = dC + dH * o * (1 - t * t)
     parts = (c * g * i * (1 - i), c * C_prev * f * (1 - f), dH * t * o * (1 - o), c * i * (1 - g * g))
-    valid = _valid(xp, lengths, timestep, X.shape[1])
+    valid = _valid(lengths, now)
     for k, part in enumerate(parts):
         dX[..., k * D : (k + 1) * D] = part if valid is None else xp.where(valid, part, 0)
     before = c * f
@@ -276,11 +290,14 @@ def GRUUnit(xp, H_prev, X, *lengths_and_timestep, sequence_lengths: bool = True,
     """
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 3)
-    D = H_prev.shape[2]
-    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    now, D = _now(lengths, timestep, X.shape[1]), H_prev.shape[2]
     H = out(H_prev.shape, X.dtype)
+    if usable(xp):
+        recurrent_cuda.GRU(xp, H.size, H, H_prev, X, lengths, now, D, drop_states)
+        return H
+    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
     h = o + u * (H_prev - o)
-    valid = _valid(xp, lengths, timestep, X.shape[1])
+    valid = _valid(lengths, now)
     H[...] = h if valid is None else xp.where(valid, h, 0 if drop_states else H_prev)
     return H
 
@@ -297,10 +314,13 @@ def GRUUnitGradient(xp, H_prev, X, *rest, sequence_lengths: bool = True, drop_st
     lengths, (timestep, _, dH) = _split(rest, sequence_lengths, 3)
     _check(H_prev, X, 3)
     _check_states(H_prev, dH=dH)
-    D = H_prev.shape[2]
-    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    now, D = _now(lengths, timestep, X.shape[1]), H_prev.shape[2]
     dH_prev, dX = out[0](H_prev.shape, X.dtype), out[1](X.shape, X.dtype)
-    valid = _valid(xp, lengths, timestep, X.shape[1])
+    if usable(xp):
+        recurrent_cuda.GRU_GRADIENT(xp, dH.size, dH_prev, dX, H_prev, X, dH, lengths, now, D, drop_states)
+        return dH_prev, dX
+    u, o = sigmoid(xp, X[..., D : 2 * D]), xp.tanh(X[..., 2 * D :])
+    valid = _valid(lengths, now)
     by_u, by_o = dH * (H_prev - o) * u * (1 - u), dH * (1 - u) * (1 - o * o)
     dX[..., :D] = 0
     dX[..., D : 2 * D] = by_u if valid is None else xp.where(valid, by_u, 0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from caffe2lite.ops.kit.cuda_kernels import Kernel
+from caffe2lite.ops.kit.findings import find_outside
+from caffe2lite.ops.kit.rows import outside
 
 MOMENTUM = Kernel(
     "momentum",
@@ -46,11 +49,12 @@ ADAGRAD = Kernel(
     """,
 )
 
-_SPARSE = "T* p, T* m, const T* g, const I* ids, const int64* order, const T* rate, int64 width, "
+_SPARSE = "const int64* found, T* p, T* m, const T* g, const I* ids, const int64* order, const T* rate, int64 width, "
 
 # The first of a row's places in the order takes all of them, one by one, as the rows of an index that comes twice are
 # stepped twice; the threads of its other places have nothing to do.
 _COLUMN_OF_A_ROW = """
+    if (found[0]) continue;  // an index that is no row: nothing is changed
     int64 k = i / width, column = i % width, row = ids[order[k]];
     if (k && ids[order[k - 1]] == row) continue;
     for (int64 at = row * width + column; k < n / width && ids[order[k]] == row; ++k) {
@@ -59,6 +63,7 @@ _COLUMN_OF_A_ROW = """
     }
 """
 _WHOLE_ROW = """
+    if (found[0]) continue;
     int64 k = i, row = ids[order[k]];
     if (k && ids[order[k - 1]] == row) continue;
     for (T* at = p + row * width; k < n && ids[order[k]] == row; ++k) {
@@ -146,6 +151,7 @@ ROW_WISE_ADAM = Kernel(
 
 
 def step_rows(xp: Any, kernel: Kernel, p: Any, m: Any, g: Any, ids: Any, rate: Any, *rest: Any) -> None:
-    """Step the rows `ids` of the parameter; `rest` are the kernel's own arrays and numbers."""
+    """Step the rows `ids` of the parameter, which are checked here; `rest` are the kernel's own arrays and numbers."""
     n = ids.size if kernel in (ROW_WISE_ADAGRAD, ROW_WISE_ADAM) else g.size
-    kernel(xp, n, p, m, g, ids, xp.argsort(ids, kind="stable"), rate, g.shape[1], *rest)
+    found = find_outside(xp, ids, p.shape[0], functools.partial(outside, rows=p.shape[0]))
+    kernel(xp, n, found, p, m, g, ids, xp.argsort(ids, kind="stable"), rate, g.shape[1], *rest)

@@ -25,9 +25,9 @@ _F = np.float32  # of the compiled loops
 _AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
 
 
-def _rows(param: Any, indices: Any, grad: Any, *moments: Any) -> tuple[Any, ...]:
-    """(indices, gradient rows, parameter rows, moment rows ...), views of the same memory."""
-    ids = check_indices(indices, param.shape[0] if param.ndim else 0)
+def _rows(param: Any, indices: Any, grad: Any, *moments: Any, by_kernel: bool = False) -> tuple[Any, ...]:
+    """(indices, gradient rows, parameter rows, moment rows ...), views of the same memory; a kernel checks indices itself."""
+    ids = indices.reshape(-1) if by_kernel else check_indices(indices, param.shape[0] if param.ndim else 0)
     g = gradient_rows(param, indices, grad)
     for m in moments:
         if m.size != param.size:
@@ -66,11 +66,12 @@ def SparseMomentumSGDUpdate(
     grad [n, ...], moment and param [N, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError where
     an index is no row or a size differs.
     """
-    ids, g, p, m = _rows(param, indices, grad, moment)
+    kernel = usable(xp)
+    ids, g, p, m = _rows(param, indices, grad, moment, by_kernel=kernel)
     mu, rate = grad.dtype.type(momentum), one(lr, "lr")
     steps = out[0](grad.shape, grad.dtype)
     s = steps.reshape(g.shape)
-    if usable(xp):
+    if kernel:
         cuda.step_rows(xp, cuda.SPARSE_MOMENTUM, p, m, g, ids, rate, s, mu, nesterov)
         return steps, moment, param
     for at in sweeps(xp, ids):
@@ -136,14 +137,15 @@ def SparseAdam(
     param and moments [N, ...], grad and grad_out [n, ...], indices [n], lr [1], iter [1]; float32, indices int32 or
     int64, iter int64.  ValueError where an index is no row or a size differs.
     """
-    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    kernel = usable(xp)
+    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2, by_kernel=kernel)
     correction, adapt = adam_correction(iter, beta1, beta2), True
     if enableRAdam:
         correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
     kind = grad.dtype.type
     c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
-    if usable(xp):
+    if kernel:
         numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, correction, adapt)
         cuda.step_rows(xp, cuda.SPARSE_ADAM, p, m, g, ids, rate, v, steps, *numbers)
         return param, moment1, moment2, steps
@@ -209,12 +211,13 @@ def RowWiseSparseAdam(
     param and moment1 [N, ...], moment2 [N], grad and grad_out [n, ...], indices [n], lr [1], iter [1]; float32,
     indices int32 or int64, iter int64.  ValueError where an index is no row or a size differs.
     """
-    ids, g, p, m = _rows(param, indices, grad, moment1)
+    kernel = usable(xp)
+    ids, g, p, m = _rows(param, indices, grad, moment1, by_kernel=kernel)
     v = _row_moment(moment2, param)[:, None]
     kind = grad.dtype.type
     c, rate, eps = kind(adam_correction(iter, beta1, beta2)), one(lr, "lr"), kind(epsilon)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
-    if usable(xp):
+    if kernel:
         numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, c)
         cuda.step_rows(xp, cuda.ROW_WISE_ADAM, p, m, g, ids, rate, v, steps, *numbers)
         return param, moment1, moment2, steps
@@ -321,9 +324,10 @@ def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5
     param and moment [N, ...], grad [n, ...], indices [n], lr [1]; float32, param and moment float16 too, indices
     int32 or int64.  ValueError where an index is no row or a size differs.
     """
-    ids, g, p, m = _rows(param, indices, grad, moment)
+    kernel = usable(xp, param, moment)
+    ids, g, p, m = _rows(param, indices, grad, moment, by_kernel=kernel)
     rate, kind = one(lr, "lr"), grad.dtype.type
-    if usable(xp, param, moment):
+    if kernel:
         cuda.step_rows(xp, cuda.SPARSE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)
         return param, moment
     for at in sweeps(xp, ids):
@@ -401,10 +405,11 @@ def RowWiseSparseAdagrad(
     int32 or int64.  ValueError where an index is no row, a size differs, or counter_halflife is above 0 without a
     counter.
     """
-    ids, g, p = _rows(param, indices, grad)
+    kernel = usable(xp, param) and (counter is None or counter_halflife <= 0)
+    ids, g, p = _rows(param, indices, grad, by_kernel=kernel)
     m = _row_moment(moment, param)
     rate, kind = one(lr, "lr"), grad.dtype.type
-    if usable(xp, param) and (counter is None or counter_halflife <= 0):
+    if kernel:
         cuda.step_rows(xp, cuda.ROW_WISE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)
         return param, moment
     for at in sweeps(xp, ids):

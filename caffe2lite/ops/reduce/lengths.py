@@ -10,6 +10,7 @@ import numpy as np
 from caffe2lite.devices import cores
 from caffe2lite.ops.kit import registry, segments
 from caffe2lite.ops.kit.compiled import compiled, halves, loop, prefetch, together, widen
+from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
@@ -46,17 +47,18 @@ def _sum(xp, data, indices, lengths, out, weights=None):
     if data.ndim < 1:
         raise ValueError("the data must have at least one dimension")
     size = data.shape[0] if indices is None else indices.shape[0]
+    late = usable(xp, data, weights)
     if indices is not None:
-        check_lookup(data, indices, lengths)
-    starts, counts = lengths_to_starts(xp, lengths, size, exact=True)
+        check_lookup(data, indices, lengths, xp, late)
+    starts, counts = lengths_to_starts(xp, lengths, size, exact=True, late=late)
     return reduce_rows(xp, xp.add, data, starts, counts, _result(out, lengths, data), indices, weights), counts
 
 
-def check_lookup(data, indices, lengths):
+def check_lookup(data, indices, lengths, xp=np, late=False):
     """An error where an index is outside of the data, or lengths are not int32 (without indices Caffe2 does not look)."""
     if indices.size and lengths.dtype != np.int32:
         raise TypeError(f"lengths must be int32, got {lengths.dtype}")
-    segments.check_indices(indices, data.shape[0])
+    segments.check_indices(indices, data.shape[0], xp, late)
 
 
 @operator(
@@ -115,7 +117,7 @@ def LengthsMax(xp, data, lengths, *, out):
     data [N, ...], lengths [segments], Y [segments, ...]; float32, lengths int32.  ValueError where the lengths do not
     add up to N.
     """
-    starts, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True)
+    starts, counts = lengths_to_starts(xp, lengths, data.shape[0], exact=True, late=usable(xp, data))
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data))
 
 
@@ -369,8 +371,9 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
     data [N, ...], indices [n], lengths [segments], Y [segments, ...]; float32, indices int32 or int64, lengths int32.
     ValueError where an index is no row or the lengths do not add up to n.
     """
-    segments.check_indices(indices, data.shape[0])
-    starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True)
+    late = usable(xp, data)
+    segments.check_indices(indices, data.shape[0], xp, late)
+    starts, counts = lengths_to_starts(xp, lengths, indices.shape[0], exact=True, late=late)
     return maximum_rows(xp, data, starts, counts, _result(out, lengths, data), indices)
 
 
