@@ -133,14 +133,14 @@ def _lstm_compiled(
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev)
     H, C = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype)
-    ended = _ended(xp, lengths, timestep, X.shape[1])
+    ended = _ended(lengths, _now(lengths, timestep, X.shape[1]), X.shape[1])
     _lstm_loop(H_prev[0], C_prev[0], X[0], ended, np.float32(forget_bias), drop_states, H[0], C[0])
     return H, C
 
 
-def _ended(xp, lengths, timestep, N):
+def _ended(lengths, now, N):
     """Which sequences are at their end."""
-    valid = _valid(xp, lengths, timestep, N)
+    valid = _valid(lengths, now)
     return np.zeros(N, np.bool_) if valid is None else ~valid.reshape(-1)
 
 
@@ -217,7 +217,7 @@ def _lstm_gradient_compiled(
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)
-    ended = _ended(xp, lengths, timestep, X.shape[1])
+    ended = _ended(lengths, _now(lengths, timestep, X.shape[1]), X.shape[1])
     states = (C_prev[0], X[0], C[0], dH[0], dC[0])
     _lstm_gradient_loop(*states, ended, np.float32(forget_bias), drop_states, dH_prev[0], dC_prev[0], dX[0])
     return dH_prev, dC_prev, dX
