@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from caffe2lite.ops.kit import column_kernels, columns, windows
+from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, given, size_of
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import Window
@@ -144,10 +147,62 @@ def _ConvGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     dX = rest.pop(0)(X.shape, X.dtype) if rest else None
     x, dy = windows.channels_first(X, window), windows.channels_first(dY, window)
     dx = None if dX is None else windows.channels_first(dX, window)
-    columns.convolve_gradient(xp, x, W, dy, made, dx, place, window.group)
+    if window.group == X.shape[1] == W.shape[0] and len(place.kernel) == 2 and _plain_images(xp, x, dy, dx):
+        made[...] = 0
+        none = np.empty((0, 0, 0, 0), X.dtype)
+        flat = W.reshape(len(W), *place.kernel)
+        geometry = (*place.stride, *place.dilation, *place.heads)
+        _depthwise_gradient_loop(x, flat, dy, made.reshape(flat.shape), none if dx is None else dx, *geometry)
+    else:
+        columns.convolve_gradient(xp, x, W, dy, made, dx, place, window.group)
     if made is not dW:
         dW[...] = made.transpose(0, *range(2, made.ndim), 1)
     return (dW, dX) if no_bias else (dW, db, dX)
+
+
+def _plain_images(xp, *images):
+    """Whether they are what a compiled loop takes: large, float32, with channels first."""
+    given = [image for image in images if image is not None and image.size]
+    return bool(given) and all(i.dtype == np.float32 and i.flags.c_contiguous for i in given) and pays(xp, *given)
+
+
+@loop(reorder=True)
+def _depthwise_gradient_loop(X, W, dY, dW, dX, stride_h, stride_w, dilation_h, dilation_w, top, left):
+    """Tap by tap, so that the pixels of a row are multiplied and added in vectors; dX has no elements if not wanted."""
+    height, width = X.shape[2], X.shape[3]
+    if dX.size:
+        dX[...] = 0
+    for c in range(W.shape[0]):
+        for n in range(X.shape[0]):
+            image, gradient = X[n, c], dY[n, c]
+            for i in range(W.shape[1]):
+                for j in range(W.shape[2]):
+                    shift = j * dilation_w - left
+                    begin = (-shift + stride_w - 1) // stride_w if shift < 0 else 0
+                    end = min(dY.shape[3], (width - 1 - shift) // stride_w + 1)
+                    total, weight = np.float32(0), W[c, i, j]
+                    for k in range(dY.shape[2] if begin < end else 0):
+                        y = k * stride_h + i * dilation_h - top
+                        if y < 0 or y >= height:
+                            continue
+                        d, at = gradient[k, begin:end], shift + begin * stride_w
+                        x = image[y, at:]
+                        if stride_w == 1:
+                            for m in range(d.size):
+                                total += x[m] * d[m]
+                        else:
+                            for m in range(d.size):
+                                total += x[m * stride_w] * d[m]
+                        if not dX.size:
+                            continue
+                        dx = dX[n, c, y, at:]
+                        if stride_w == 1:
+                            for m in range(d.size):
+                                dx[m] += weight * d[m]
+                        else:
+                            for m in range(d.size):
+                                dx[m * stride_w] += weight * d[m]
+                    dW[c, i, j] += total
 
 
 _OPERANDS = """X [N, C, ...], filter [M, C / group, kernel ...], bias [M]; in the order NHWC X [N, ..., C], filter
