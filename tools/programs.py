@@ -2,7 +2,7 @@
 
     python tools/programs.py --genuine PYTHON [--seed 1] [--count 1000] [--keep FILE] [FAMILY ...]
 
-Programs are lists of small steps, drawn at random by the families of tools/program_families.py.  PYTHON, an interpreter
+Programs are lists of small steps, drawn at random by the families of tools/program_families.  PYTHON, an interpreter
 that imports genuine Caffe2, runs them, and so does this one (tests/programs_worker.py).  Of programs that differ alike
 one is shown, without the steps that the difference does not need.  --keep adds programs on which both agree, small ones,
 to a file for the tests, with what genuine Caffe2 made of them.
@@ -29,6 +29,7 @@ import program_results as compare  # noqa: E402
 WORKER = ROOT / "tests" / "programs_worker.py"
 LARGEST = 4000  # bytes of a result that is kept
 MOST = 80  # programs of a family that are kept
+BATCH = 500
 
 
 class Interpreter:
@@ -126,38 +127,46 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1000, help="programs, in equal shares of the families")
     parser.add_argument("--show", type=int, default=20, help="kinds of differences that are shown")
+    parser.add_argument("--errors", type=int, default=0, help="messages of genuine Caffe2 that are shown, the frequent ones")
     parser.add_argument("--keep", type=pathlib.Path, help="file for small programs on which both agree")
     parser.add_argument("families", nargs="*", help=f"of {', '.join(sorted(program_families.FAMILIES))}")
     args = parser.parse_args()
     names = args.families or sorted(program_families.FAMILIES)
-    drawn = []
-    for i in range(args.count):
-        family = names[i % len(names)]
-        rng = random.Random(f"{args.seed} {family} {i // len(names)}")
-        drawn.append((family, program_families.FAMILIES[family](rng)))
-    folder = tempfile.mkdtemp()
-    both = Both(args.genuine, folder)
-    pairs = both.run([steps for _, steps in drawn])
-    failures, agreed = [], []
-    counts = collections.Counter(family for family, _ in drawn)
-    for (family, steps), pair in zip(drawn, pairs):
-        text = differ(pair)
-        if text:
-            failures.append((family, steps, text))
-        elif isinstance(pair[0], dict):
-            agreed.append((family, steps, compare.outcome(pair[0])))
+    both = Both(args.genuine, tempfile.mkdtemp())
+    failures, agreed, said = [], [], collections.Counter()
+    counts = {name: collections.Counter() for name in names}
+    for begin in range(0, args.count, BATCH):
+        drawn = [draw(args.seed, names, i) for i in range(begin, min(args.count, begin + BATCH))]
+        for (family, steps), pair in zip(drawn, both.run([steps for _, steps in drawn])):
+            counts[family]["programs"] += 1
+            if isinstance(pair[0], str):
+                counts[family]["ended"] += 1  # the process of genuine Caffe2 did: nothing to compare with
+                continue
+            if pair[0]["errors"]:
+                counts[family]["errors"] += 1
+                said.update((family, e[1][:150]) for e in pair[0]["errors"].values())
+            text = differ(pair)
+            if text:
+                counts[family]["different"] += 1
+                failures.append((family, steps, text))
+                print(f"{family}: {text[:200]}", file=sys.stderr, flush=True)
+            elif args.keep and len(json.dumps(compare.outcome(pair[0]))) < LARGEST:
+                agreed.append((family, steps, compare.outcome(pair[0])))
     kinds = report(both, failures, args.show)
-    different = collections.Counter(family for family, *_ in failures)
-    ended = collections.Counter(f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], str))
-    refused = collections.Counter(
-        f for (f, _), pair in zip(drawn, pairs) if isinstance(pair[0], dict) and pair[0]["errors"]
-    )
-    for name in names:
-        print(f"{name:24} {counts[name]:6} programs {different[name]:5} different {ended[name]:4} ended genuine "
-              f"{refused[name]:5} with errors")  # fmt: skip
+    for (family, text), n in said.most_common(args.errors):
+        print(f"{n:5} {family}: {text}")
+    for name, count in counts.items():
+        print(f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['ended']:4} ended genuine "
+              f"{count['errors']:5} with errors")  # fmt: skip
     if args.keep:
-        keep(args.keep, [a for a in agreed if len(json.dumps(a[2])) < LARGEST])
-    print(json.dumps({"programs": len(drawn), "different": len(failures), "kinds": kinds}))
+        keep(args.keep, agreed)
+    print(json.dumps({"programs": args.count, "different": len(failures), "kinds": kinds}))
+
+
+def draw(seed, names, i):
+    """(family, steps) of the program of a number."""
+    family = names[i % len(names)]
+    return family, program_families.FAMILIES[family](random.Random(f"{seed} {family} {i // len(names)}"))
 
 
 if __name__ == "__main__":
