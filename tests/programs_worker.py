@@ -190,14 +190,19 @@ def feed(name, shape, dtype="f4", low=-1.0, high=1.0):
 
 
 def init(*nets):
-    """Run nets that initialise parameters; random fills are replaced by what follows from names."""
+    """Run nets that initialise parameters; random fills are replaced by what follows from names, and what is made of them."""
     for net in nets:
         try:
             workspace.RunNetOnce(net)
         finally:
+            replaced = set()
             for op in net.Proto().op:
                 if op.type in RANDOM and workspace.HasBlob(op.output[0]):
                     refill(op.output[0])
+                    replaced.add(op.output[0])
+                elif replaced.intersection(op.input):
+                    workspace.RunOperatorOnce(op)
+                    replaced.update(op.output)
 
 
 def refill(name):

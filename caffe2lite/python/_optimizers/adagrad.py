@@ -455,7 +455,7 @@ class DecayAdagradOptimizer(_Ema, Optimizer):
             net, param_init_net, base_learning_rate=self.alpha, policy=self.policy, **self.init_kwargs
         )
         if is_sparse(grad):
-            history = zeros_like(param_init_net, param, f"{param}_squared_sum")
+            history = zeros_like(param_init_net, param, param + "_squared_sum")
             self._aux_params.local.append(history)
             net.SparseAdagrad(
                 [param, history, grad.indices, grad.values, lr],
