@@ -1,6 +1,6 @@
 """Runs programs over caffe2.python and notes what came of them: under Caffe2's own interpreter (Python 3.9) or ours.
 
-    python programs_worker.py < PROGRAMS > RESULTS
+    python programs_worker.py [DESCRIPTOR] < PROGRAMS > RESULTS
 
 A program is a list of steps, pieces of Python that run one after the other in one namespace; a step that raises is noted
 and the next one runs.  Each program runs in a process of its own, in an empty folder.  Random fills differ by nature:
@@ -330,9 +330,31 @@ def main():
         results.flush()
 
 
+def messages_of_caffe(path):
+    """A module caffe.proto.caffe_pb2 of a file's FileDescriptorProto, for an interpreter that has none."""
+    import types
+
+    from google.protobuf import descriptor_pool, message_factory
+
+    with open(path, "rb") as f:
+        file = descriptor_pool.Default().AddSerializedFile(f.read())
+    module = types.ModuleType("caffe.proto.caffe_pb2")
+    for name, kind in file.message_types_by_name.items():
+        setattr(module, name, message_factory.MessageFactory().GetPrototype(kind))
+    for kind in file.enum_types_by_name.values():
+        for value in kind.values:
+            setattr(module, value.name, value.number)
+    sys.modules["caffe"], sys.modules["caffe.proto"] = types.ModuleType("caffe"), types.ModuleType("caffe.proto")
+    sys.modules["caffe"].proto, sys.modules["caffe.proto"].caffe_pb2 = sys.modules["caffe.proto"], module
+    sys.modules["caffe.proto.caffe_pb2"] = module
+
+
 def preload():
     """Import what programs import, once for all of them; what it prints is nobody's."""
     import importlib
+
+    if len(sys.argv) > 1:
+        messages_of_caffe(sys.argv[1])
 
     for name in [
         "attention",

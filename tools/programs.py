@@ -21,10 +21,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools")]
 
 import program_families  # noqa: E402
 import program_results as compare  # noqa: E402
+
+from caffe2lite.proto import caffe_pb2  # noqa: E402
 
 WORKER = ROOT / "tests" / "programs_worker.py"
 LARGEST = 4000  # bytes of a result that is kept
@@ -35,9 +37,9 @@ BATCH = 500
 class Interpreter:
     """A process that runs programs, one after the other."""
 
-    def __init__(self, python, folder):
+    def __init__(self, python, folder, *arguments):
         self.process = subprocess.Popen(
-            [python, str(WORKER)], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [python, str(WORKER), *arguments], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             text=True,
         )  # fmt: skip
 
@@ -56,7 +58,9 @@ class Both:
     """Genuine Caffe2's interpreter and this one, at the same time."""
 
     def __init__(self, genuine, folder):
-        self.sides = [Interpreter(python, folder) for python in (genuine, sys.executable)]
+        caffe = pathlib.Path(folder, "caffe.pb")  # genuine Caffe2 has no messages of Caffe 1
+        caffe.write_bytes(caffe_pb2.DESCRIPTOR.serialized_pb)
+        self.sides = [Interpreter(genuine, folder, str(caffe)), Interpreter(sys.executable, folder)]
         self.pool = concurrent.futures.ThreadPoolExecutor(2)
 
     def run(self, programs):

@@ -69,15 +69,19 @@ class BlobsQueue(Object):
     def _full(self) -> bool:
         return len(self) >= len(self._slots)
 
+    @property
+    def fields(self) -> int:
+        """How many blobs a record has."""
+        return len(self._slots[0])
+
     def record(self) -> list[Blob]:
         """New blobs, as many as a record has."""
         return [type(slot)(slot.name) for slot in self._slots[0]]
 
     def check(self, blobs: Sequence[Blob]) -> None:
         """ValueError where there are not as many blobs as a record has fields."""
-        fields = len(self._slots[0])
-        if len(blobs) != fields:
-            raise ValueError(f"queue {self.name!r} has records of {fields} blobs, not {len(blobs)}")
+        if len(blobs) != self.fields:
+            raise ValueError(f"queue {self.name!r} has records of {self.fields} blobs, not {len(blobs)}")
 
     def close(self) -> None:
         """No more records come in; everybody who waits wakes up."""
@@ -124,9 +128,9 @@ _MOVED = [(i + 1, i) for i in range(64)]
     traits="enqueues",
 )
 def EnqueueBlobs(ctx, queue, *blobs):
-    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed.
+    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed and full.
 
-    queue, blobs of any type and any shape -> the same blobs, emptied. ValueError where they are not as many as a record
+    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before. ValueError where they are not as many as a record
     has, or one holds nothing; TypeError where the first input is no queue of blobs.
     """
     _all_initialised(ctx, ctx.inputs[1:])
@@ -152,9 +156,9 @@ def _all_initialised(ctx, blobs) -> None:
     traits="enqueues",
 )
 def SafeEnqueueBlobs(ctx, queue, *blobs):
-    """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on.
+    """As EnqueueBlobs; where the queue is closed and full the last output is true and the net goes on.
 
-    queue, blobs of any type and any shape -> the same blobs, emptied, and status, a scalar bool. ValueError where they
+    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before, and status, a scalar bool. ValueError where they
     are not as many as a record has, or one holds nothing.
     """
     _all_initialised(ctx, ctx.inputs[1:])
