@@ -273,7 +273,7 @@ def run(steps, folder):
         try:
             exec(compile(step, "step %d" % i, "exec"), names)
         except Exception as e:
-            errors[str(i)] = [error(e), type(e).__name__ + ": " + str(e)[:400]]
+            errors[str(i)] = [error(e), type(e).__name__ + ": " + str(e)[:2000]]
     printed, sys.stdout = sys.stdout.getvalue().replace(folder, "FOLDER"), stdout
     nets = {k: net_def(v.Proto()) for k, v in names.items() if isinstance(v, core.Net)}
     for k, v in names.items():

@@ -4,7 +4,8 @@
 
 Programs are lists of small steps, drawn at random by the families of tools/program_families.  PYTHON, an interpreter
 that imports genuine Caffe2, runs them, and so does this one (tests/programs_worker.py).  Of programs that differ alike
-one is shown, without the steps that the difference does not need.  --keep adds programs on which both agree, small ones,
+one is shown, without the steps that the difference does not need; those that tools/program_families/known.py has a
+reason for are counted.  --keep adds programs on which both agree, small ones,
 to a file for the tests, with what genuine Caffe2 made of them.
 """
 
@@ -25,6 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools")]
 
 import program_families  # noqa: E402
 import program_results as compare  # noqa: E402
+
+from program_families import known  # noqa: E402
 
 from caffe2lite.proto import caffe_pb2  # noqa: E402
 
@@ -139,7 +142,7 @@ def main():
     args = parser.parse_args()
     names = args.families or sorted(program_families.FAMILIES)
     both = Both(args.genuine, tempfile.mkdtemp())
-    failures, agreed, said = [], [], collections.Counter()
+    failures, agreed, said, reasons = [], [], collections.Counter(), collections.Counter()
     counts = {name: collections.Counter() for name in names}
     for begin in range(0, args.count, BATCH):
         drawn = [draw(args.seed, names, i) for i in range(begin, min(args.count, begin + BATCH))]
@@ -152,7 +155,11 @@ def main():
                 counts[family]["errors"] += 1
                 said.update((family, e[1][:150]) for e in pair[0]["errors"].values())
             text = differ(pair)
-            if text:
+            why = text and isinstance(pair[1], dict) and known.reason_of(text, *pair)
+            if why:
+                counts[family]["known"] += 1
+                reasons[why] += 1
+            elif text:
                 counts[family]["different"] += 1
                 failures.append((family, steps, text))
                 print(f"{family}: {text[:200]}", file=sys.stderr, flush=True)
@@ -161,12 +168,14 @@ def main():
     kinds = report(both, failures, args.show)
     for (family, text), n in said.most_common(args.errors):
         print(f"{n:5} {family}: {text}")
+    for why, n in reasons.most_common():
+        print(f"{n:5} known: {why}")
     for name, count in counts.items():
-        print(f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['ended']:4} ended genuine "
+        print(f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['known']:4} known {count['ended']:4} ended genuine "
               f"{count['errors']:5} with errors")  # fmt: skip
     if args.keep:
         keep(args.keep, agreed)
-    print(json.dumps({"programs": args.count, "different": len(failures), "kinds": kinds}))
+    print(json.dumps({"programs": args.count, "different": len(failures), "known": sum(reasons.values()), "kinds": kinds}))
 
 
 def draw(seed, names, i):

@@ -68,7 +68,7 @@ def layer_models(rng):
         f"m = layer_model_helper.LayerModelHelper({rng.choice(['model', 'm/n', 'a b'])!r}, features, extra)",
         "f, e = m.input_feature_schema, m.trainer_extra_schema\nids, label, weight, targets = f.ids, e.label, e.weight, e.targets\nh = f.dense",
         "show(f, e)\nfeed(str(h()), (4, 3))\nfeed(str(label()), (4, 1), 'f4', 0, 1)\nfeed(str(weight()), (4, 1), 'f4', 0, 1)\nfeed(str(targets()), (4, 3), 'f4', 0, 1)\nworkspace.FeedBlob(str(ids.lengths()), np.array([2, 0, 1, 2], 'i4'))",
-        "for b in ids.field_blobs()[1:]:\n    workspace.FeedBlob(str(b), np.array([1, 4, 8, 1, 0], 'f4' if str(b).endswith('values:values') else 'i8'))\nif isinstance(ids, schema.Map) and 0 or len(ids.field_blobs()) > 2:\n    feed(str(ids.field_blobs()[2]), (5,))",
+        "for b in ids.field_blobs()[1:]:\n    workspace.FeedBlob(str(b), np.array([1, 4, 8, 1, 0], 'f4' if str(b).endswith('values:values') else 'i8'))\nif len(ids.field_blobs()) > 2:\n    feed(str(ids.field_blobs()[2]), (5,))",
     ]  # fmt: skip
     if rng.random() < 0.35:
         pool = rng.choice(["Sum", "Mean", "Sqrt", "LogMeanExp" if 0 else "Sum", "Max", "PositionWeighted", "WeightedSum"])

@@ -7,7 +7,7 @@ import math
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_range, take_rows
+from caffe2lite.ops.kit.rows import check_range
 
 
 @operator("Y", types="int32 int64", infer=lambda args, inputs: [
@@ -29,7 +29,9 @@ def SinusoidPositionEncoding(
     if not Y.size:
         return Y
     first = positions[:, :1].astype("float64")
-    angle = xp.where(first < 0, math.nan, first / xp.power(float(alpha) if alpha > 0 else math.nan, k / embedding_size))
+    if alpha <= 0:
+        first[...] = math.nan
+    angle = xp.where(first < 0, math.nan, first / xp.power(max(float(alpha), 0.0), k / embedding_size))
     Y[...] = (amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle)))[:, None]
     return Y
 

@@ -137,6 +137,8 @@ class AdagradOptimizer(_Ema, Optimizer):
         param, grad = param_info.blob, param_info.grad
         if self.alpha <= 0:
             return
+        if self.lars is not None and self.weight_decay and not is_sparse(grad):
+            raise AssertionError("weight decay is not implemented for LARS: leave one of them out")
         self._apply_lars(net, param_init_net, param, grad, self.lars)
         lr, iteration = self.build_lr(
             net, param_init_net, base_learning_rate=self.alpha, policy=self.policy, **self.init_kwargs
