@@ -26,7 +26,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools")]
 
 import program_families  # noqa: E402
 import program_results as compare  # noqa: E402
-
 from program_families import known  # noqa: E402
 
 from caffe2lite.proto import caffe_pb2  # noqa: E402
@@ -136,7 +135,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1000, help="programs, in equal shares of the families")
     parser.add_argument("--show", type=int, default=20, help="kinds of differences that are shown")
-    parser.add_argument("--errors", type=int, default=0, help="messages of genuine Caffe2 that are shown, the frequent ones")
+    parser.add_argument(
+        "--errors", type=int, default=0, help="messages of genuine Caffe2 that are shown, the frequent ones"
+    )
     parser.add_argument("--keep", type=pathlib.Path, help="file for small programs on which both agree")
     parser.add_argument("families", nargs="*", help=f"of {', '.join(sorted(program_families.FAMILIES))}")
     args = parser.parse_args()
@@ -171,11 +172,13 @@ def main():
     for why, n in reasons.most_common():
         print(f"{n:5} known: {why}")
     for name, count in counts.items():
-        print(f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['known']:4} known {count['ended']:4} ended genuine "
-              f"{count['errors']:5} with errors")  # fmt: skip
+        print(f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['known']:4} known "
+              f"{count['ended']:4} ended genuine {count['errors']:5} with errors")  # fmt: skip
     if args.keep:
         keep(args.keep, agreed)
-    print(json.dumps({"programs": args.count, "different": len(failures), "known": sum(reasons.values()), "kinds": kinds}))
+    print(
+        json.dumps({"programs": args.count, "different": len(failures), "known": sum(reasons.values()), "kinds": kinds})
+    )
 
 
 def draw(seed, names, i):

@@ -16,6 +16,7 @@ PACKAGES = (
     "click", "future", "lmdb", "mock", "networkx", "pillow", "pydot", "setuptools<80",
 )  # fmt: skip
 _IMPORTED = ("caffe2lite", "caffe2", "caffe")
+_TORCH = '"""Stands for PyTorch in files that import it for other tests than those of Caffe2; it has no operators."""\n'
 
 
 def environment() -> str:
@@ -31,6 +32,7 @@ def environment() -> str:
         shutil.rmtree(place, ignore_errors=True)
         _call([_interpreter(), "-m", "venv", str(place)], "make an environment")
         _call([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], "install what the tests need")
+        (_packages(place) / "torch.py").write_text(_TORCH)
         done.write_text(wanted)
     _link(place)
     return str(python)
@@ -38,13 +40,17 @@ def environment() -> str:
 
 def _link(place: pathlib.Path) -> None:
     """Let the environment import this caffe2lite, wherever it lies, and nothing that lies beside it."""
-    (packages,) = place.glob("lib/python*/site-packages")
-    package = pathlib.Path(caffe2lite.__file__).parent
+    packages, package = _packages(place), pathlib.Path(caffe2lite.__file__).parent
     for name in _IMPORTED:
         beside, source = package.parent / name, package.parent / "compat" / name  # installed, or a checkout
         link = packages / name
         link.unlink(missing_ok=True)
         link.symlink_to(source if source.is_dir() else beside)
+
+
+def _packages(place: pathlib.Path) -> pathlib.Path:
+    (packages,) = place.glob("lib/python*/site-packages")
+    return packages
 
 
 def _interpreter() -> str:

@@ -350,7 +350,9 @@ def TranslateDropout(layer, pretrained_blobs, is_test, **kwargs):
     """Dropout; its mask is _TOP_mask."""
     top = layer.top[0]
     test = 1 if is_test else None
-    return _one(layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio, is_test=test), []
+    return _one(
+        layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio, is_test=test
+    ), []
 
 
 @TranslatorRegistry.Register("LRN")
@@ -468,7 +470,15 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
     outputs = [layer.top[0]]
     if not test:
         outputs += [names[2], names[3], f"{layer.top[0]}_saved_mean", f"{layer.top[0]}_saved_var"]
-    op = _one(layer, "SpatialBN", [layer.bottom[0], *names], outputs, is_test=int(test), epsilon=float(param.eps), order="NCHW")  # fmt: skip
+    op = _one(
+        layer,
+        "SpatialBN",
+        [layer.bottom[0], *names],
+        outputs,
+        is_test=int(test),
+        epsilon=float(param.eps),
+        order="NCHW",
+    )
     return op, [_tensor(a, n) for a, n in zip(arrays, names)]
 
 

@@ -438,7 +438,9 @@ class Task(context.Managed):
         step = add_setup_steps(step, instance_init, instance_exit, self.name + ":instance")
         if self._num_instances and self._num_instances > 1:
             step.SetCreateWorkspace(True)
-            step = core.execution_step("%s:parallel", step, num_concurrent_instances=self._num_instances)  # Caffe2's name
+            step = core.execution_step(
+                "%s:parallel", step, num_concurrent_instances=self._num_instances
+            )  # Caffe2's name
         self._step_with_setup = add_setup_steps(step, task_init, task_exit, self.name)
         return self._step_with_setup
 

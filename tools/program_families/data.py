@@ -1,6 +1,6 @@
 """Readers, queues, datasets, pipelines, sessions, checkpoints, databases."""
 
-from program_families.base import Code, family, maybe, under
+from program_families.base import family, maybe
 
 FIELDS = ["('a', schema.Scalar(np.int64))", "('b', schema.Scalar(np.float32))", "('c', schema.List(schema.Scalar(np.int32)))",
           "('d', schema.Struct(('x', schema.Scalar(np.float64)), ('y', schema.Scalar(str))))",
@@ -93,20 +93,30 @@ def pipelines(rng):
              "def process(rec):\n    with ops.loop(1):\n        ops.Copy([rec.v()], ['copied'])\n    return rec\n"
              "def NB(rec):\n    with ops.If(ops.GE([ops.Const(1), ops.Const(0)])):\n        ops.Copy([rec.v()], [rec.v()])\n    return schema.Struct(('v', ops.Copy([rec.v()])))"]  # fmt: skip
     reader = rng.choice([f"src.reader(None, batch_size={batch})", f"src.reader(None, batch_size={batch})", f"ReaderWithLimit(src.reader(None, batch_size={batch}), num_iter={rng.choice([1, 2, 9])})",
-                         f"CounterReader()", f"ReaderWithTimeLimit(src.reader(None, batch_size={batch}), duration=0)"])  # fmt: skip
+                         "CounterReader()", f"ReaderWithTimeLimit(src.reader(None, batch_size={batch}), duration=0)"])  # fmt: skip
     make = (f"dst = dataset.Dataset(r, 'dst')\nwith TaskGroup() as init_tg:\n    with Task(name='init'):\n        n = core.Net('j')\n        dst.init_empty(n)\n        ops.net(n)\n"
             f"with TaskGroup() as tg:\n    rd = {reader}\n    pipeline.pipe(rd, dst.writer(){maybe(rng, 0.3, num_threads=[1], name=['pp'], capacity=[2])}, processor={processor})")  # fmt: skip
     if rng.random() < 0.5:
         make = (f"dst = dataset.Dataset(r, 'dst')\nwith TaskGroup() as init_tg:\n    with Task(name='init'):\n        n = core.Net('j')\n        dst.init_empty(n)\n        ops.net(n)\n"
                 f"with TaskGroup() as tg:\n    rd = {reader}\n    q = pipeline.pipe(rd, num_threads={tasks}, processor={processor}, capacity=10)\n    pipeline.pipe(q, dst.writer(), num_threads=1)")  # fmt: skip
     steps += [make, "s = session.LocalSession()\ns.run(init_tg)"]
-    steps.append("show(tg.to_task().get_step().Proto())" if rng.random() < 0.6 else "show([t.name for t in tg.tasks()], str(tg.nodes_to_checkpoint()), tg.used_nodes())")
+    steps.append(
+        "show(tg.to_task().get_step().Proto())"
+        if rng.random() < 0.6
+        else "show([t.name for t in tg.tasks()], str(tg.nodes_to_checkpoint()), tg.used_nodes())"
+    )
     steps.append("s.run(tg)" if "CounterReader" not in reader else "show(s.is_open())")
-    order = "np.sort(workspace.FetchBlob(str(dst.get_blobs()[0])))" if tasks > 1 else "workspace.FetchBlob(str(dst.get_blobs()[0]))"
+    order = (
+        "np.sort(workspace.FetchBlob(str(dst.get_blobs()[0])))"
+        if tasks > 1
+        else "workspace.FetchBlob(str(dst.get_blobs()[0]))"
+    )
     steps.append(f"show({order})")
     if tasks > 1:
         steps.append("workspace.FeedBlob(str(dst.get_blobs()[0]), np.zeros(0))")
-        steps.append("for b in workspace.Blobs():\n    if 'queue' not in b and b != str(dst.get_blobs()[0]):\n        workspace.FeedBlob(b, np.zeros(0))")
+        steps.append(
+            "for b in workspace.Blobs():\n    if 'queue' not in b and b != str(dst.get_blobs()[0]):\n        workspace.FeedBlob(b, np.zeros(0))"
+        )
     return steps
 
 
@@ -127,9 +137,17 @@ def sessions(rng):
             "net": f"n{i} = core.Net('net{i}')\n        v{i} = n{i}.ConstantFill([], 'v{i}', shape=[1], value=2.0)\n        ops.net(n{i})",
             "step": f"v{i} = ops.Const(1.5)\n        ops.stop() if 0 else None",
         }[kind]
-        task = f"Task(name={rng.choice(['t', f't{i}'])!r}, node={node!r})" if rng.random() < 0.7 else f"Task(node={node!r}{maybe(rng, 0.4, num_instances=[1, 2])})"
-        lines.append(f"    with {task} as t{i}:\n        {body}\n        o{i} = t{i}.add_output(v{i}) if {rng.random() < 0.8} else None")
-    group = "TaskGroup(%s)" % rng.choice(["", "", "workspace_type=WorkspaceType.GLOBAL", "workspace_type=WorkspaceType.PRIVATE"])
+        task = (
+            f"Task(name={rng.choice(['t', f't{i}'])!r}, node={node!r})"
+            if rng.random() < 0.7
+            else f"Task(node={node!r}{maybe(rng, 0.4, num_instances=[1, 2])})"
+        )
+        lines.append(
+            f"    with {task} as t{i}:\n        {body}\n        o{i} = t{i}.add_output(v{i}) if {rng.random() < 0.8} else None"
+        )
+    group = "TaskGroup(%s)" % rng.choice(
+        ["", "", "workspace_type=WorkspaceType.GLOBAL", "workspace_type=WorkspaceType.PRIVATE"]
+    )
     if rng.random() < 0.65:
         steps.append(f"with {group} as tg:\n" + "\n".join(lines))
         steps += rng.sample([
@@ -139,11 +157,18 @@ def sessions(rng):
         steps += ["s = session.LocalSession()\ns.run(tg)", "show(o0.fetch() if o0 is not None else 0)", "show(t0.outputs(), t0.output_names() if hasattr(t0, 'output_names') else 0)" if 0 else "show([o.fetch() for o in t0.outputs()])",
                   rng.choice(["s.run(tg)", "s.close()\ns.run(tg)", "c = session.CompiledRunnable(tg, session.LocalSession) if 0 else s.compile(tg)\nshow(type(c).__name__)", "show(s.is_open())", "t0.add_output('x')"])]  # fmt: skip
         return steps
-    job = ["with Job() as job:", "    with job.init_group:"] + ["    " + line.replace("\n", "\n    ") for line in lines[:1]]
-    job += ["    with job.epoch_group:", "        with Task(node='n') as e:\n            c = ops.Const(1)\n            ops.Add([v0, v0], [v0])"]
+    job = ["with Job() as job:", "    with job.init_group:"] + [
+        "    " + line.replace("\n", "\n    ") for line in lines[:1]
+    ]
+    job += [
+        "    with job.epoch_group:",
+        "        with Task(node='n') as e:\n            c = ops.Const(1)\n            ops.Add([v0, v0], [v0])",
+    ]
     stop = rng.choice(["job.set_stop_condition", "job.stop_conditions.append", ""])
     if stop:
-        job.append(f"    with job.epoch_group:\n        with Task(node='n') as st:\n            f = ops.Const({rng.choice([True, False]) or True})\n            out = st.add_output(f)\n    {stop}(out)")
+        job.append(
+            f"    with job.epoch_group:\n        with Task(node='n') as st:\n            f = ops.Const({rng.choice([True, False]) or True})\n            out = st.add_output(f)\n    {stop}(out)"
+        )
     steps += ["\n".join(job), f"s = session.LocalSession()\nc = checkpoint.{rng.choice(['CheckpointManager', 'MultiNodeCheckpointManager'])}('ck', {rng.choice(['None', 'None', repr('n')])}, 'minidb')",
               f"job.compile(session.LocalSession)\nr = checkpoint.JobRunner(job, {rng.choice(['None', 'c', 'c'])})\nshow(r.train(s))", "show(sorted(job.nodes_to_checkpoint()))",
               rng.choice(["show(c.get_loading_steps.__name__ if 0 else c.get_blob_list.__name__ if 0 else 1)", "show(c.load.__name__, checkpoint.db_name(1, 'n', 'p', 'q') if hasattr(checkpoint, 'db_name') else 0)", "s.run(c.load(1))" if 0 else "s.run(c.init(['n'], retrieve_from_epoch=None)) if 0 else None",
@@ -160,8 +185,8 @@ def reader_helpers(rng):
             f"rd = ReaderWithLimit(ds.reader(None, batch_size=2), num_iter={rng.choice([1, 3])})\nn = core.Net('i{i}')\nrd.setup_ex(n, n)\nstop, out = rd.read_record(n)\nshow(n)\nrd.setup_ex(n, n)",
             f"rd = CompositeReader(['x', 'y'], [ds.reader(None, batch_size=1), ds.reader(None, batch_size=2)])\nn = core.Net('i{i}')\nrd.setup_ex(n, n)\nstop, out = rd.read_record(n)\nshow(n, out)",
             f"rd = ds.reader(None, batch_size=2)\ndb = DBFileReader('f.db', 'minidb', batch_size=2) if 0 else CachedReader(rd, db_path='f.db', db_type='minidb', loop_over={rng.choice([True, False])})\nb = db.build_cache_step(overwrite={rng.choice([True, False])})\nshow(b[0].Proto() if isinstance(b, tuple) else b.Proto())\nworkspace.RunPlan(core.to_execution_step(b)) if 0 else None",
-            f"rd = ds.reader(None, batch_size=1)\nshow([str(s.Proto()) for s in rd.execution_step()[:1]] if isinstance(rd.execution_step(), tuple) else 0)",
-            f"fs, sch = [core.Net('f')], rd if 0 else None\nrd = dataio.PipedReaderBuilder.__name__ if hasattr(dataio, 'PipedReaderBuilder') else 0\nshow(rd)",
+            "rd = ds.reader(None, batch_size=1)\nshow([str(s.Proto()) for s in rd.execution_step()[:1]] if isinstance(rd.execution_step(), tuple) else 0)",
+            "fs, sch = [core.Net('f')], rd if 0 else None\nrd = dataio.PipedReaderBuilder.__name__ if hasattr(dataio, 'PipedReaderBuilder') else 0\nshow(rd)",
             f"rd = CounterReader()\nn = core.Net('c{i}')\nrd.setup_ex(n, n)\nshow(rd.read_ex(n, n))\nshow(n)",
             f"rd = dataio.ReaderWithDelay(ds.reader(None), 0.0) if hasattr(dataio, 'ReaderWithDelay') else ds.reader(None)\nn = core.Net('d{i}')\nrd.setup_ex(n, n)\nshow(rd.read_ex(n, n)[0], rd.schema())",
         ]))  # fmt: skip

@@ -57,7 +57,12 @@ def translator(rng):
         layers.append(rng.choice(CAFFE_LAYERS).format(
             i=i, b=blob, t=top, more=rng.choice(["", "stride: 2", "group: 2", "bias_term: false", "dilation: 2"]), pool=rng.choice(["MAX", "AVE"]), pad=rng.choice(["", "pad: 1"])))  # fmt: skip
         blob = top
-    head = rng.choice(["input: 'data' input_dim: 1 input_dim: 2 input_dim: 6 input_dim: 6", "input: 'data' input_shape { dim: 1 dim: 2 dim: 6 dim: 6 }"])
+    head = rng.choice(
+        [
+            "input: 'data' input_dim: 1 input_dim: 2 input_dim: 6 input_dim: 6",
+            "input: 'data' input_shape { dim: 1 dim: 2 dim: 6 dim: 6 }",
+        ]
+    )
     text = "name: 'net' " + head + " " + " ".join(layers)
     weights = ("p = caffe_pb2.NetParameter()\nfor l in net.layer:\n    q = p.layer.add(name=l.name, type=l.type)\n    size = {'Convolution': [(2, 2, 3, 3), (2,)], 'Deconvolution': [(2, 2, 2, 2), (2,)], 'InnerProduct': [(3, 72), (3,)], 'Scale': [(2,), (2,)], 'BatchNorm': [(2,), (2,), (1,)]}.get(l.type, [])\n"
                "    for k, s in enumerate(size):\n        blob = q.blobs.add()\n        blob.shape.dim.extend(s)\n        blob.data.extend(values('%s%d' % (l.name, k), s, 'f4', 0.1, 1).reshape(-1).tolist())")  # fmt: skip
@@ -77,7 +82,10 @@ def mixed_precision(rng):
     steps = ["from caffe2.python import brew, model_helper, optimizer\nfrom caffe2.python.modeling.initializers import Initializer, PseudoFP16Initializer, ReversePseudoFP16Initializer",
              "m = model_helper.ModelHelper('m')", "feed('x', (2, 3))\nh = core.BlobReference('x')"]  # fmt: skip
     steps += [under(scope, layer) for layer in layers]
-    steps += [under(scope, "loss = m.net.AveragedLoss(h, 'loss')"), under(scope, "show(m.AddGradientOperators([loss]))")]
+    steps += [
+        under(scope, "loss = m.net.AveragedLoss(h, 'loss')"),
+        under(scope, "show(m.AddGradientOperators([loss]))"),
+    ]
     steps.append(rng.choice(["optimizer.build_multi_precision_sgd(m, 0.1%s)" % maybe(rng, 0.4, momentum=[0.9], nesterov=[True]), "optimizer.build_fp16_sgd(m, 0.1%s)" % maybe(rng, 0.4, momentum=[0.9], weight_decay=[0.1]), "optimizer.build_sgd(m, 0.1)",
                              "show([(i.name, str(i.blob), {k: str(v) for k, v in (i.blob_copy or {}).items()}) for i in m.GetOptimizationParamInfo()])"]))  # fmt: skip
     return [*steps, "init(m.param_init_net)", "workspace.RunNetOnce(m.net)"]
@@ -88,12 +96,15 @@ def several_gpus(rng):
     """Nets of muji and of device scopes; nothing of them is run."""
     count = rng.choice([1, 2, 4, 8, 3])
     gpus = rng.choice([f"list(range({count}))", "None", f"list(range(1, {count + 1}))"])
-    pattern = [[1 if a != b and (a // 2 == b // 2 or rng.random() < 0.5) else 0 for b in range(count)] for a in range(count)]
-    call = rng.choice(["Allreduce", "Allreduce", "Allreduce2", "Allreduce4", "Allreduce4Group2", "Allreduce8", "AllreduceFallback"])
-    arguments = f"n, blobs, 'reduced', {gpus}" if call != "Allreduce" else f"n, blobs, 'reduced', {gpus}"
+    pattern = [
+        [1 if a != b and (a // 2 == b // 2 or rng.random() < 0.5) else 0 for b in range(count)] for a in range(count)
+    ]
+    call = rng.choice(
+        ["Allreduce", "Allreduce", "Allreduce2", "Allreduce4", "Allreduce4Group2", "Allreduce8", "AllreduceFallback"]
+    )
     steps = ["from caffe2.python import muji", f"workspace.C.get_cuda_peer_access_pattern = workspace.GetCudaPeerAccessPattern = workspace.GetGpuPeerAccessPattern = lambda: np.array({pattern})" if 0 else
              f"workspace.GetGpuPeerAccessPattern = workspace.GetCudaPeerAccessPattern = lambda: np.array({pattern})", f"n = core.Net('n')\nblobs = ['g%d' % i for i in range({count})]",
-             under(rng.choice(["", "s"]), f"r = muji.{call}({arguments})\nshow(r)"), "show(muji.OnGPU(1), muji.OnCPU())"]  # fmt: skip
+             under(rng.choice(["", "s"]), f"r = muji.{call}(n, blobs, 'reduced', {gpus})\nshow(r)"), "show(muji.OnGPU(1), muji.OnCPU())"]  # fmt: skip
     steps.append(rng.choice([
         "c = core.Net('c')\nwith core.DeviceScope(core.DeviceOption(caffe2_pb2.CUDA, 1)):\n    c.Relu('x', 'y')\nc.Copy('y', 'z')\nk, maps = core.InjectCrossDeviceCopies(c)\nshow(k, {a: str(b) for a, b in maps.items()})",
         "with core.DeviceScope(muji.OnGPU(0)), core.DeviceScope(core.DeviceOption(caffe2_pb2.CPU)):\n    n.Copy('a', 'b')\nshow(core.scope.CurrentDeviceScope())",
@@ -111,7 +122,7 @@ def graph_changes(rng):
     for i in range(rng.randint(1, 4)):
         steps.append(under(rng.choice(["", "", "s"]), rng.choice(IMAGE_LAYERS[:8]).format(i=i)))
     steps.append("init(m.param_init_net)\nworkspace.RunNetOnce(m.net)")
-    for i in range(rng.randint(1, 3)):
+    for _ in range(rng.randint(1, 3)):
         steps.append(rng.choice([
             "t = Transformer()\nt.FuseConvBN(m.net)\nshow(m.net)", "t = Transformer()\nt.AddNNPACK(m.net)\nt.FuseNNPACKConvRelu(m.net)\nshow(m.net)", "t = Transformer()\nt.SinkMaxPool(m.net)\nshow(m.net)", "t = Transformer()\nt.FuseConv3DBN(m.net)\nshow(m.net)",
             "c = core.Net(m.net.Proto())\nworkspace.RunNetOnce(c)", "transformations.optimizeForMKLDNN(m.net) if 0 else show(core.get_ssa(m.net))",
@@ -136,16 +147,45 @@ def seq2seq(rng):
     scope = rng.choice(["", "", "s"])
     kind = rng.choice(["unidirectional", "bidirectional", "encoder", "whole"])
     if kind == "unidirectional":
-        steps.append(under(scope, f"g = m.net.Gather([e, src], 'g')\nr = su.rnn_unidirectional_layer(m, g, length, {units}, {units}, None, {rng.choice([True, False])}, True, {rng.choice([True, False])}, scope='layer')\nshow(r)"))
+        steps.append(
+            under(
+                scope,
+                f"g = m.net.Gather([e, src], 'g')\nr = su.rnn_unidirectional_layer(m, g, length, {units}, {units}, None, {rng.choice([True, False])}, True, {rng.choice([True, False])}, scope='layer')\nshow(r)",
+            )
+        )
     elif kind == "bidirectional":
-        steps.append(under(scope, f"g = m.net.Gather([e, src], 'g')\nr = su.rnn_bidirectional_layer(m, g, length, {units}, {units}, None, {rng.choice([True, False])}, True, {rng.choice([True, False])}, scope='bi')\nshow(r)"))
+        steps.append(
+            under(
+                scope,
+                f"g = m.net.Gather([e, src], 'g')\nr = su.rnn_bidirectional_layer(m, g, length, {units}, {units}, None, {rng.choice([True, False])}, True, {rng.choice([True, False])}, scope='bi')\nshow(r)",
+            )
+        )
     else:
-        steps.append(under(scope, f"r = su.build_embedding_encoder(m, dict(encoder_layer_configs=[dict(num_units={units})] * {layers}, use_bidirectional_encoder={rng.choice([True, False])}), src, length, 6, e, {units}, {rng.choice([True, False])}, num_gpus=0)\nshow(r)"))
-        steps.append(under(scope, f"s = su.build_initial_rnn_decoder_states(m, [{units}] * {layers}, r[2], r[3], [{units}] * {layers}, {attention != 'none'})\nshow(s)"))
+        steps.append(
+            under(
+                scope,
+                f"r = su.build_embedding_encoder(m, dict(encoder_layer_configs=[dict(num_units={units})] * {layers}, use_bidirectional_encoder={rng.choice([True, False])}), src, length, 6, e, {units}, {rng.choice([True, False])}, num_gpus=0)\nshow(r)",
+            )
+        )
+        steps.append(
+            under(
+                scope,
+                f"s = su.build_initial_rnn_decoder_states(m, [{units}] * {layers}, r[2], r[3], [{units}] * {layers}, {attention != 'none'})\nshow(s)",
+            )
+        )
         if kind == "whole":
-            steps.append(under(scope, f"d = su.build_embedding_decoder(m, [dict(num_units={units})] * {layers}, src, tgt, tlen, r[0], length, r[1], r[2], r[3], 6, e, {units}, {attention!r}, False, num_gpus=0)\nshow(d)"))
-            steps.append(under(scope, f"o = su.output_projection(m, d[0], d[1], 6, {rng.choice(['None', '3'])})\nshow(o)"))
-    steps.append("show([str(p) for p in m.params], m.non_trainable_params if hasattr(m, 'non_trainable_params') else 0)")
+            steps.append(
+                under(
+                    scope,
+                    f"d = su.build_embedding_decoder(m, [dict(num_units={units})] * {layers}, src, tgt, tlen, r[0], length, r[1], r[2], r[3], 6, e, {units}, {attention!r}, False, num_gpus=0)\nshow(d)",
+                )
+            )
+            steps.append(
+                under(scope, f"o = su.output_projection(m, d[0], d[1], 6, {rng.choice(['None', '3'])})\nshow(o)")
+            )
+    steps.append(
+        "show([str(p) for p in m.params], m.non_trainable_params if hasattr(m, 'non_trainable_params') else 0)"
+    )
     if rng.random() < 0.4:
         steps.append(under(scope, "g2 = m.AddGradientOperators([m.net.AveragedLoss(r[0], 'loss')])"))
     return [*steps, "init(m.param_init_net)", "workspace.RunNetOnce(m.net)"]

@@ -30,15 +30,20 @@ def _unwritten(text, there, here):
     return bool(blob) and blob[1] in said
 
 
-@rule("names of gradients that memonger shares: Caffe2 takes them from sets of strings, in another order at every start")
+@rule(
+    "names of gradients that memonger shares: Caffe2 takes them from sets of strings, in another order at every start"
+)
 def _shared(text, there, here):
     return bool(re.search(r"__m\d+_shared", text))
 
 
-@rule("arguments are refused when the net is created there, when the operator runs here: the operators before it have run")
+@rule(
+    "arguments are refused when the net is created there, when the operator runs here: the operators before it have run"
+)
 def _late(text, there, here):
     before = there["errors"].keys() == here["errors"].keys() and any(
-        "Cannot create operator" in m or "enforce fail" in m or "INTERNAL ASSERT" in m for _, m in there["errors"].values()
+        "Cannot create operator" in m or "enforce fail" in m or "INTERNAL ASSERT" in m
+        for _, m in there["errors"].values()
     )
     return before and text.startswith("/blobs/") and "uninitialized" in text
 
@@ -56,3 +61,9 @@ def _inferred(text, there, here):
 @rule("what Caffe 1 counts, genuine's translator leaves out: averages of padded pools count the padding")
 def _padded(text, there, here):
     return "count_include_pad=1" in text and "legacy_pad" in text
+
+
+@rule("genuine's ClipTensorByScaling multiplies its own threshold by the third input, again at every run")
+def _shrinking(text, there, here):
+    nets = str(here["nets"])
+    return text.startswith("/blobs/") and bool(re.search(r"ClipTensorByScaling\([^,)]+, [^,)]+, ", nets))

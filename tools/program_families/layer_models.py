@@ -71,7 +71,9 @@ def layer_models(rng):
         "for b in ids.field_blobs()[1:]:\n    workspace.FeedBlob(str(b), np.array([1, 4, 8, 1, 0], 'f4' if str(b).endswith('values:values') else 'i8'))\nif len(ids.field_blobs()) > 2:\n    feed(str(ids.field_blobs()[2]), (5,))",
     ]  # fmt: skip
     if rng.random() < 0.35:
-        pool = rng.choice(["Sum", "Mean", "Sqrt", "LogMeanExp" if 0 else "Sum", "Max", "PositionWeighted", "WeightedSum"])
+        pool = rng.choice(
+            ["Sum", "Mean", "Sqrt", "LogMeanExp" if 0 else "Sum", "Max", "PositionWeighted", "WeightedSum"]
+        )
         steps.append("h = " + rng.choice(SPARSE).format(
             pool=pool, table=maybe(rng, 0.3, weight_init=INIT, weight_optim=OPTIMIZER, name=["table"], regularizer=[Code("regularizer.L2Norm(0.1)")],
                                    use_external_weights=[False])))  # fmt: skip
@@ -89,7 +91,10 @@ def layer_models(rng):
     loss = rng.choice(LOSSES).format(
         lr=maybe(rng, 0.4, average_loss=[False], jsd_weight=[0.5], pos_label_target=[0.9], neg_label_target=[0.1],
                  homotopy_weighting=[True], log_D_trick=[True], unjoined_lr_loss=[True], uncertainty_penalty=[0.1]))  # fmt: skip
-    steps += [f"loss = {loss}", "m.add_loss(loss)" if rng.random() < 0.8 else "m.add_loss(loss, 'mine')\nm.add_loss(loss, 'mine')"]
+    steps += [
+        f"loss = {loss}",
+        "m.add_loss(loss)" if rng.random() < 0.8 else "m.add_loss(loss, 'mine')\nm.add_loss(loss, 'mine')",
+    ]
     steps.append("m.output_schema = " + rng.choice(["schema.Struct(('p', h))", "h", "schema.Struct()"]))
     steps += rng.sample([
         "m.add_ad_hoc_plot_blob('loss') if 0 else m.add_ad_hoc_plot_blob(h())", "m.add_metric_field('metric', h)", "m.add_output_schema('more', h)",
@@ -103,7 +108,13 @@ def layer_models(rng):
         "i, t = lmi.generate_training_nets(m)", "i, t = lmi.generate_training_nets(m, include_metrics=False)" if 0 else "i, t = lmi.generate_training_nets(m)",
         "i, t = lmi.generate_training_nets_forward_only(m)", "i, t = m.create_init_net('i'), lmi.generate_predict_net(m)", "i, t = m.create_init_net('i'), lmi.generate_eval_net(m)",
     ])  # fmt: skip
-    steps += [finish, "show(t.input_record(), t.output_record())", "init(i)", "workspace.CreateNet(t)", "workspace.RunNet(t, 2)"]
+    steps += [
+        finish,
+        "show(t.input_record(), t.output_record())",
+        "init(i)",
+        "workspace.CreateNet(t)",
+        "workspace.RunNet(t, 2)",
+    ]
     return steps
 
 
@@ -113,11 +124,13 @@ def shared_parameters(rng):
              "from caffe2.python.modeling.initializers import Initializer, ReversePseudoFP16Initializer, PseudoFP16Initializer, ExternalInitializer, update_initializer",
              "m = model_helper.ModelHelper('m')", "feed('x', (2, 3))\nx = core.BlobReference('x')"]  # fmt: skip
     scopes = ["a", "b", "a/c", "b/c", "d"]
-    for i in range(rng.randint(1, 4)):
+    for _ in range(rng.randint(1, 4)):
         pairs = {rng.choice(scopes): rng.choice(scopes) for _ in range(rng.randint(1, 2))}
         initializer = maybe(rng, 0.3, WeightInitializer=[Code("Initializer('ConstantFill', value=0.5)"), Code("PseudoFP16Initializer"), Code("ReversePseudoFP16Initializer")],
                             weight_init=[Code("('ConstantFill', {'value': 0.5})")], BiasInitializer=[Code("ExternalInitializer()"), Code("Initializer('ConstantFill', value=1.0)")])  # fmt: skip
-        body = "\n".join(under(rng.choice(scopes), f"h = brew.fc(m, x, 'fc', 3, 3{initializer})") for _ in range(rng.randint(1, 3)))
+        body = "\n".join(
+            under(rng.choice(scopes), f"h = brew.fc(m, x, 'fc', 3, 3{initializer})") for _ in range(rng.randint(1, 3))
+        )
         inner = f"with ParameterSharing({pairs!r}):\n    " + body.replace("\n", "\n    ")
         steps += [inner, "show([str(p) for p in m.params])"]
         if rng.random() < 0.4:
@@ -141,10 +154,17 @@ def modifiers(rng):
              "from caffe2.python.modeling.compute_statistics_for_blobs import ComputeStatisticsForBlobs\nfrom caffe2.python.modeling.get_entry_from_blobs import GetEntryFromBlobs",
              "m = model_helper.ModelHelper('m')", "feed('x', (2, 3))\nx = core.BlobReference('x')"]  # fmt: skip
     scope = rng.choice(["", "", "s", "a/b"])
-    steps.append(under(scope, "h = brew.fc(m, brew.tanh(m, brew.fc(m, x, 'one', 3, 3), 't'), 'two', 3, 2)\nloss = m.net.AveragedLoss(m.net.Sqr(h, 'q'), 'loss')"))
+    steps.append(
+        under(
+            scope,
+            "h = brew.fc(m, brew.tanh(m, brew.fc(m, x, 'one', 3, 3), 't'), 'two', 3, 2)\nloss = m.net.AveragedLoss(m.net.Sqr(h, 'q'), 'loss')",
+        )
+    )
     steps.append(under(scope, "g = m.AddGradientOperators([loss])"))
     prefix = f"{scope}/" if scope else ""
-    blobs = rng.choice([[f"{prefix}one_w"], [f"{prefix}one_w", f"{prefix}two_b"], [f"{prefix}t"], ["nosuch"], [f"{prefix}one_w_grad"]])
+    blobs = rng.choice(
+        [[f"{prefix}one_w"], [f"{prefix}one_w", f"{prefix}two_b"], [f"{prefix}t"], ["nosuch"], [f"{prefix}one_w_grad"]]
+    )
     common = maybe(rng, 0.4, metric_name=["mine"], row_index=[1]) if 0 else ""
     more = [
         f"GradientClipping(grad_clip_method='by_norm', clip_norm_type={rng.choice(['l1_norm', 'l2_norm'])!r}, clip_threshold=0.1"

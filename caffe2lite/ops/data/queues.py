@@ -130,8 +130,8 @@ _MOVED = [(i + 1, i) for i in range(64)]
 def EnqueueBlobs(ctx, queue, *blobs):
     """Move the blobs into the queue, waiting for room; the net stops where the queue is closed and full.
 
-    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before. ValueError where they are not as many as a record
-    has, or one holds nothing; TypeError where the first input is no queue of blobs.
+    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before. ValueError where they
+    are not as many as a record has, or one holds nothing; TypeError where the first input is no queue of blobs.
     """
     _all_initialised(ctx, ctx.inputs[1:])
     if not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled):
@@ -158,8 +158,8 @@ def _all_initialised(ctx, blobs) -> None:
 def SafeEnqueueBlobs(ctx, queue, *blobs):
     """As EnqueueBlobs; where the queue is closed and full the last output is true and the net goes on.
 
-    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before, and status, a scalar bool. ValueError where they
-    are not as many as a record has, or one holds nothing.
+    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before, and status, a scalar
+    bool. ValueError where they are not as many as a record has, or one holds nothing.
     """
     _all_initialised(ctx, ctx.inputs[1:])
     _tell(ctx, not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled))

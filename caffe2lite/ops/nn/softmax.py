@@ -188,7 +188,11 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     if weights is not None:
         w = weights.reshape(-1)
         each, total = each * w, w.sum()
-    mean = xp.where(total != 0, each.sum() / xp.where(total != 0, total, 1), 0) if weights is not None else each.sum() / max(n, 1)
+    mean = (
+        xp.where(total != 0, each.sum() / xp.where(total != 0, total, 1), 0)
+        if weights is not None
+        else each.sum() / max(n, 1)
+    )
     loss[...] = mean * X.dtype.type(scale)
     return P, loss
 

@@ -134,7 +134,7 @@ PIECES = {"bounds": [0.0, 1.0], "slopes": [1.0], "intercepts": [0.0]}
     ("Histogram", [X], {"bin_edges": [1.0, 1.0]}, r"rise strictly, found \[1.0, 1.0\]"),
     ("AccumulateHistogram", [X], {"num_buckets": 0}, "num_buckets .*must be > 0, found 0"),
     ("AccumulateHistogram", [X], {"lower_bound": 2.0}, "lower_bound=2.0 must be at most upper_bound=1.0"),
-    ("SelfBinningHistogram", [X], {"num_bins": 0}, "num_bins must be above 0, found 0"),
+    ("SelfBinningHistogram", [X], {"num_bins": 0}, "greater than or equal to 1. Found num_bins 0"),
     ("SelfBinningHistogram", [X], {"num_bins": 1, "bin_spacing": "odd"}, "found 'odd'"),
     ("Quantile", [X], {"quantile": 1.5}, "quantile .*must be <= 1, found 1.5"),
     ("Quantile", [X], {"quantile": 0.5, "tol": 0.0}, "tol must be above 0, found 0"),
