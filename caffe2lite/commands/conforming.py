@@ -92,7 +92,7 @@ def conformance(
             page = tests.status(everything, frontend, versions, pinned=pinned)
         _write(pathlib.Path(status), page)
         say(f"written: {status} ({count(len(everything), 'file')})")
-    scores = [tests.score(o) for o in outcomes.values()]
+    scores = [tests.score(o, pinned=pinned) for o in outcomes.values()]
     missing = sum(len(s.missing) for s in scores)
     wanted = sum(s.genuine - len(s.excepted) for s in scores)
     say(f"of {count(wanted, 'test')} that genuine Caffe2 passes, {wanted - missing:,} pass here; the logs: {kept}")

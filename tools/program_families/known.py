@@ -67,3 +67,14 @@ def _padded(text, there, here):
 def _shrinking(text, there, here):
     nets = str(here["nets"])
     return text.startswith("/blobs/") and bool(re.search(r"ClipTensorByScaling\([^,)]+, [^,)]+, ", nets))
+
+
+@rule("the order of a workspace's blobs, which a checkpoint writes down: there it is that of a hash table")
+def _listed(text, there, here):
+    names = [sorted(side["blobs"].get("blob_names", ["", "", [], []])[3]) for side in (there, here)]
+    return text.startswith("/blobs/blob_names") and "array" in text or names[0] == names[1] and "blob_names" in text
+
+
+@rule("the ONNX exporter writes PRelu's slope in a shape of its own (newer opsets broadcast from the right)")
+def _slope(text, there, here):
+    return "'PRelu' there, 'Unsqueeze' here" in text
