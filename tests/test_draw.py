@@ -1,6 +1,8 @@
 """Pictures of nets: nothing overlaps, lines run one way, what a file says is only ever text, and the page works in a browser."""
 
+import base64
 import collections
+import hashlib
 import itertools
 import json
 import re
@@ -217,6 +219,7 @@ def test_graphviz_takes_what_is_written(trained):
 def browse(page, tmp_path, script=""):
     """The page's elements after a script of ours ran in it, as Chromium sees them."""
     path = tmp_path / "page.html"
+    page = re.sub(r"script-src '[^']*'", "script-src 'unsafe-inline'", page)  # the page allows no script but its own
     path.write_text(page.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
     flags += (
@@ -245,6 +248,20 @@ press("Escape", box); note();
 press("+"); press("0");
 document.body.dataset.told = JSON.stringify(told);
 """
+
+
+def test_the_page_allows_its_own_script_alone(trained):
+    page = draw.to_html(trained, EVIL)
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', page)[1]
+    rules = dict(rule.split(maxsplit=1) for rule in policy.split("; "))
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert rules.pop("script-src") == f"'sha256-{digest}'"
+    assert rules.pop("style-src") == "'unsafe-inline'" and rules.pop("img-src") == "data:"
+    assert rules == {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
+    assert not re.search(
+        r"<[^>]+\son\w+\s*=", re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    )  # no handlers in elements
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")

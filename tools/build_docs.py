@@ -34,7 +34,11 @@ _CONFIG = {
         {"Tools": "tools.md"},
         {"Shards": "shards.md"},
         {"What shards cost": "shards-cost.md"},
+        {"GPUs": "gpu.md"},
+        {"Speed": "performance.md"},
         {"Operators": "operators.md"},
+        {"Environment variables": "environment.md"},
+        {"Security": "security.md"},
         {"Architecture": "architecture.md"},
         {"Contributing": "contributing.md"},
         {"Changes": "changelog.md"},
@@ -113,7 +117,7 @@ def write_pages(folder: pathlib.Path) -> None:
     (folder / "index.md").write_text("\n".join(index) + "\n")
 
 
-_HERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_HERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 
 
 def from_root(text: str) -> str:

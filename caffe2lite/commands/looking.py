@@ -157,7 +157,16 @@ def _roles(meta: Any) -> dict[str, list[str]]:
     return {str(key): [str(name) for name in names] for key, names in roles.items()}  # what is no UTF-8 comes as bytes
 
 
+_LARGEST = 500_000  # operators and names of blobs of a net that can be told
+
+
 def _net_facts(net: Any, specs: dict[str, Any], bandwidth: float | None) -> dict[str, Any]:
+    size = len(net.op) + sum(len(op.input) + len(op.output) for op in net.op)
+    if size > _LARGEST:
+        raise Trouble(
+            f"net {net.name!r} has {count(len(net.op), 'operator')} and {size - len(net.op):,} inputs and outputs, more than "
+            "can be shown; caffe2lite lint and diff take it"
+        )
     summary = look.summarize(net, specs)
     specs.update((name, use.spec) for name, use in summary.blobs.items() if use.spec is not None)
     sync = look.sync_of(net, specs)
@@ -226,8 +235,8 @@ def _show_net(net: dict[str, Any], blobs: bool) -> None:
             (
                 i,
                 o["type"] + (f" ({o['engine']})" if o["engine"] else ""),
-                ", ".join(o["inputs"]),
-                ", ".join(o["outputs"]),
+                _most(o["inputs"]),
+                _most(o["outputs"]),
                 ", ".join(f"{k}={v}" for k, v in o["args"].items()),
                 o["device"],
             )
@@ -262,6 +271,11 @@ def _some(names: list[str], last: Container[str] = ()) -> str:
     if len(names) <= 20:
         return ", ".join(names) or "none"
     return ", ".join(sorted(names, key=lambda name: name in last)[:20]) + f" and {len(names) - 20:,} more"
+
+
+def _most(names: list[str]) -> str:
+    """Return all names but those of an operator of very many, which would make every line of a table as long."""
+    return ", ".join(names) if len(names) <= 200 else ", ".join(names[:200]) + f" and {len(names) - 200:,} more"
 
 
 def _use(blob: dict[str, Any]) -> Sequence[Any]:

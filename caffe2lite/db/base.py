@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
+from caffe2lite.paths import allowed
+
 
 class DBError(RuntimeError):
     """A database that cannot be opened, or holds something else than records."""
@@ -109,4 +111,8 @@ def open_db(kind: str, source: str, mode: Mode) -> DB:
     opener = _TYPES.get(kind)
     if opener is None:
         raise DBError(f"there is no database type {kind!r}; there are {', '.join(_TYPES)}")
+    try:
+        allowed(source)
+    except PermissionError as e:
+        raise DBError(f"{source}: cannot be opened: {e.strerror}") from None
     return opener(source, mode)

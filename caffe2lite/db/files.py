@@ -7,10 +7,10 @@ import os
 import secrets
 import shutil
 import socket
-import stat
 from collections.abc import Iterator
 
 from caffe2lite.db.base import DBError
+from caffe2lite.paths import allowed, open_file
 
 
 class ReadFile:
@@ -22,16 +22,11 @@ class ReadFile:
 
     def __init__(self, path: str, live: bool = False) -> None:
         self.path, self._live = path, live
-        self._file = -1
         try:
-            # A pipe without a writer would else make this wait.
-            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+            self._file = open_file(path)
         except OSError as e:
             raise DBError(f"{path}: cannot be opened: {e.strerror}") from None
-        self._begun = os.fstat(self._file)
-        if not stat.S_ISREG(self._begun.st_mode):
-            self.close()
-            raise DBError(f"{path}: cannot be opened: it is {_kind(self._begun.st_mode)}, not a file")
+        self._begun = os.fstat(self._file.fileno())
 
     @property
     def size(self) -> int:
@@ -41,9 +36,9 @@ class ReadFile:
     def read(self, at: int, size: int) -> bytes:
         """That many bytes of it; DBError where it has become shorter, or was written anew."""
         self.check()
-        found = os.pread(self._file, size, at)
+        found = os.pread(self._file.fileno(), size, at)
         while len(found) < size:  # a call returns 2 GiB at most
-            more = os.pread(self._file, size - len(found), at + len(found))
+            more = os.pread(self._file.fileno(), size - len(found), at + len(found))
             if not more:
                 self.check()
                 raise DBError(f"{self.path}: it ends at byte {at + len(found):,}, and {at + size:,} are needed")
@@ -52,7 +47,7 @@ class ReadFile:
 
     def check(self) -> None:
         """DBError where the file has become shorter, or was written anew, since it was opened."""
-        now = os.fstat(self._file)
+        now = os.fstat(self._file.fileno())
         if now.st_size < self.size:
             raise DBError(
                 f"{self.path}: it became shorter while it was read: {now.st_size:,} bytes, {self.size:,} before"
@@ -61,26 +56,12 @@ class ReadFile:
             raise DBError(f"{self.path}: it was changed while it was read")
 
     def close(self) -> None:
-        """Give the file back; a second time nothing happens."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Give the file back."""
+        self._file.close()
 
     def __del__(self) -> None:
-        self.close()
-
-
-def _kind(mode: int) -> str:
-    for test, words in (
-        (stat.S_ISDIR, "a folder"),
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-        (stat.S_ISCHR, "a device"),
-        (stat.S_ISBLK, "a device"),
-    ):
-        if test(mode):
-            return words
-    return "something else"
+        if hasattr(self, "_file"):  # it was opened
+            self.close()
 
 
 def beside(path: str) -> str:
@@ -124,7 +105,7 @@ class NewFile:
         self._named = ""  # its name until it is shown
         self._shown = False
         with self._told():
-            self._beside = beside(path)
+            self._beside = beside(allowed(path))
             self._file = os.fdopen(self._open(), "wb")
 
     def _open(self) -> int:

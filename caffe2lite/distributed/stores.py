@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from caffe2lite.extras import install
+from caffe2lite.paths import allowed
 
 DEFAULT_TIMEOUT = 30.0
 _CONNECT_SECONDS = 5.0
@@ -94,6 +95,7 @@ class FileStore(Store):
         self.folder = pathlib.Path(path)
         self.prefix = prefix
         with self._explained("make or open"):
+            allowed(path)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @contextlib.contextmanager

@@ -27,6 +27,7 @@ from caffe2lite.ops.kit.infer import Spec
 __all__ = ["FORMATS", "draw", "drawing_of", "picture", "to_html"]
 
 FORMATS = ("html", "svg", "png", "dot")
+_LARGEST = 500_000  # operators, inputs and outputs of a net; a page of them takes ten seconds
 
 
 def draw(
@@ -48,6 +49,13 @@ def draw(
         if not named:
             raise ValueError(f"{file.path} has no net {net!r}; it has {', '.join(repr(str(n.name)) for n in nets)}")
         nets = named
+    for each in nets:
+        size = len(each.op) + sum(len(op.input) + len(op.output) for op in each.op)
+        if size > _LARGEST:
+            raise ValueError(
+                f"net {str(each.name)!r} is too large to draw: {len(each.op):,} operators with {size - len(each.op):,} inputs and "
+                f"outputs, and {_LARGEST:,} can be drawn"
+            )
     title = pathlib.Path(file.path).name
     if form == "html":
         content = to_html(nets, title, shapes).encode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.resources
 import itertools
 import json
@@ -24,14 +26,16 @@ def page(title: str, nets: Sequence[tuple[Any, Graph, Drawing, str]], shapes: Se
         f'<template data-net="{i}">{svg(drawing, sheet=False)}</template>' for i, (_, _, drawing, _) in enumerate(nets)
     )
     choices = "".join(f'<option value="{i}">{words(net[0].name or "(no name)")}</option>' for i, net in enumerate(nets))
+    script = _part("page.js")
     parts = {
+        "ALLOWED": f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'",  # this script, no other
         "TITLE": words(title),
         "STYLE": style() + _part("page.css"),
         "CHOICES": choices,
         "HIDDEN": "" if len(nets) > 1 else "hidden",
         "PICTURES": pictures,
         "FACTS": _inert(facts),
-        "SCRIPT": _part("page.js"),
+        "SCRIPT": script,
     }
     pieces = _part("page.html").split("%%")  # text, name, text, name, …, text
     return "".join(parts[piece] if i % 2 else piece for i, piece in enumerate(pieces))

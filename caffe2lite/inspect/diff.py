@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,9 @@ def diff_nets(a: caffe2_pb2.NetDef, b: caffe2_pb2.NetDef) -> list[str]:
         if had != has and before == after:
             lines.append(f"~ {field}: the same blobs in another order, or another number of times")
     lines += [f"~ {change}" for change in _options(a, b)]
-    matcher = difflib.SequenceMatcher(None, [_wiring(op) for op in a.op], [_wiring(op) for op in b.op], autojunk=False)
     removed: list[int] = []
     added: list[int] = []
-    for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+    for tag, a0, a1, b0, b1 in _opcodes([_wiring(op) for op in a.op], [_wiring(op) for op in b.op]):
         if tag == "equal":
             for i, j in zip(range(a0, a1), range(b0, b1)):
                 lines += [f"~ {j} {_wiring(b.op[j])}: {change}" for change in _changes(a.op[i], b.op[j])]
@@ -54,6 +54,38 @@ def diff_nets(a: caffe2_pb2.NetDef, b: caffe2_pb2.NetDef) -> list[str]:
             lines.append(f"+ {j} {_wiring(b.op[j])}")
     lines += [f"- {i} {wiring}" for wiring, left in gone.items() for i in left]
     return lines
+
+
+_MOST_PAIRS = 4_000_000
+
+
+def _opcodes(a: list[str], b: list[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    """As difflib has them; where lines come so often that it would take minutes, it gets what begins and ends do not share."""
+    if _pairs(a, b) <= _MOST_PAIRS:
+        yield from difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+        return
+    begin = _alike(a, b)
+    end = _alike(a[begin:][::-1], b[begin:][::-1])
+    one, two = a[begin : len(a) - end], b[begin : len(b) - end]
+    yield "equal", 0, begin, 0, begin
+    if _pairs(one, two) <= _MOST_PAIRS:
+        for tag, *where in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
+            a0, a1, b0, b1 = (place + begin for place in where)
+            yield tag, a0, a1, b0, b1
+    else:
+        yield "replace", begin, len(a) - end, begin, len(b) - end
+    yield "equal", len(a) - end, len(a), len(b) - end, len(b)
+
+
+def _pairs(a: list[str], b: list[str]) -> int:
+    """How many pairs of equal lines there are, which difflib goes through."""
+    has = collections.Counter(b)
+    return sum(number * has[line] for line, number in collections.Counter(a).items())
+
+
+def _alike(a: list[str], b: list[str]) -> int:
+    """How many lines are the same from the beginning on."""
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
 def diff_files(a: File, b: File) -> list[str]:

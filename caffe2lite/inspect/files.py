@@ -89,7 +89,7 @@ def read(path: str | os.PathLike[str]) -> File:
         )
     raise Unrecognised(
         f"{path} ({size:,} bytes) is none of NetDef, PlanDef, MetaNetDef, BlobProto, TensorProto(s), binary or text, nor a "
-        f"minidb: it may be truncated"
+        f"minidb: it may be truncated, or nested more deeply than protobuf reads"
     )
 
 
@@ -176,7 +176,7 @@ def _is_net(net: caffe2_pb2.NetDef) -> bool:
     except ValueError:
         return False
     return all(op.type.isprintable() and op.type.strip() for op in net.op) and not any(
-        len(UnknownFieldSet(op)) for op in net.op
+        len(UnknownFieldSet(part)) for part in (net, *net.op)
     )
 
 

@@ -11,6 +11,7 @@ from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, operator
+from caffe2lite.paths import open_file
 
 
 class TextFileReader(Object):
@@ -25,7 +26,7 @@ class TextFileReader(Object):
         self._row = 0
         self._lock = locks.lock()
         try:
-            self._file = open(filename, "rb")  # noqa: SIM115 - lives as long as the blob
+            self._file = open_file(filename)
         except OSError as e:
             raise ValueError(f"the text file {filename!r} cannot be read: {e.strerror}") from None
         weakref.finalize(self, self._file.close)

@@ -17,6 +17,7 @@ from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.objects import needed
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_range
+from caffe2lite.paths import open_file
 from caffe2lite.proto import caffe2_pb2
 
 _SCALED, _SHORT_EDGE, _ORIGINAL = range(3)  # video_res_type
@@ -29,7 +30,8 @@ def frames(content: bytes | str, key: Any) -> np.ndarray:
     except ImportError:
         raise RuntimeError(f"VideoInput decodes with PyAV: {install('video')}") from None
     try:
-        with av.open(io.BytesIO(content) if isinstance(content, bytes) else content) as video:
+        # A file is opened here: PyAV would take addresses in the net, and lists of other files, for names.
+        with io.BytesIO(content) if isinstance(content, bytes) else open_file(content) as file, av.open(file) as video:
             made = [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
     except (av.error.FFmpegError, OSError, ValueError, IndexError) as e:
         raise ValueError(f"the record {key!r} holds no video that can be decoded: {e}") from None
