@@ -32,7 +32,7 @@ from caffe2lite.proto import caffe_pb2  # noqa: E402
 
 WORKER = ROOT / "tests" / "programs_worker.py"
 LARGEST = 4000  # bytes of a result that is kept
-MOST = 80  # programs of a family that are kept
+MOST = 38  # programs of a family that are kept
 BATCH = 500
 
 

@@ -16,7 +16,20 @@ PACKAGES = (
     "click", "future", "lmdb", "mock", "networkx", "pillow", "pydot", "setuptools<80",
 )  # fmt: skip
 _IMPORTED = ("caffe2lite", "caffe2", "caffe")
-_TORCH = '"""Stands for PyTorch in files that import it for other tests than those of Caffe2; it has no operators."""\n'
+_TORCH = '''"""Stands for PyTorch in files that import it for other tests than those of Caffe2; it computes nothing."""
+
+
+class Tensor:
+    pass
+
+
+class jit:
+    ScriptModule = object
+
+    @staticmethod
+    def script_method(function):
+        return function
+'''
 
 
 def environment() -> str:

@@ -78,3 +78,14 @@ def _listed(text, there, here):
 @rule("the ONNX exporter writes PRelu's slope in a shape of its own (newer opsets broadcast from the right)")
 def _slope(text, there, here):
     return "'PRelu' there, 'Unsqueeze' here" in text
+
+
+@rule("genuine's ONNX backend stumbles over a name that it does not define")
+def _undefined(text, there, here):
+    step = re.match(r"/errors/(\d+): only there: NameError", text)
+    return bool(step) and "is not defined" in there["errors"][step[1]][1]
+
+
+@rule("CommonSubexpressionElimination is a transform that there is not here")
+def _transform(text, there, here):
+    return any("no transform 'CommonSubexpressionElimination'" in m for _, m in here["errors"].values())
