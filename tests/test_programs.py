@@ -39,4 +39,4 @@ def test_programs_do_what_they_did_in_caffe2(results, family):
             compared += 1
             found = program_results.difference(there, program_results.outcome(here))
             assert found is None, "\n".join([found, *steps])
-    assert compared >= 10
+    assert compared >= 5

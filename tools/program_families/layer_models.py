@@ -21,7 +21,7 @@ DENSE = [
     "m.Split(h, 2)[0]", "m.ConstantWeight(schema.Tuple(h, h), weights=[0.5, 2.0])", "m.BlobWeightedSum(schema.Tuple(h, h){blob_sum})",
     "m.AdaptiveWeight(schema.Tuple(h, h))", "m.AdaptiveWeight(schema.Tuple(h, h), estimation_method='log_std', weights=[0.5, 1.0])",
     "m.HomotopyWeight(schema.Tuple(h, h))", "m.BatchSoftmax(h) if 0 else m.Softmax(h, 1)", "m.Tanh(h, schema.Scalar((np.float32, (3,))))",
-    "m.FCWithBootstrap(h, 2, 2)[0] if 0 else m.Copy(h, 1)", 
+    "m.FCWithBootstrap(h, 2, 2)[0] if 0 else m.Copy(h, 1)",
     "m.SemiRandomFeatures(h, {o}).full if 0 else m.Negative(h, 1)", "m.StopGradient(h, h)",
 ]  # fmt: skip
 LOSSES = [

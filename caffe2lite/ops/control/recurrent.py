@@ -207,7 +207,7 @@ def RecurrentNetwork(
 def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> None:
     """Make a state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
     fits = 1 <= initial.ndim <= 3 and initial.shape[-2:-1] in ((), (1,), (batch,))
-    if not fits or (initial.ndim < 3 and not initial.shape[0]):
+    if not fits or (not initial.shape[0] and (initial.ndim < 3 or not steps)):
         raise ValueError(
             f"an initial state must be [D], [{batch}, D] or [steps, {batch}, D], as the first input's batch is; found "
             f"{list(initial.shape)}"

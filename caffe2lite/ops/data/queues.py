@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.objects import Object, needed
 from caffe2lite.ops.kit.registry import MANY, NO_GRADIENT, operator
 from caffe2lite.ops.kit.signals import NEVER, StopNet, wait
-
-if TYPE_CHECKING:
-    from caffe2lite.engine.blob import Blob
 
 
 class BlobsQueue(Object):
@@ -28,7 +25,7 @@ class BlobsQueue(Object):
     title = "a queue of blobs (CreateBlobsQueue makes one)"
     type_name = "std::shared_ptr<caffe2::BlobsQueue>"
 
-    def __init__(self, slots: Sequence[Sequence[Blob]], name: str, field_names: Sequence[str] = ()) -> None:
+    def __init__(self, slots: Sequence[Sequence[Any]], name: str, field_names: Sequence[str] = ()) -> None:
         self.name, self.field_names = name, tuple(field_names)
         self._slots = slots
         self._read = self._written = 0  # records since the beginning
@@ -36,7 +33,7 @@ class BlobsQueue(Object):
         self._filled, self._emptied = locks.condition(self._lock), locks.condition(self._lock)
         self._closed = False
 
-    def write(self, blobs: Sequence[Blob], cancelled: threading.Event = NEVER, block: bool = True) -> bool:
+    def write(self, blobs: Sequence[Any], cancelled: threading.Event = NEVER, block: bool = True) -> bool:
         """Move the blobs' contents in, waiting for room; False where the queue is closed and has none."""
         self.check(blobs)
         with self._lock:
@@ -49,7 +46,7 @@ class BlobsQueue(Object):
             self._filled.notify()
         return True
 
-    def read(self, blobs: Sequence[Blob], cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
+    def read(self, blobs: Sequence[Any], cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
         """Move the oldest record into the blobs, waiting for one; False where the queue is closed and empty, or time is up."""
         self.check(blobs)
         with self._lock:
@@ -62,7 +59,7 @@ class BlobsQueue(Object):
             self._emptied.notify()
         return True
 
-    def _exchange(self, record: int, blobs: Sequence[Blob]) -> None:
+    def _exchange(self, record: int, blobs: Sequence[Any]) -> None:
         for slot, blob in zip(self._slots[record % len(self._slots)], blobs):
             slot.swap(blob)
 
@@ -74,11 +71,11 @@ class BlobsQueue(Object):
         """How many blobs a record has."""
         return len(self._slots[0])
 
-    def record(self) -> list[Blob]:
+    def record(self) -> list[Any]:
         """New blobs, as many as a record has."""
         return [type(slot)(slot.name) for slot in self._slots[0]]
 
-    def check(self, blobs: Sequence[Blob]) -> None:
+    def check(self, blobs: Sequence[Any]) -> None:
         """ValueError where there are not as many blobs as a record has fields."""
         if len(blobs) != self.fields:
             raise ValueError(f"queue {self.name!r} has records of {self.fields} blobs, not {len(blobs)}")

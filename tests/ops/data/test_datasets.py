@@ -104,7 +104,9 @@ def test_trimmed(do):
 @pytest.mark.parametrize("single", [0, 1])
 def test_packed_and_unpacked(do, single):
     do("PackRecords", NAMES, "packed", fields=FIELDS, pack_to_single_shared_ptr=single)
-    assert len(do["packed"]) == (1 if single else 5)
+    assert do.workspace.blobs["packed"].value.shape == ((1,) if single else (5,))
+    with pytest.raises(RuntimeError, match="packed records"):  # as in Caffe2
+        do["packed"]
     same(do("UnPackRecords", "packed", "g0 g1 g2 g3", fields=FIELDS), EXAMPLES)
 
 
