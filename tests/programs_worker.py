@@ -1,6 +1,6 @@
 """Runs programs over caffe2.python and notes what came of them: under Caffe2's own interpreter (Python 3.9) or ours.
 
-    python programs_worker.py < PROGRAMS > RESULTS
+    python programs_worker.py [DESCRIPTOR] < PROGRAMS > RESULTS
 
 A program is a list of steps, pieces of Python that run one after the other in one namespace; a step that raises is noted
 and the next one runs.  Each program runs in a process of its own, in an empty folder.  Random fills differ by nature:
@@ -190,14 +190,19 @@ def feed(name, shape, dtype="f4", low=-1.0, high=1.0):
 
 
 def init(*nets):
-    """Run nets that initialise parameters; random fills are replaced by what follows from names."""
+    """Run nets that initialise parameters; random fills are replaced by what follows from names, and what is made of them."""
     for net in nets:
         try:
             workspace.RunNetOnce(net)
         finally:
+            replaced = set()
             for op in net.Proto().op:
                 if op.type in RANDOM and workspace.HasBlob(op.output[0]):
                     refill(op.output[0])
+                    replaced.add(op.output[0])
+                elif replaced.intersection(op.input):
+                    workspace.RunOperatorOnce(op)
+                    replaced.update(op.output)
 
 
 def refill(name):
@@ -268,7 +273,7 @@ def run(steps, folder):
         try:
             exec(compile(step, "step %d" % i, "exec"), names)
         except Exception as e:
-            errors[str(i)] = [error(e), type(e).__name__ + ": " + str(e)[:400]]
+            errors[str(i)] = [error(e), type(e).__name__ + ": " + str(e)[:2000]]
     printed, sys.stdout = sys.stdout.getvalue().replace(folder, "FOLDER"), stdout
     nets = {k: net_def(v.Proto()) for k, v in names.items() if isinstance(v, core.Net)}
     for k, v in names.items():
@@ -325,9 +330,31 @@ def main():
         results.flush()
 
 
+def messages_of_caffe(path):
+    """A module caffe.proto.caffe_pb2 of a file's FileDescriptorProto, for an interpreter that has none."""
+    import types
+
+    from google.protobuf import descriptor_pool, message_factory
+
+    with open(path, "rb") as f:
+        file = descriptor_pool.Default().AddSerializedFile(f.read())
+    module = types.ModuleType("caffe.proto.caffe_pb2")
+    for name, kind in file.message_types_by_name.items():
+        setattr(module, name, message_factory.MessageFactory().GetPrototype(kind))
+    for kind in file.enum_types_by_name.values():
+        for value in kind.values:
+            setattr(module, value.name, value.number)
+    sys.modules["caffe"], sys.modules["caffe.proto"] = types.ModuleType("caffe"), types.ModuleType("caffe.proto")
+    sys.modules["caffe"].proto, sys.modules["caffe.proto"].caffe_pb2 = sys.modules["caffe.proto"], module
+    sys.modules["caffe.proto.caffe_pb2"] = module
+
+
 def preload():
     """Import what programs import, once for all of them; what it prints is nobody's."""
     import importlib
+
+    if len(sys.argv) > 1:
+        messages_of_caffe(sys.argv[1])
 
     for name in [
         "attention",

@@ -1,10 +1,12 @@
 """Running test files of Caffe2's and counting: on files of our own that stand for them."""
 
+import pathlib
 import shutil
 
 import pytest
 
-from caffe2lite.conformance import Outcome, gpu_status, run_files, score, scoring, status, test_files
+import caffe2lite
+from caffe2lite.conformance import Outcome, gpu_status, pinned, run_files, score, scoring, status, test_files
 from caffe2lite.conformance.running import WHOLE, kept_outcomes
 from caffe2lite.conformance.upstream import Tree
 
@@ -71,7 +73,7 @@ def test_the_score_is_over_what_genuine_passes(monkeypatch):
     monkeypatch.setattr(
         scoring, "genuine_passes", lambda: {"python/a_test.py": ["T::good", "T::bad", "T::other", "T::gone"]}
     )
-    monkeypatch.setattr(scoring, "exceptions", lambda: [("*::other", "it tests something else")])
+    monkeypatch.setattr(scoring, "exceptions", lambda pinned: [("*::other", "it tests something else")])
     tests = {"T::good": "passed", "T::bad": "failed", "T::other": "failed", "T::more": "passed"}
     outcome = Outcome("python/a_test.py", tests, 1.0, "")
     found = score(outcome)
@@ -105,3 +107,23 @@ def test_what_is_recorded_of_genuine():
     passes = scoring.genuine_passes()
     assert sum(map(len, passes.values())) == 1502 and "TestScopes::testDeviceScope" in passes["python/core_test.py"]
     assert all(reason for _, reason in scoring.exceptions())
+    assert set(scoring.exceptions(pinned=True)) < set(scoring.exceptions())
+
+
+def test_the_pinned_environment_imports_this_caffe2lite_and_nothing_beside_it(tmp_path):
+    packages = tmp_path / "lib" / "python3.10" / "site-packages"
+    packages.mkdir(parents=True)
+    pinned._link(tmp_path)
+    pinned._link(tmp_path)  # again, as each run does
+    assert sorted(p.name for p in packages.iterdir()) == ["caffe", "caffe2", "caffe2lite"]
+    assert (packages / "caffe2lite").resolve() == pathlib.Path(caffe2lite.__file__).parent.resolve()
+    assert (packages / "caffe2" / "__init__.py").exists() and (packages / "caffe" / "proto").is_dir()
+
+
+def test_no_newer_library_excuses_a_test_in_an_environment_of_its_time():
+    file = "python/operator_test/index_hash_ops_test.py"
+    (test,) = [t for t in scoring.genuine_passes()[file] if t.endswith("::test_index_hash_ops")]
+    outcome = Outcome(file, {test: "failed"}, 1.0, "")
+    assert test in score(outcome).excepted and test in score(outcome, pinned=True).missing
+    page = status({file: outcome}, "ours", "versions", pinned=True)
+    assert "in an environment of Caffe2's time" in page and f"* {file} {test}" in page

@@ -13,6 +13,7 @@ import click
 from caffe2lite import conformance as tests
 from caffe2lite.commands.text import Trouble, count, say
 from caffe2lite.conformance import running, upstream
+from caffe2lite.conformance.pinned import environment
 
 
 @click.command()
@@ -34,6 +35,11 @@ from caffe2lite.conformance import running, upstream
     "--python", default=sys.executable, help="The interpreter to test; it needs pytest, hypothesis and caffe2lite."
 )
 @click.option(
+    "--pinned",
+    is_flag=True,
+    help="Test an environment of Caffe2's time, made in the cache: Python 3.10, NumPy 1.26, hypothesis 6.100, onnx 1.14.",
+)
+@click.option(
     "--status", type=click.Path(dir_okay=False), help="Write the scoreboard of all kept results to this file."
 )
 @click.option("--list", "list_only", is_flag=True, help="List the test files and run nothing.")
@@ -45,6 +51,7 @@ def conformance(
     jobs: int,
     limit: float,
     python: str,
+    pinned: bool,
     status: str | None,
     list_only: bool,
 ) -> None:
@@ -56,9 +63,12 @@ def conformance(
     """
     try:
         tree = tests.fetch()
+        python = environment() if pinned and not list_only else python
     except RuntimeError as e:
         raise Trouble(str(e)) from None
-    kept = upstream.cache() / (f"results-{frontend}-gpus" if gpus else f"results-{frontend}")
+    if pinned and gpus:
+        raise Trouble("--pinned and --gpus are two runs; leave one of them out")
+    kept = upstream.cache() / f"results-{frontend}{'-gpus' if gpus else '-pinned' if pinned else ''}"
     before = running.kept_outcomes(kept)
     chosen = tests.test_files(tree, only)
     if not chosen:
@@ -76,10 +86,13 @@ def conformance(
     everything = {**before, **outcomes}
     if status is not None:
         versions = _versions(python)
-        page = tests.gpu_status(everything, gpus, versions) if gpus else tests.status(everything, frontend, versions)
+        if gpus:
+            page = tests.gpu_status(everything, gpus, versions)
+        else:
+            page = tests.status(everything, frontend, versions, pinned=pinned)
         _write(pathlib.Path(status), page)
         say(f"written: {status} ({count(len(everything), 'file')})")
-    scores = [tests.score(o) for o in outcomes.values()]
+    scores = [tests.score(o, pinned=pinned) for o in outcomes.values()]
     missing = sum(len(s.missing) for s in scores)
     wanted = sum(s.genuine - len(s.excepted) for s in scores)
     say(f"of {count(wanted, 'test')} that genuine Caffe2 passes, {wanted - missing:,} pass here; the logs: {kept}")

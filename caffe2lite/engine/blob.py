@@ -165,28 +165,29 @@ class Blob:
         self.changed()
         return self.value
 
-    def take(self) -> Content:
+    def _take(self) -> Content:
         """Move the content out, which leaves the blob uninitialised."""
         content = Content(self.value, self.storage, self.device)
         self.reset()
         return content
 
-    def put(self, content: Content) -> None:
-        """Move a content in that was taken from another blob.
-
-        A small tensor is copied instead where it fits: nets that have bound the present array remain so.
-        """
-        value, present = content.value, self.value
+    def swap(self, other: Blob) -> None:
+        """Exchange the contents.  Small tensors alike are copied: nets that have bound the arrays remain so."""
+        mine, theirs = self.value, other.value
         if (
-            self.alone and present is not None and self.storage is not None and content.storage is not None
-            and value.nbytes <= _SMALL and value.shape == present.shape and value.dtype == present.dtype
-            and self.device is HOST and content.device is HOST
+            self.alone and other.alone and self.storage is not None and other.storage is not None
+            and mine.nbytes <= _SMALL and mine.shape == theirs.shape and mine.dtype == theirs.dtype
+            and self.device is HOST and other.device is HOST
         ):  # fmt: skip
-            present[...] = value
+            kept = mine.copy()
+            mine[...] = theirs
+            theirs[...] = kept
             return
-        self.value, self.storage, self.device = content
-        self._views = {} if self.storage is None else {self.value.shape: self.value}
-        self.changed()
+        contents = other._take(), self._take()
+        for blob, (value, storage, device) in zip((self, other), contents):
+            blob.value, blob.storage, blob.device = value, storage, device
+            blob._views = {} if storage is None else {value.shape: value}
+            blob.changed()
 
     def view(self, other: Blob, begin: int, shape: tuple[int, ...]) -> Any:
         """Become a name for a part of the other blob's tensor: `begin` is the first element."""

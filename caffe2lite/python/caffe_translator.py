@@ -254,12 +254,17 @@ def _sides(name, values, suffixes):
 def _convolution(kind):
     def translate(layer, blobs, is_test, **kwargs):
         param = layer.convolution_param
-        suffixes = ("_w", "_b") if param.bias_term else ("_w",)
-        names, tensors = _weights(layer, blobs, *suffixes)
-        dilation = list(param.dilation)
+        suffixes = ("_w", "_b") if len(blobs) == 2 or kind == "ConvTranspose" and param.bias_term else ("_w",)
+        names, tensors = _weights(layer, [blobs[0], *(b.ravel() for b in blobs[1:])] if blobs else [], *suffixes)
         arguments = _window(param, layer)
-        if any(d != 1 for d in dilation):
-            arguments["dilations"] = dilation * 2 if len(dilation) == 1 else dilation
+        if len(param.dilation) == 1:
+            arguments["dilation"] = param.dilation[0]
+        elif len(param.dilation) == 2:
+            arguments["dilation_h"], arguments["dilation_w"] = param.dilation
+        elif param.dilation:
+            arguments["dilations"] = list(param.dilation)
+        if kind == "ConvTranspose":
+            arguments["order"] = "NCHW"
         group = param.group if param.group != 1 else None
         return _one(layer, kind, [layer.bottom[0], *names], group=group, **arguments), tensors
 
@@ -278,8 +283,8 @@ def TranslatePool(layer, pretrained_blobs, is_test, **kwargs):
         raise ValueError(f"layer {layer.name!r}: stochastic pooling has no form in Caffe2")
     kind = "MaxPool" if param.pool == caffe_pb2.PoolingParameter.MAX else "AveragePool"
     if param.global_pooling:
-        return _one(layer, kind, outputs=layer.top[:1], global_pooling=1, kernel=1), []
-    arguments = _window(param, layer)
+        return _one(layer, kind, outputs=layer.top[:1], global_pooling=1, kernel=1, order="NCHW"), []
+    arguments = {"order": "NCHW", **_window(param, layer)}
     padded = any(v for k, v in arguments.items() if k.startswith("pad"))
     if kind == "AveragePool" and padded:  # Caffe's average counts the padding
         arguments["count_include_pad"] = 1
@@ -344,10 +349,10 @@ def TranslateSplit(layer, pretrained_blobs, is_test, **kwargs):
 def TranslateDropout(layer, pretrained_blobs, is_test, **kwargs):
     """Dropout; its mask is _TOP_mask."""
     top = layer.top[0]
-    op = _one(
-        layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio, is_test=int(is_test)
-    )
-    return op, []
+    test = 1 if is_test else None
+    return _one(
+        layer, "Dropout", outputs=[top, f"_{top}_mask"], ratio=layer.dropout_param.dropout_ratio, is_test=test
+    ), []
 
 
 @TranslatorRegistry.Register("LRN")
@@ -400,8 +405,9 @@ def TranslateAccuracy(layer, pretrained_blobs, is_test, **kwargs):
 def TranslateConcat(layer, pretrained_blobs, is_test, **kwargs):
     """Concat; the sizes are _TOP_dims."""
     param = layer.concat_param
-    axis = param.concat_dim if param.HasField("concat_dim") else param.axis
-    return _one(layer, "Concat", outputs=[layer.top[0], f"_{layer.top[0]}_dims"], axis=int(axis)), []
+    axis = int(param.concat_dim if param.HasField("concat_dim") else param.axis)
+    along = {"order": "NCHW"} if axis == 1 else {"axis": axis}
+    return _one(layer, "Concat", outputs=[layer.top[0], f"_{layer.top[0]}_dims"], **along), []
 
 
 @TranslatorRegistry.Register("Slice")
@@ -455,15 +461,24 @@ def TranslateBatchNorm(layer, pretrained_blobs, is_test, **kwargs):
             f"{len(pretrained_blobs)} blobs for it"
         )
     mean, variance, weight = (b.ravel() for b in pretrained_blobs[:3])
-    scale = 0.0 if weight[0] == 0 else 1.0 / weight[0]
+    if weight[0] == 0:
+        raise RuntimeError(f"layer {layer.name!r}: the weight of BatchNorm's mean and variance is 0")
+    scale = 1.0 / weight[0]
     names = [layer.top[0] + suffix for suffix in ("_scale", "_bias", "_mean", "_var")]
     arrays = [np.ones_like(mean), np.zeros_like(mean), mean * scale, variance * scale]
     test = is_test or param.use_global_stats
     outputs = [layer.top[0]]
     if not test:
         outputs += [names[2], names[3], f"{layer.top[0]}_saved_mean", f"{layer.top[0]}_saved_var"]
-    op = _one(layer, "SpatialBN", [layer.bottom[0], *names], outputs, is_test=int(test), epsilon=float(param.eps),
-              momentum=float(param.moving_average_fraction), order="NCHW")  # fmt: skip
+    op = _one(
+        layer,
+        "SpatialBN",
+        [layer.bottom[0], *names],
+        outputs,
+        is_test=int(test),
+        epsilon=float(param.eps),
+        order="NCHW",
+    )
     return op, [_tensor(a, n) for a, n in zip(arrays, names)]
 
 

@@ -180,13 +180,13 @@ class LayerModelHelper(model_helper.ModelHelper):
         return self._layers
 
     def next_layer_name(self, prefix):
-        """Return a name for a layer that no other has, in the current scope."""
+        """Return a name for a layer that no other has; the current scope is part of it."""
         name = core.ScopedName(prefix)
         unique, number = name, 0
         while unique in self._layer_names:
             unique, number = f"{name}_auto_{number}", number + 1
         self._layer_names.add(unique)
-        return str(unique).rpartition(scope.NAMESCOPE_SEPARATOR)[2]
+        return unique
 
     def add_layer(self, layer):
         """Take in a layer; its output."""

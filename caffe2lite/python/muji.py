@@ -48,7 +48,10 @@ def _way_of(gpus):
 class _Reduction:
     """The blobs of one sum, by position."""
 
-    def __init__(self, net, blobs, affix, gpus):
+    def __init__(self, net, blobs, affix, gpus, count=None):
+        for what, given in (("blobs", blobs), ("gpu_indices", gpus)):
+            if count and len(given) != count:
+                raise (IndexError if count == 8 else ValueError)(f"this sum is of {count} {what}, got {len(given)}")
         self.net, self.blobs, self.affix, self.gpus = net, blobs, affix, gpus
         self.sums = [None] * len(blobs)
 
@@ -72,7 +75,7 @@ class _Reduction:
 
 def Allreduce2(net, blobs, reduced_affix, gpu_indices):
     """For two GPUs that reach each other."""
-    r = _Reduction(net, blobs, reduced_affix, gpu_indices)
+    r = _Reduction(net, blobs, reduced_affix, gpu_indices, 2)
     r.add(0, 1)
     r.copy(0, 1)
     return tuple(r.sums)
@@ -80,12 +83,12 @@ def Allreduce2(net, blobs, reduced_affix, gpu_indices):
 
 def Allreduce4(net, blobs, reduced_affix, gpu_indices):
     """For four GPUs that all reach each other."""
-    return _allreduce4(_Reduction(net, blobs, reduced_affix, gpu_indices), through_copy=False)
+    return _allreduce4(_Reduction(net, blobs, reduced_affix, gpu_indices, 4), through_copy=False)
 
 
 def Allreduce4Group2(net, blobs, reduced_affix, gpu_indices):
     """For two pairs of GPUs that reach each other within the pair."""
-    return _allreduce4(_Reduction(net, blobs, reduced_affix, gpu_indices), through_copy=True)
+    return _allreduce4(_Reduction(net, blobs, reduced_affix, gpu_indices, 4), through_copy=True)
 
 
 def _allreduce4(r, through_copy):
@@ -99,7 +102,7 @@ def _allreduce4(r, through_copy):
 
 def Allreduce8(net, blobs, reduced_affix, gpu_indices):
     """For eight GPUs; between the first and the last four the sum goes by one copy."""
-    r = _Reduction(net, blobs, reduced_affix, gpu_indices)
+    r = _Reduction(net, blobs, reduced_affix, gpu_indices, 8)
     for i in (0, 2, 4, 6):
         r.add(i, i + 1)
     for i in (0, 4):

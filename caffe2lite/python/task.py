@@ -258,7 +258,6 @@ class TaskOutput:
             names = [names]
         self.names = names
         self._values = None
-        self._fetch_func = None
 
     def set(self, values, _fetch_func=None):
         """Called by the session: where the values are, and how to fetch them."""
@@ -280,8 +279,10 @@ class TaskOutput:
 
     def fetch(self):
         """Return the values."""
+        if self._values is None:
+            raise AttributeError("this output has no values yet: run its task in a Session")
         if self._fetch_func is None:
-            raise AssertionError("this output has no values yet: run its task in a Session")
+            raise AssertionError("the session of this output cannot fetch values")
         return self._shaped([self._fetch_func(value) for value in self._values])
 
     def __repr__(self):
@@ -437,7 +438,9 @@ class Task(context.Managed):
         step = add_setup_steps(step, instance_init, instance_exit, self.name + ":instance")
         if self._num_instances and self._num_instances > 1:
             step.SetCreateWorkspace(True)
-            step = core.execution_step(f"{self.name}:parallel", step, num_concurrent_instances=self._num_instances)
+            step = core.execution_step(
+                "%s:parallel", step, num_concurrent_instances=self._num_instances
+            )  # Caffe2's name
         self._step_with_setup = add_setup_steps(step, task_init, task_exit, self.name)
         return self._step_with_setup
 

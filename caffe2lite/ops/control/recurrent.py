@@ -206,17 +206,14 @@ def RecurrentNetwork(
 
 def _begin_state(ctx: Any, blob: Any, initial: Any, steps: int, batch: int) -> None:
     """Make a state over all steps, the first of them (or several) filled: one state may serve the whole batch."""
-    if not 1 <= initial.ndim <= 3 or initial.shape[-2:-1] not in ((), (1,), (batch,)) or not initial.shape[0]:
+    fits = 1 <= initial.ndim <= 3 and initial.shape[-2:-1] in ((), (1,), (batch,))
+    if not fits or (not initial.shape[0] and (initial.ndim < 3 or not steps)):
         raise ValueError(
             f"an initial state must be [D], [{batch}, D] or [steps, {batch}, D], as the first input's batch is; found "
             f"{list(initial.shape)}"
         )
     size = initial.shape[-1]
     first = initial.shape[0] if initial.ndim == 3 else 1
-    if initial.ndim > 3 or (initial.ndim > 1 and initial.shape[-2] not in (1, batch)):
-        raise ValueError(
-            f"an initial state must be [width], [{batch}, width] or [n, {batch}, width], found {list(initial.shape)}"
-        )
     states = blob.resize((steps + first, batch, size), initial.dtype, ctx.device)
     if initial.ndim == 1:
         states[:first] = initial.reshape(1, 1, size)

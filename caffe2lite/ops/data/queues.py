@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import collections
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,52 +17,65 @@ from caffe2lite.ops.kit.signals import NEVER, StopNet, wait
 
 
 class BlobsQueue(Object):
-    """A queue of at most `capacity` records of `fields` blobs each; contents move in and out, nothing is copied."""
+    """A queue of records of some blobs each.  They lie in slots, blobs of the workspace; contents are exchanged, not copied.
+
+    What an emptied blob holds is thus what the slot held before, as in Caffe2.
+    """
 
     title = "a queue of blobs (CreateBlobsQueue makes one)"
     type_name = "std::shared_ptr<caffe2::BlobsQueue>"
 
-    def __init__(self, capacity: int, fields: int, name: str, field_names=()) -> None:
-        self.capacity, self.fields, self.name, self.field_names = capacity, fields, name, tuple(field_names)
-        self._records: collections.deque = collections.deque()
+    def __init__(self, slots: Sequence[Sequence[Any]], name: str, field_names: Sequence[str] = ()) -> None:
+        self.name, self.field_names = name, tuple(field_names)
+        self._slots = slots
+        self._read = self._written = 0  # records since the beginning
         self._lock = locks.lock()
         self._filled, self._emptied = locks.condition(self._lock), locks.condition(self._lock)
         self._closed = False
 
-    def write(self, blobs, cancelled: threading.Event = NEVER, block: bool = True) -> bool:
-        """Move the blobs' contents in, waiting for room; False where the queue is closed."""
+    def write(self, blobs: Sequence[Any], cancelled: threading.Event = NEVER, block: bool = True) -> bool:
+        """Move the blobs' contents in, waiting for room; False where the queue is closed and has none."""
         self.check(blobs)
         with self._lock:
-            if block and not self._closed and len(self._records) >= self.capacity:
-                wait(self._emptied, lambda: self._closed or len(self._records) < self.capacity, cancelled)
-            if self._closed or len(self._records) >= self.capacity:
+            if block and not self._closed and self._full():
+                wait(self._emptied, lambda: self._closed or not self._full(), cancelled)
+            if self._full():
                 return False
-            self._records.append([b.take() for b in blobs])
+            self._exchange(self._written, blobs)
+            self._written += 1
             self._filled.notify()
         return True
 
-    def read(self, blobs, cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
-        """Move the oldest record into the blobs, waiting for one; False as `pop` gives None."""
+    def read(self, blobs: Sequence[Any], cancelled: threading.Event = NEVER, timeout: float = 0.0) -> bool:
+        """Move the oldest record into the blobs, waiting for one; False where the queue is closed and empty, or time is up."""
         self.check(blobs)
-        record = self.pop(cancelled, timeout)
-        if record is None:
-            return False
-        for blob, content in zip(blobs, record):
-            blob.put(content)
+        with self._lock:
+            if not len(self):
+                wait(self._filled, lambda: len(self) or self._closed, cancelled, timeout)
+                if not len(self):
+                    return False
+            self._exchange(self._read, blobs)
+            self._read += 1
+            self._emptied.notify()
         return True
 
-    def pop(self, cancelled: threading.Event = NEVER, timeout: float = 0.0):
-        """The contents of the oldest record, waiting for one; None where the queue is closed and empty, or time is up."""
-        with self._lock:
-            if not self._records:
-                wait(self._filled, lambda: self._records or self._closed, cancelled, timeout)
-                if not self._records:
-                    return None
-            record = self._records.popleft()
-            self._emptied.notify()
-        return record
+    def _exchange(self, record: int, blobs: Sequence[Any]) -> None:
+        for slot, blob in zip(self._slots[record % len(self._slots)], blobs):
+            slot.swap(blob)
 
-    def check(self, blobs) -> None:
+    def _full(self) -> bool:
+        return len(self) >= len(self._slots)
+
+    @property
+    def fields(self) -> int:
+        """How many blobs a record has."""
+        return len(self._slots[0])
+
+    def record(self) -> list[Any]:
+        """New blobs, as many as a record has."""
+        return [type(slot)(slot.name) for slot in self._slots[0]]
+
+    def check(self, blobs: Sequence[Any]) -> None:
         """ValueError where there are not as many blobs as a record has fields."""
         if len(blobs) != self.fields:
             raise ValueError(f"queue {self.name!r} has records of {self.fields} blobs, not {len(blobs)}")
@@ -74,7 +88,7 @@ class BlobsQueue(Object):
             self._emptied.notify_all()
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._written - self._read
 
 
 @operator("queue", stateful=True, gradient=NO_GRADIENT)
@@ -92,7 +106,9 @@ def CreateBlobsQueue(
         raise ValueError(f"{len(field_names)} field_names are given for {num_blobs} blobs")
     if enforce_unique_name and isinstance(ctx.outputs[0].value, BlobsQueue):
         raise ValueError(f"a queue {ctx.op.output[0]!r} exists already")
-    return BlobsQueue(capacity, num_blobs, ctx.op.output[0], field_names)
+    name = ctx.op.output[0]
+    slots = [[ctx.workspace.create_blob(f"{name}_{i}_{k}") for k in range(num_blobs)] for i in range(capacity)]
+    return BlobsQueue(slots, name, field_names)
 
 
 _MOVED = [(i + 1, i) for i in range(64)]
@@ -109,10 +125,10 @@ _MOVED = [(i + 1, i) for i in range(64)]
     traits="enqueues",
 )
 def EnqueueBlobs(ctx, queue, *blobs):
-    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed.
+    """Move the blobs into the queue, waiting for room; the net stops where the queue is closed and full.
 
-    queue, blobs of any type and any shape -> the same blobs, emptied. ValueError where they are not as many as a record
-    has, or one holds nothing; TypeError where the first input is no queue of blobs.
+    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before. ValueError where they
+    are not as many as a record has, or one holds nothing; TypeError where the first input is no queue of blobs.
     """
     _all_initialised(ctx, ctx.inputs[1:])
     if not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled):
@@ -137,10 +153,10 @@ def _all_initialised(ctx, blobs) -> None:
     traits="enqueues",
 )
 def SafeEnqueueBlobs(ctx, queue, *blobs):
-    """As EnqueueBlobs; where the queue is closed the last output is true and the net goes on.
+    """As EnqueueBlobs; where the queue is closed and full the last output is true and the net goes on.
 
-    queue, blobs of any type and any shape -> the same blobs, emptied, and status, a scalar bool. ValueError where they
-    are not as many as a record has, or one holds nothing.
+    queue, blobs of any type and any shape -> the same blobs, with what the queue's slot held before, and status, a scalar
+    bool. ValueError where they are not as many as a record has, or one holds nothing.
     """
     _all_initialised(ctx, ctx.inputs[1:])
     _tell(ctx, not needed(BlobsQueue, queue).write(ctx.inputs[1:], ctx.cancelled))
@@ -193,12 +209,12 @@ def SafeDequeueBlobs(ctx, queue, *, num_records: int = 1):
         return
     columns: list[list] = [[] for _ in blobs]
     queue.check(blobs)
+    record = queue.record()
     for _ in range(num_records):
-        record = queue.pop(ctx.cancelled)
-        if record is None:
+        if not queue.read(record, ctx.cancelled):
             break
-        for column, content in zip(columns, record):
-            column.append(content.value)
+        for column, blob in zip(columns, record):
+            column.append(blob.value.copy())
     if columns[0]:
         for blob, column in zip(blobs, columns):
             blob.reset()
@@ -241,14 +257,14 @@ def WeightedSampleDequeueBlobs(ctx, *queues, weights: list[float] = (), table_id
 class QueueReader(Reader):
     """A reader whose records come out of a queue."""
 
-    def __init__(self, queue, key_index: int, value_index: int, timeout: float) -> None:
+    def __init__(self, queue: BlobsQueue, key_index: int, value_index: int, timeout: float) -> None:
         self.queue, self.key_index, self.value_index, self.timeout = queue, key_index, value_index, timeout
         self.source = f"queue {queue.name}"
 
     def next_record(self) -> tuple[bytes, bytes]:
         """The next (key, value)."""
-        record = self.queue.pop(timeout=self.timeout)
-        if record is None:
+        record = self.queue.record()
+        if not self.queue.read(record, timeout=self.timeout):
             raise StopNet(f"queue {self.queue.name!r} is closed and empty, or nothing came in time")
         key = _record_bytes(record[self.key_index].value) if self.key_index >= 0 else b""
         return key, _record_bytes(record[self.value_index].value)

@@ -257,7 +257,7 @@ def Range(xp, start, stop=None, step=None, *, out):
     first, last = (start.dtype.type(0), start.item()) if stop is None else (start.item(), stop.item())
     width = 1 if step is None else step.item()
     if width == 0:
-        raise ValueError("step must not be 0")
+        raise ValueError("Step size cannot be 0")
     span = (last - first) / width
     if not math.isfinite(span):
         raise ValueError(f"a range from {first} to {last} in steps of {width} has no length")

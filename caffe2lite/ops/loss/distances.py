@@ -293,13 +293,15 @@ def MarginRankingCriterionGradient(xp, X1, X2, Y, dloss, *, margin: float = 1.0,
 
 
 def _entropy(xp: Any, p: Any) -> Any:
-    """The entropy of a coin."""
-    tiny = p.dtype.type(1e-20)
-    return -p * xp.log(xp.maximum(p, tiny)) - (1 - p) * xp.log(xp.maximum(1 - p, tiny))
+    """The entropy of a coin; 0 for what is no probability."""
+    inside = (p >= 1e-20) & (p < 1)
+    q = xp.where(inside, p, p.dtype.type(0.5))
+    return xp.where(inside, -q * xp.log(q) - (1 - q) * xp.log(1 - q), 0)
 
 
 def _log_odds(xp: Any, p: Any) -> Any:
-    return xp.log(xp.maximum(p, p.dtype.type(1e-20))) - xp.log(1 - p)
+    q = xp.clip(p, p.dtype.type(1e-20), p.dtype.type(1))
+    return xp.log(q) - xp.log(1 - q)
 
 
 @operator("L", types={"X": "float32", "T": "=X"}, infer=like(0),

@@ -134,9 +134,9 @@ def Gelu(xp, X, *, fast_gelu: bool = False, out):
     + 0.044715 X^3))).  X [...], Y of its shape; float32.  TypeError for other dtypes.
     """
     if fast_gelu:
-        half = (1 + xp.tanh(_gelu_inner(X))) / 2
-    else:
-        half = (1 + erf(xp, X * math.sqrt(0.5))) / 2
+        doubled = X * (1 + xp.tanh(_gelu_inner(X)))  # inf for the largest numbers, as in Caffe2
+        return xp.multiply(doubled, 0.5, out=out(X.shape, X.dtype))
+    half = (1 + erf(xp, X * math.sqrt(0.5))) / 2
     return xp.multiply(X, half, out=out(X.shape, X.dtype))
 
 

@@ -75,6 +75,8 @@ def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     if dY.shape != windows.join_shape(batch, outputs, place.out, window):
         raise ValueError(f"the gradient has the shape {list(dY.shape)}, which is not the result's")
     rest = list(out[1:])
+    if no_bias and len(rest) > 1:
+        raise ValueError("with no_bias there are two outputs at most, dfilter and dX; three are named")
     n = len(place.kernel)
     x, dy = windows.channels_first(X, window), windows.channels_first(dY, window)
     taps = _all_columns(xp, x, place, window.group)
@@ -279,6 +281,8 @@ def DeformConvGradient(xp, X, offset, filter, dY, *, no_bias: int = 0, deformabl
     by_offset = doffset.reshape(batch, groups, -1, 2, *place.out)
     by_offset[...] = 0
     rest = list(out[2:])
+    if no_bias and len(rest) > 1:
+        raise ValueError("with no_bias there are three outputs at most, doffset, dfilter and dX; four are named")
     made = [doffset, dfilter]
     if not no_bias:
         dbias = rest.pop(0)((M,), X.dtype)

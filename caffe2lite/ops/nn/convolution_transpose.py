@@ -132,6 +132,8 @@ def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Transp
     if dY.shape != wanted:
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; the result has {list(wanted)}")
     rest = list(out[1:])
+    if no_bias and len(rest) > 1:
+        raise ValueError("with no_bias there are two outputs at most, dfilter and dX; three are named")
     W = xp.ascontiguousarray(windows.channels_first(filter, window))
     dW = out[0](filter.shape, X.dtype)
     total = xp.zeros(W.shape, X.dtype) if window.channels_last else dW

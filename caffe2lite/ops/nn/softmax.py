@@ -188,7 +188,11 @@ def SoftmaxWithLoss(xp, X, labels, weights=None, *, label_prob: bool = False, sc
     if weights is not None:
         w = weights.reshape(-1)
         each, total = each * w, w.sum()
-    mean = each.sum() / xp.where(total > 0, total, 1) if weights is not None else each.sum() / max(n, 1)
+    mean = (
+        xp.where(total != 0, each.sum() / xp.where(total != 0, total, 1), 0)
+        if weights is not None
+        else each.sum() / max(n, 1)
+    )
     loss[...] = mean * X.dtype.type(scale)
     return P, loss
 
@@ -229,7 +233,7 @@ def SoftmaxWithLossGradient(xp, X, labels, *rest, label_prob: bool = False, scal
         return dX
     w = weights.reshape(n, 1)
     total = w.sum()
-    xp.multiply(dx, w * (factor / xp.where(total > 0, total, 1)), dx)
+    xp.multiply(dx, w * xp.where(total > 0, factor / xp.where(total > 0, total, 1), 1), dx)  # as Caffe2: else unscaled
     return dX
 
 
@@ -280,7 +284,7 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
     total = w.sum()
     loss = out[1]((), X.dtype)
     each = -xp.log(xp.maximum(picked, _TINY)) * w
-    loss[...] = each.sum() / xp.where(total > 0, total, 1)
+    loss[...] = xp.where(total != 0, each.sum() / xp.where(total != 0, total, 1), 0)
     return P, loss
 
 
@@ -303,6 +307,6 @@ def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out
         raise ValueError(f"softmax must have the shape of X, {list(X.shape)}, found {list(P.shape)}")
     dX = out(X.shape, X.dtype)
     xp.subtract(P, classes == labels[:, None], dX)
-    factor = fitted(dloss, (), "dloss") * X.dtype.type(scale) / xp.where(total > 0, total, 1)
+    factor = fitted(dloss, (), "dloss") * xp.where(total > 0, X.dtype.type(scale) / xp.where(total > 0, total, 1), 1)
     xp.multiply(dX, (w * factor).astype(X.dtype), dX)
     return dX

@@ -192,5 +192,5 @@ def RowWiseCounter(xp, prev_iter, counter, indices, iter, *, counter_halflife: i
             which = ids[at]
             passed = xp.maximum(now - last[which], 0)
             count[which] = 1 + xp.exp(-passed * rate) * count[which]
-            last[which] = now
+            last[which] = xp.maximum(now, last[which])
     return prev_iter, counter

@@ -245,9 +245,9 @@ def Histogram(xp, *Xs, bin_edges: list[float], out):
     """
     edges = list(bin_edges)
     if len(edges) < 2:
-        raise ValueError(f"bin_edges must hold 2 edges or more, found {edges}")
+        raise ValueError(f"Number of bin edges must be greater than or equal to 2, found {edges}")
     if any(b <= a for a, b in itertools.pairwise(edges)):
-        raise ValueError(f"bin_edges must rise strictly, found {edges}")
+        raise ValueError(f"bin_edges must be a strictly increasing sequence of values, found {edges}")
     bounds = xp.asarray(edges, dtype="float32")
     counts = out((len(edges) - 1,), "int64")
     counts[...] = 0
@@ -293,7 +293,7 @@ def SelfBinningHistogram(
     ValueError where num_bins is not above 0 or bin_spacing is neither linear nor logarithmic.
     """
     if num_bins < 1:
-        raise ValueError(f"num_bins must be above 0, found {num_bins}")
+        raise ValueError(f"Number of bins must be greater than or equal to 1. Found num_bins {num_bins}")
     if bin_spacing not in ("linear", "logarithmic"):
         raise ValueError(f"bin_spacing must be 'linear' or 'logarithmic', found {bin_spacing!r}")
     kind = Xs[0].dtype

@@ -114,7 +114,7 @@ def _gradient_l1(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
 
 
 def _gradient_l2(xp: Any, dY: Any, X: Any, Y: Any) -> Any:
-    return xp.where(Y == 0, dY, dY * X / Y)
+    return xp.where(Y <= 0, dY, dY * X / Y)
 
 
 _OVER_AXES = """X [...], Y with a dimension of 1 for each of the axes (all where none is named), or without them where keepdims

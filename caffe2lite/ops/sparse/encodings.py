@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.rows import check_range, take_rows
+from caffe2lite.ops.kit.rows import check_range
 
 
 @operator("Y", types="int32 int64", infer=lambda args, inputs: [
@@ -13,20 +15,24 @@ from caffe2lite.ops.kit.rows import check_range, take_rows
 def SinusoidPositionEncoding(
     xp, positions, *, embedding_size: int = 100, alpha: float = 10000.0, amplitude: float = 1.0, out
 ):
-    """Y[..., k] = amplitude * sine (cosine for odd k) of position / alpha^(k / size).
+    """Y[n, :, k] = amplitude * sine (cosine for odd k) of position n / alpha^(k / size).
 
-    positions [N, M] int32 or int64 -> Y [N, M, embedding_size] float32. ValueError where the positions are no matrix.
+    positions [N, M] int32 or int64, of which the first column counts -> Y [N, M, embedding_size] float32; NaN for
+    negative positions and where alpha is not above 0. ValueError where the positions are no matrix.
 
     A. Vaswani et al., "Attention is all you need", 2017.
     """
     if positions.ndim != 2:
         raise ValueError(f"a matrix of positions is needed, found {list(positions.shape)}")
     k = xp.arange(embedding_size)
-    each, which = xp.unique(positions, return_inverse=True)  # the same ones come again in each sequence
-    angle = each[:, None] / xp.power(float(alpha), k / embedding_size)
-    table = (amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle))).astype("float32")
     Y = out((*positions.shape, embedding_size), "float32")
-    take_rows(xp, table, which.reshape(-1), Y.reshape(positions.size, embedding_size))
+    if not Y.size:
+        return Y
+    first = positions[:, :1].astype("float64")
+    if alpha <= 0:
+        first[...] = math.nan
+    angle = xp.where(first < 0, math.nan, first / xp.power(max(float(alpha), 0.0), k / embedding_size))
+    Y[...] = (amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle)))[:, None]
     return Y
 
 

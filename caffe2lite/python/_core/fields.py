@@ -431,7 +431,7 @@ class Scalar(Field):
     def _validate_metadata(self):
         if self._metadata is None or self._metadata.categorical_limit is None:
             return
-        if self.dtype is not None and not np.issubdtype(self.dtype.base, np.integer):
+        if self.dtype is not None and not np.issubdtype(self.dtype, np.integer):
             raise AssertionError(f"`categorical_limit` can be specified only in integral fields but got {self.dtype}")
 
     def set_value(self, blob, throw_on_type_mismatch=False, unsafe=False):

@@ -31,8 +31,8 @@ def GetLearningRateBlobNames(model):
 
 def GetCheckpointParams(model):
     """Return what a checkpoint has to hold: all blobs of the first device that are synchronized, and the iteration."""
-    first = prefix_of(model, model._devices[0])
     blobs, _ = ComputeBlobsToSync(model)
+    first = f"{model._device_prefix}_{model._devices[0]}/"
     iterations = {
         op.output[0]
         for op in model.net.Proto().op

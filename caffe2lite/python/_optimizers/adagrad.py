@@ -137,6 +137,8 @@ class AdagradOptimizer(_Ema, Optimizer):
         param, grad = param_info.blob, param_info.grad
         if self.alpha <= 0:
             return
+        if self.lars is not None and self.weight_decay and not is_sparse(grad):
+            raise AssertionError("weight decay is not implemented for LARS: leave one of them out")
         self._apply_lars(net, param_init_net, param, grad, self.lars)
         lr, iteration = self.build_lr(
             net, param_init_net, base_learning_rate=self.alpha, policy=self.policy, **self.init_kwargs
@@ -455,7 +457,7 @@ class DecayAdagradOptimizer(_Ema, Optimizer):
             net, param_init_net, base_learning_rate=self.alpha, policy=self.policy, **self.init_kwargs
         )
         if is_sparse(grad):
-            history = zeros_like(param_init_net, param, f"{param}_squared_sum")
+            history = zeros_like(param_init_net, param, param + "_squared_sum")
             self._aux_params.local.append(history)
             net.SparseAdagrad(
                 [param, history, grad.indices, grad.values, lr],

@@ -119,7 +119,7 @@ class AdamOptimizer(Optimizer):
         if not self.rowWise:
             return zeros_like(param_init_net, param, param + "_second_moment")
         rows = self._rows(param_init_net, param)
-        return param_init_net.ConstantFill([], f"{param}_avg_second_moment", shape=[rows], value=0.0)
+        return param_init_net.ConstantFill([], param + "_avg_second_moment", shape=[rows], value=0.0)
 
     def scale_learning_rate(self, scale):
         self.alpha *= scale

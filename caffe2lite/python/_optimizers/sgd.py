@@ -158,7 +158,13 @@ class FP16SgdOptimizer(SgdOptimizer):
 
     def _run(self, net, param_init_net, param_info, fp32_update=False):
         param, grad = param_info.blob, param_info.grad
-        master = (param_info.blob_copy or {}).get(core.DataType.FLOAT)
+        copies = param_info.blob_copy or {}
+        master = None  # float32, beside a parameter in float16
+        if not fp32_update and "spatbn" not in str(param):  # whose parameters cuDNN needs in float32
+            if core.DataType.FLOAT in copies:
+                master = copies[core.DataType.FLOAT]
+            elif core.DataType.FLOAT16 in copies:
+                param, master = copies[core.DataType.FLOAT16], param
         if not self._learns():
             return
         lr = self._positive_lr(net, param_init_net)
@@ -170,7 +176,7 @@ class FP16SgdOptimizer(SgdOptimizer):
         if is_sparse(grad):
             raise AssertionError(f"FP16Sgd takes dense gradients only, {param} has sparse ones")
         update = net.FP16MomentumSGDUpdate
-        if master is None or fp32_update:
+        if master is None:
             update, momentum = net.FP32MomentumSGDUpdate, momentum_fp32
         update(
             [grad, momentum, lr, param],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from caffe2lite.python import core, schema
@@ -33,9 +31,10 @@ class AdaptiveWeight(ModelLayer):
     ):
         super().__init__(model, name, input_record, **kwargs)
         self.num = len(input_record.field_names())
-        self.weights = [1.0 / self.num] * self.num if weights is None else weights
-        if min(self.weights) <= 0:
-            raise AssertionError(f"weights must be positive, got {self.weights}")
+        weights = [1.0 / self.num] * self.num if weights is None else weights
+        if len(weights) != self.num or min(weights) <= 0:
+            raise AssertionError(f"weights must be {self.num} positive numbers, got {weights}")
+        self.weights = np.array(weights, np.float32)
         self.optimizer = optimizer
         self.pos_optim_method = pos_optim_method
         self.reg_lambda = reg_lambda
@@ -74,7 +73,7 @@ class AdaptiveWeight(ModelLayer):
 
     def log_std_init(self):
         """mu, the logarithm of the variance: w = exp(-mu) / 2."""
-        self.mu = self._param("mu", [-math.log(2.0 * w) for w in self.weights])
+        self.mu = self._param("mu", np.log(0.5 / self.weights))
 
     def log_std_weight(self, x, net, weight):
         """weight = exp(-mu) / 2."""
@@ -93,7 +92,7 @@ class AdaptiveWeight(ModelLayer):
             regularizer = BoundedGradientProjection(lb=0, left_open=True)
         else:
             raise TypeError(f"unknown positivity optimization method: {self.pos_optim_method}")
-        self.k = self._param("k", [2.0 * w for w in self.weights], regularizer)
+        self.k = self._param("k", 2.0 * self.weights, regularizer)
 
     def inv_var_weight(self, x, net, weight):
         """weight = k / 2."""

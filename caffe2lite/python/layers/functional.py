@@ -35,7 +35,7 @@ class Functional(ModelLayer):
         return_struct = isinstance(output_names_or_num, list) or (
             isinstance(output_names_or_num, int) and output_names_or_num != 1
         )
-        with scope.NameScope(self.name):
+        with scope.NameScope(self.name, reset=True):
             if isinstance(output_names_or_num, int):
                 made = schema.NewRecord(model.net, schema.RawTuple(output_names_or_num))
             elif isinstance(output_names_or_num, schema.Field):

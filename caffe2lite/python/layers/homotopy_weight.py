@@ -39,37 +39,38 @@ class HomotopyWeight(ModelLayer):
         # The weights are scale * (a number from 0 to 1) + offset.
         self.scale = float(max_weight - min_weight)
         self.offset = model.add_global_constant(f"{self.name}_offset_1dfloat", float(min_weight))
-        self.mutex, self.atomic_iter = self.create_atomic_iter() if atomic_iter is None else atomic_iter
+        self.use_external_iter = atomic_iter is not None  # who made it counts
+        self.atomic_iter = atomic_iter if self.use_external_iter else self.create_atomic_iter()
 
     def solve_inv_lr_params(self, half_life, quad_life):
         """Return (gamma, power) with which 1 / (1 + gamma t)^power is 1/2 at `half_life` and about 1/4 at `quad_life`."""
         if not quad_life > 2 * half_life:
             raise AssertionError(f"quad_life must be more than 2 half_life, got {quad_life} and {half_life}")
-        excess = quad_life / half_life - 2.0
-        reached = (excess + math.sqrt(excess * excess + 4.0)) / 2.0  # gamma * half_life
-        return reached / half_life, math.log(2.0) / math.log1p(reached)
+        ratio = float(quad_life) / float(half_life)
+        rising = ratio * (1.0 + math.sqrt(2.0)) / 2.0 - math.sqrt(2.0)  # 1 + gamma * half_life, as Caffe2 comes near it
+        return (rising - 1.0) / float(half_life), math.log(2.0) / math.log(rising)
 
     def create_atomic_iter(self):
-        """Return a mutex and a count of iterations."""
-        mutex = self.create_param(
+        """Return a count of iterations, which goes up under a mutex."""
+        self.mutex = self.create_param(
             param_name=f"{self.name}_mutex",
             shape=None,
             initializer=("CreateMutex", {}),
             optimizer=self.model.NoOptim,
         )
-        count = self.create_param(
+        return self.create_param(
             param_name=f"{self.name}_atomic_iter",
             shape=[1],
             initializer=("ConstantFill", {"value": 0, "dtype": core.DataType.INT64}),
             optimizer=self.model.NoOptim,
         )
-        return mutex, count
 
     def update_weight(self, net):
         """Return the weights (alpha, beta) of this iteration."""
         name = net.NextScopedBlob
         falling = net.NextScopedBlob("lr")
-        net.AtomicIter([self.mutex, self.atomic_iter], [self.atomic_iter])
+        if not self.use_external_iter:
+            net.AtomicIter([self.mutex, self.atomic_iter], [self.atomic_iter])
         net.LearningRate([self.atomic_iter], [falling], policy="inv", gamma=self.gamma, power=self.power, base_lr=1.0)
         rising = net.Sub([self.model.global_constants["ONE"], falling], [name("complementary_lr")])
         scaled = net.Scale([falling], [name("scaled_lr")], scale=self.scale)

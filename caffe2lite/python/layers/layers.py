@@ -9,7 +9,7 @@ from collections import namedtuple
 import numpy as np
 
 from caffe2lite.proto import caffe2_pb2
-from caffe2lite.python import core, schema, scope, workspace
+from caffe2lite.python import core, schema, scope, utils, workspace
 from caffe2lite.python.layers.tags import TagContext, Tags
 
 logger = logging.getLogger(__name__)
@@ -255,15 +255,21 @@ class ModelLayer:
         return {}
 
     def add_init_params(self, init_net):
-        """Add the operators that make the parameters; what the net has already is not made again."""
-        made = {output for op in init_net.Proto().op for output in op.output}
+        """Add the operators that make the parameters; one that the net has already is not added again."""
+        device = scope.CurrentDeviceScope()
         for param in self.params:
-            if param.initializer is not None and str(param.parameter) not in made:
-                init_net.Proto().op.extend([param.initializer])
+            op = param.initializer
+            if op is None:
+                continue
+            if device is not None and not op.HasField("device_option"):
+                op = caffe2_pb2.OperatorDef.FromString(op.SerializeToString())
+                op.device_option.CopyFrom(device)
+            if not any(utils.OpAlmostEqual(made, op, "debug_info") for made in init_net.Proto().op):
+                init_net.Proto().op.extend([op])
 
     def create_param(self, param_name, shape, initializer, optimizer, ps_param=None, regularizer=None):
         """Return the blob of a new parameter; `initializer` is a pair of an operator's type and its arguments."""
-        with scope.NameScope(self.name):
+        with scope.NameScope(self.name, reset=True):
             param = self.model.create_param(
                 param_name=param_name,
                 shape=shape,
@@ -272,12 +278,14 @@ class ModelLayer:
                 ps_param=ps_param,
                 regularizer=regularizer,
             )
+        if any(param.parameter == p.parameter for p in self.params):
+            raise AssertionError(f"layer {self.name} has a parameter {param.parameter} already")
         self.params.append(param)
         return param.parameter
 
     def get_next_blob_reference(self, name):
         """Return a new blob in the layer's scope."""
-        with scope.NameScope(self.name):
+        with scope.NameScope(self.name, reset=True):
             return self.model.net.NextScopedBlob(name)
 
     def add_operators(self, net, init_net=None, context=InstantiationContext.TRAINING):
@@ -329,8 +337,7 @@ class ModelLayer:
     def export_output_for_metrics(self):
         """Make the output a metric of the model."""
         self._export_output_for_metrics = True
-        with scope.NameScope(self.name):
-            self.model.add_metric_field(f"{self.name}/output", self.output_schema)
+        self.model.add_metric_field(f"{self.name}/output", self.output_schema)
 
     def export_params_for_metrics(self):
         """Make copies of the parameters metrics of the model."""

@@ -15,8 +15,10 @@ class Split(ModelLayer):
         if not isinstance(input_record, schema.Scalar):
             raise AssertionError(f"Incorrect input type {input_record!r}")
         shape = list(input_record.field_type().shape)
-        if not 1 <= axis <= len(shape):
+        if not 1 <= axis <= len(shape) + 1:
             raise AssertionError(f"axis is from 1 to {len(shape)}, got {axis}")
+        if axis > len(shape):
+            raise IndexError(f"axis is from 1 to {len(shape)}, got {axis}")
         size = shape[axis - 1]
         if split is not None:
             num_splits = len(split)

@@ -27,7 +27,7 @@ class ComputeNormForBlobs(NetModifier):
             blob = defined_blob(net, name)
             with core.DeviceScope(devices[name] if name in devices else muji.OnCPU()):
                 row = self.row_index
-                if row is not None and row >= 0:
+                if row:  # for Caffe2, too, row 0 is all of them
                     blob = net.Slice(
                         [blob], net.NextScopedBlob(prefix=f"{blob}_row_{row}"), starts=[row, 0], ends=[row + 1, -1]
                     )

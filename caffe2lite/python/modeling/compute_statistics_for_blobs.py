@@ -22,7 +22,8 @@ class ComputeStatisticsForBlobs(NetModifier):
             values = net.Cast(blob, to=core.DataType.FLOAT)
             summary = net.Summarize(values, net.NextScopedBlob(prefix=blob + self._field_name_suffix), to_file=0)
             field = f"{blob}{self._field_name_suffix}" if modify_output_record else None
-            log_and_output(net, summary, self._logging_frequency, field, (np.float64, (1,)))
+            net.Print(summary, [], every_n=self._logging_frequency)  # whose check of 0 is Caffe2's, here alone
+            log_and_output(net, summary, 0, field, (np.float64, (1,)))
 
     def field_name_suffix(self):
         """Return what follows the blob's name in the output record."""

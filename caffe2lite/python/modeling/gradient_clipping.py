@@ -65,7 +65,7 @@ class GradientClipping(NetModifier):
 
     def _chosen(self, net, grad_map):
         if self.blobs_to_include is None:
-            chosen = dict(grad_map)
+            chosen = grad_map  # from which, as in Caffe2, those that are excluded go
         else:
             chosen = {}
             for name in self.blobs_to_include:

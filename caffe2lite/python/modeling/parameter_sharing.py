@@ -11,22 +11,20 @@ logger = logging.getLogger(__name__)
 
 
 class ParameterSharingContext:
-    """A stack of overrides `scope -> scope`, applied over and over to the longest prefix that matches."""
+    """A stack of overrides `scope -> scope`: the longest prefix that matches is replaced, then that of what replaced it."""
 
     def __init__(self):
         self._scope_overrides = {}
         self._contexts = []
 
-    def _resolve_scope_overrides(self, candidate_scope):
-        seen = {candidate_scope}
-        while True:
-            prefix = max((p for p in self._scope_overrides if candidate_scope.startswith(p)), key=len, default=None)
-            if prefix is None:
-                return candidate_scope
-            candidate_scope = self._scope_overrides[prefix] + candidate_scope[len(prefix) :]
-            if candidate_scope in seen:
-                raise ValueError(f"parameter sharing goes in a circle at scope {candidate_scope!r}")
-            seen.add(candidate_scope)
+    def _resolve_scope_overrides(self, candidate_scope, below=()):
+        prefix = max((p for p in self._scope_overrides if candidate_scope.startswith(p)), key=len, default=None)
+        target = self._scope_overrides.get(prefix, candidate_scope)
+        if target == candidate_scope:
+            return candidate_scope
+        if target in below:
+            raise RecursionError(f"parameter sharing goes in a circle at scope {target!r}")
+        return self._resolve_scope_overrides(target, (*below, target)) + candidate_scope[len(prefix) :]
 
     def get_parameter_name(self, name):
         """Return the full name of parameter `name` in the current scope."""

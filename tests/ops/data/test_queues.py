@@ -33,11 +33,14 @@ def test_first_in_first_out(do):
 def test_a_closed_queue_gives_what_it_has_and_then_says_so(do):
     put(do, 7)
     do("CloseBlobsQueue", "q")
+    put(do, 8)  # there is room for it
+    assert not put(do, 9, "SafeEnqueueBlobs")[-1]
     with pytest.raises(OperatorError, match="queue 'q' is closed"):
-        put(do, 8)
-    assert put(do, 8, "SafeEnqueueBlobs")[-1]
-    x, _, status = do("SafeDequeueBlobs", "q", "a b status")
-    assert x.tolist() == [7] and not status
+        put(do, 10)
+    assert put(do, 10, "SafeEnqueueBlobs")[-1]
+    for k in (7, 8, 9):
+        x, _, status = do("SafeDequeueBlobs", "q", "a b status")
+        assert x.tolist() == [k] and not status
     assert do("SafeDequeueBlobs", "q", "a b status")[-1]
     with pytest.raises(OperatorError, match="closed and empty"):
         do("DequeueBlobs", "q", "a b")

@@ -107,7 +107,7 @@ def test_ranges_of_lengths():
     ("DiagonalFill", [], {"shape": [3]}, r"2 dimensions or more, found the shape \[3\]"),
     ("DiagonalFill", [], {"shape": [3, 3, 2]}, r"all must be equal, found the shape \[3, 3, 2\]"),
     ("GivenTensorByteStringToUInt8Fill", [], {"values": [b"a"], "shape": [2]}, "needs 2 bytes, .* has 1"),
-    ("Range", [np.int32(0), np.int32(2), np.int32(0)], {}, "step must not be 0"),
+    ("Range", [np.int32(0), np.int32(2), np.int32(0)], {}, "Step size cannot be 0"),
     ("Range", [np.array([1, 2])], {}, r"start must be a scalar, found the shape \[2\]"),
     ("Range", [np.float32(0), np.float32(np.inf)], {}, "from 0.0 to inf in steps of 1 has no length"),
     ("LengthsRangeFill", [np.array([1, -2], "int32")], {}, "not be negative, found -2"),

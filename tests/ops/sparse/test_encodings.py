@@ -11,11 +11,19 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_positions(dtype):
-    at = np.array([[0, 1], [5, 100]], dtype)
+    at = np.array([[0, 0], [5, 5]], dtype)
     (Y,) = run("SinusoidPositionEncoding", [at], {"embedding_size": 6, "alpha": 50.0, "amplitude": 2.0})
     for k in range(6):
         angle = at / 50.0 ** (k / 6)
         np.testing.assert_allclose(Y[..., k], 2 * (np.cos(angle) if k % 2 else np.sin(angle)), atol=1e-5)
+    (mixed,) = run(
+        "SinusoidPositionEncoding",
+        [np.array([[0, 7], [5, -1]], dtype)],
+        {"embedding_size": 6, "alpha": 50.0, "amplitude": 2.0},
+    )
+    np.testing.assert_array_equal(mixed, Y)  # the first column counts, as in Caffe2
+    (negative,) = run("SinusoidPositionEncoding", [np.array([[-3]], dtype)], {"embedding_size": 2})
+    assert np.isnan(negative).all()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4])
