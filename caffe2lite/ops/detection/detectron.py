@@ -193,7 +193,7 @@ def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0
 
 def _by_class(xp, X, labels, num_classes):
     """Return the logits as [N, A, classes, H, W], the labels as [N, A, 1, H, W]."""
-    if X.ndim != 4 or X.shape[1] % num_classes:
+    if X.ndim != 4 or num_classes < 1 or X.shape[1] % num_classes:
         raise ValueError(f"logits must be [N, A * {num_classes}, H, W], got shape {list(X.shape)}")
     n, _, height, width = X.shape
     anchors = X.shape[1] // num_classes
@@ -328,7 +328,7 @@ def SoftmaxFocalLossGradient(
 
 
 def _groups(X, num_classes):
-    if X.ndim != 4 or X.shape[1] % num_classes:
+    if X.ndim != 4 or num_classes < 1 or X.shape[1] % num_classes:
         raise ValueError(f"scores must be [N, A * {num_classes}, H, W], got shape {list(X.shape)}")
     return (X.shape[0], X.shape[1] // num_classes, num_classes, *X.shape[2:])
 

@@ -361,16 +361,20 @@ def _infer_pad(args, inputs):
 def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padding, out):
     """X with a border: of a constant value, of the pixels at the edge, or reflected.
 
-    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where the
-    mode is not constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
+    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where
+    nothing is left, the mode is not constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
     """
     top, left, bottom, right, order = padding
     x = _first(X, order)
-    rows = _sources(xp, x.shape[2], top, bottom, mode)
-    columns = _sources(xp, x.shape[3], left, right, mode)
-    Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
+    height, width = top + x.shape[2] + bottom, left + x.shape[3] + right
+    if height < 1 or width < 1:
+        raise ValueError(
+            f"nothing is left of {x.shape[2]} by {x.shape[3]} pixels with {top + bottom} rows and {left + right} columns more"
+        )
+    Y = out(_shape(x.shape[0], x.shape[1], (height, width), order), X.dtype)
     if not Y.size:
         return Y
+    rows, columns = _sources(xp, x.shape[2], top, bottom, mode), _sources(xp, x.shape[3], left, right, mode)
     y = _first(Y, order)
     if x.size:
         _show(xp, x, rows, columns, y, value)

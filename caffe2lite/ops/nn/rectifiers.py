@@ -128,7 +128,12 @@ def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
 
     X [...], Y of its shape; float32.  TypeError for other dtypes.
     """
-    return _leaky(xp, X, X.dtype.type(alpha), out(X.shape, X.dtype))
+    slope = X.dtype.type(alpha)
+    Y = out(X.shape, X.dtype)
+    if np.isfinite(slope):
+        return _leaky(xp, X, slope, Y)
+    Y[...] = xp.where(X >= 0, X, slope * X)  # times 0 that slope is NaN
+    return Y
 
 
 @pointwise(LeakyRelu, "alpha")
@@ -144,7 +149,9 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, _slope(Y >= 0, Y.dtype.type(alpha), Y.dtype), out=out(Y.shape, Y.dtype))
+    slope = Y.dtype.type(alpha)
+    factor = _slope(Y >= 0, slope, Y.dtype) if np.isfinite(slope) else xp.where(Y >= 0, Y.dtype.type(1), slope)
+    return xp.multiply(dY, factor, out=out(Y.shape, Y.dtype))
 
 
 @pointwise(LeakyReluGradient, "alpha")

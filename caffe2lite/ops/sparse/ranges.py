@@ -222,7 +222,7 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
 
 @operator(
     "Y",
-    types={"LENGTHS": "int32"},
+    types={"LENGTHS": "int32", "n_split_input": "int32 int64 uint8 int8 int16 uint16"},
     host="n_split_input",
     infer=lambda args, inputs: [
         Spec((inputs[0].shape[0] * args["n_split"],), "int32") if len(inputs) == 1 and args["n_split"] > 0 else UNKNOWN
