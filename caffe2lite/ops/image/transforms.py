@@ -72,6 +72,12 @@ def _scales(scales, height_scale, width_scale):
     return float(scales[0]), float(scales[1])
 
 
+def _check_resized(shape, height_scale, width_scale, dtype):
+    """ValueError where an image [N, C, H, W] is too large with these scales, before what its rows show is computed."""
+    n, c, height, width = shape
+    check_result((n, c, resized(height, height_scale), resized(width, width_scale)), dtype)
+
+
 def _nearest(xp, size, scale, count=None):
     """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
@@ -96,6 +102,7 @@ def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale:
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     x = _first(X, order)
+    _check_resized(x.shape, height_scale, width_scale, X.dtype)
     rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
     Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
     if Y.size:
@@ -278,6 +285,7 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     four_dimensional(X)
+    _check_resized(X.shape, height_scale, width_scale, X.dtype)
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
     Y = out((*X.shape[:2], rows.shape[0], columns.shape[0]), X.dtype)
     if Y.size:

@@ -189,7 +189,11 @@ def PRelu(xp, X, slope, *, order: str = "NCHW", out):
     shape; float32.  ValueError where slope has neither one value nor one a channel.
     """
     w = _slopes(xp, X, slope, order)
-    return _leaky(xp, X, w, out(X.shape, X.dtype))
+    Y = out(X.shape, X.dtype)
+    if xp is np and np.isfinite(w).all():
+        return _leaky(xp, X, w, Y)
+    Y[...] = xp.where(X > 0, X, w * X)
+    return Y
 
 
 @compiled(PRelu)
@@ -221,7 +225,8 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """
     w = _slopes(xp, X, slope, order)
     below = ~(X > 0)
-    dX = xp.multiply(dY, _slope(~below, w, X.dtype), out=out[0](X.shape, X.dtype))
+    factor = _slope(~below, w, X.dtype) if xp is np and np.isfinite(w).all() else xp.where(below, w, X.dtype.type(1))
+    dX = xp.multiply(dY, factor, out=out[0](X.shape, X.dtype))
     dW = out[1](slope.shape, slope.dtype)
     axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size > 1 else None
     dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)

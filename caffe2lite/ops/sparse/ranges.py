@@ -288,6 +288,7 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     """
     if DATA.ndim != 1:
         raise ValueError(f"the data must have one dimension, got shape {list(DATA.shape)}")
+    segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
     values[...] = 0
     indices[...] = -1
