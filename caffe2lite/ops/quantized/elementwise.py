@@ -243,7 +243,13 @@ def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
     return Int8Tensor(X.data.reshape(shape).copy(), Y_scale, Y_zero_point)
 
 
-@operator("Y old_shape", inplace={0: 0}, types={"new_shape": "int32 int64"}, infer=bytes_as("Reshape"))
+@operator(
+    "Y old_shape",
+    inplace={0: 0},
+    types={"new_shape": "int32 int64"},
+    shapes="new_shape [K]",
+    infer=bytes_as("Reshape"),
+)
 def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had.
 
