@@ -262,7 +262,7 @@ def lookups(kind, name="lookups"):
 @pytest.mark.parametrize(
     ("ids", "lengths", "sentence"),
     [
-        ([1, 12], [2, 0], "index 12 is not within the 10 rows"),
+        ([1, 12], [2, 0], "index 12 is outside of the data, which has 10 rows"),
         ([-1, 1], [2, 0], "index -1 is not within"),
         ([1, 1], [3, 0], "the lengths sum to 3, and there are 2 rows"),
         ([1, 1], [3, -1], "a length is negative: -1"),

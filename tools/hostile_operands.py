@@ -7,6 +7,9 @@ says: ranks, dtypes, emptiness, values (NaN and infinities too), lengths, indice
 runs plain, a second time into outputs full of garbage, compiled by Numba whatever its size, and on an emulated GPU.
 Found are: a process that dies or does not end, an error in Python's or NumPy's words, an error without the operator's
 name, an input that has changed, a result that another backend does not give (rounding aside), memory left unwritten.
+With NUMBA_BOUNDSCHECK=1 (and a NUMBA_CACHE_DIR of its own, since what is kept on disk has no checks) an index beyond an
+array in a compiled loop is an IndexError, and found.
+
 The last line is a JSON object with the numbers of cases, runs and findings.
 """
 
@@ -443,7 +446,7 @@ class Hunt:
     def one(self, kinds, first):
         """Run one child; (types, first case) that it has left undone."""
         script = [sys.executable, __file__, "--child", str(self.seed), str(self.cases), str(first), *kinds]
-        limited = {**os.environ, "CAFFE2LITE_LARGEST_RESULT": str(1 << 28)}
+        limited = {**os.environ, "CAFFE2LITE_LARGEST_RESULT": str(1 << 28), "CAFFE2LITE_NUMBA": "wait"}
         process = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=limited)
         at = None
         errors = []

@@ -252,10 +252,10 @@ def RecurrentNetworkGradient(
     """
     given = len(outputs_with_grads)
     values = ctx.inputs[given:]
-    keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
-    shared = keep.shared
     if not values:
         raise ValueError(f"there are {given} gradients of outputs (outputs_with_grads), and no inputs behind them")
+    keep = needed(ScratchWorkspaces, ctx.inputs[-1].value)
+    shared = keep.shared
     if len(ctx.op.output) != 1 + len(param) + len(initial_recurrent_state_ids):
         raise ValueError(
             f"there must be a gradient of the input, of {len(param)} parameters and of {len(initial_recurrent_state_ids)} "

@@ -92,12 +92,12 @@ def _locked(mutex: Any) -> Any:
 
 def _rows(kept: Any, data: Any) -> None:
     if not data.ndim or (
-        kept is not None and kept.size and (kept.shape[1:] != data.shape[1:] or kept.dtype != data.dtype)
+        kept is not None
+        and kept.shape[:1] != (0,)
+        and (not kept.ndim or kept.shape[1:] != data.shape[1:] or kept.dtype != data.dtype)
     ):
-        raise ValueError(
-            f"the data must have rows like those kept, {kept.dtype}{list(kept.shape[1:])}; found "
-            f"{data.dtype}{list(data.shape)}"
-        )
+        like = "" if kept is None else f" like those kept, {kept.dtype}{list(kept.shape[1:])}"
+        raise ValueError(f"the data must have rows{like}; found {data.dtype}{list(data.shape)}")
 
 
 def _infer_last(args: Any, inputs: Any) -> list[Spec]:
@@ -131,8 +131,8 @@ def LastNWindowCollector(ctx, last_n, next, data, mutex=None, visited=None, *, n
             kept, after = ctx.xp.array(data[total - room :]), 0
         else:
             have = 0 if last_n is None else last_n.shape[0]
-            begin = int(next)
-            if next.size != 1 or not 0 <= begin <= min(have, room - 1):
+            begin = int(next.reshape(-1)[0]) if next.size == 1 else -1
+            if not 0 <= begin <= min(have, room - 1):
                 raise ValueError(f"next must be a place among the {have} rows, or behind them, found {next.tolist()}")
             kept = ctx.xp.empty((min(have + total, room), *data.shape[1:]), data.dtype)
             if have:

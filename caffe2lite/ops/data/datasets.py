@@ -326,6 +326,7 @@ def TrimDataset(ctx, *tensors, fields: list[str], multiple_of: int = 1):
     """
     tree = Tree(fields)
     tree.check(tensors)
+    _check_outputs(ctx, tensors)
     keep = _examples(tree, tensors) // multiple_of * multiple_of
     ends = tree.ends(tensors, [0] * len(tree.lengths_of), keep)
     for i, tensor in enumerate(tensors):

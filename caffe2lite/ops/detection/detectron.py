@@ -75,7 +75,7 @@ def SmoothL1LossGradient(xp, Y_hat, Y, alpha_in, alpha_out, dloss, *, beta: floa
     _check_same(Y_hat, Y, alpha_in, alpha_out)
     d = out(Y_hat.shape, Y_hat.dtype)
     derivative = alpha_in * alpha_out * _smooth_derivative(xp, alpha_in * (Y_hat - Y), beta)
-    d[...] = derivative * (dloss.reshape(()) * (scale / max(Y_hat.shape[0], 1)))
+    d[...] = derivative * (fitted(dloss, (), "dloss") * (scale / max(Y_hat.shape[0], 1)))
     return d
 
 
@@ -134,7 +134,7 @@ def SelectSmoothL1LossGradient(xp, Y_hat, Y, L, S, dloss, *, beta: float = 1.0, 
     if Y.size:
         where = _chosen(xp, Y_hat, Y, L)
         d[where] = _smooth_derivative(xp, Y_hat[where] - Y, beta) * (
-            dloss.reshape(()) * scale / xp.maximum(S.reshape(-1)[0], 1)
+            fitted(dloss, (), "dloss") * scale / xp.maximum(S.reshape(-1)[0], 1)
         )
     return d
 
@@ -193,7 +193,7 @@ def SigmoidCrossEntropyLossGradient(xp, X, targets, dloss, *, scale: float = 1.0
 
 def _by_class(xp, X, labels, num_classes):
     """Return the logits as [N, A, classes, H, W], the labels as [N, A, 1, H, W]."""
-    if X.ndim != 4 or X.shape[1] % num_classes:
+    if X.ndim != 4 or num_classes < 1 or X.shape[1] % num_classes:
         raise ValueError(f"logits must be [N, A * {num_classes}, H, W], got shape {list(X.shape)}")
     n, _, height, width = X.shape
     anchors = X.shape[1] // num_classes
@@ -293,7 +293,7 @@ def SoftmaxFocalLoss(
     """
     x, t = _by_class(xp, X, labels, num_classes)
     P = out[1](X.shape, X.dtype)
-    p = P.reshape(x.shape)
+    p = fitted(P, x.shape, "P")
     p[...] = _softmax(xp, x, 2)
     check_range(xp.maximum(t, 0), num_classes, "a label")
     mine = xp.take_along_axis(p, xp.maximum(t, 0).astype("int64"), axis=2)
@@ -316,19 +316,19 @@ def SoftmaxFocalLossGradient(
     shapes do not fit, or a label is not below num_classes.
     """
     x, t = _by_class(xp, X, labels, num_classes)
-    p = P.reshape(x.shape)
+    p = fitted(P, x.shape, "P")
     check_range(xp.maximum(t, 0), num_classes, "a label")
     mine = xp.take_along_axis(p, xp.maximum(t, 0).astype("int64"), axis=2)
     derivative = -((1 - mine) ** gamma) + gamma * (1 - mine) ** (gamma - 1) * mine * xp.log(xp.maximum(mine, _TINY))
     derivative = derivative * _weights(xp, t, fg_num, alpha, X.dtype)
     here = (t == xp.arange(num_classes).reshape(1, 1, -1, 1, 1)).astype(X.dtype)
     d = out(X.shape, X.dtype)
-    d.reshape(x.shape)[...] = derivative * (here - p) * (dloss.reshape(()) * scale)
+    d.reshape(x.shape)[...] = derivative * (here - p) * (fitted(dloss, (), "dloss") * scale)
     return d
 
 
 def _groups(X, num_classes):
-    if X.ndim != 4 or X.shape[1] % num_classes:
+    if X.ndim != 4 or num_classes < 1 or X.shape[1] % num_classes:
         raise ValueError(f"scores must be [N, A * {num_classes}, H, W], got shape {list(X.shape)}")
     return (X.shape[0], X.shape[1] // num_classes, num_classes, *X.shape[2:])
 

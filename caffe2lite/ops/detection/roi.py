@@ -94,7 +94,7 @@ def _side(start, length, bins, size, samples):
     grid = samples if samples > 0 else math.ceil(length / bins)
     check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
-    if grid == 0:
+    if grid == 0 or size == 0:
         return matrix
     at = start + (np.arange(bins)[:, None] + (np.arange(grid)[None] + 0.5) / grid) * step
     outside = (at < -1.0) | (at > size)

@@ -85,6 +85,7 @@ def UniformFill(
     inplace={0: 0},
     anywhere="X low high",
     num_inputs={0, 1, 3},
+    types={"low": "int32", "high": "int32"},
     infer=infer_fill("int32"),
     traits="fill",
 )
@@ -194,10 +195,12 @@ def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (
     fan in the size of a row, float32; X gives its shape as in UniformFill.  ValueError where the shape is given twice
     or a scalar's.
     """
-    Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
+    dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
+    fan = _dim(dims, 0)  # before the output, which may be the very input, takes this shape
+    Y = out(dims, "float32")
     if not Y.size:
         return Y
-    scale = math.sqrt(3.0 * _dim(Y, 0) / Y.size)
+    scale = math.sqrt(3.0 * fan / Y.size)
     return _uniform(ctx, Y, -scale, scale)
 
 
@@ -210,14 +213,16 @@ def MSRAFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (),
     He et al., Delving Deep into Rectifiers, 2015.  Y [M, K, ...], fan out = Y.size / K, float32; X gives its shape as
     in UniformFill.  ValueError where the shape is given twice or has fewer than 2 dimensions.
     """
-    Y = out(shape_to_fill(X, shape, extra_shape, input_as_shape), "float32")
-    return _gaussian(ctx, Y, 0.0, math.sqrt(2.0 * _dim(Y, 1) / Y.size)) if Y.size else Y
+    dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
+    fan = _dim(dims, 1)
+    Y = out(dims, "float32")
+    return _gaussian(ctx, Y, 0.0, math.sqrt(2.0 * fan / Y.size)) if Y.size else Y
 
 
-def _dim(Y: Any, axis: int) -> int:
-    if Y.ndim <= axis:
-        raise ValueError(f"weights with {axis + 1} dimensions or more are expected, found the shape {list(Y.shape)}")
-    return int(Y.shape[axis])
+def _dim(dims: Any, axis: int) -> int:
+    if len(dims) <= axis:
+        raise ValueError(f"weights with {axis + 1} dimensions or more are expected, found the shape {list(dims)}")
+    return int(dims[axis])
 
 
 @operator("Y", gradient=NO_GRADIENT, stateful=True, infer=infer_fill("float16"), traits="fill")

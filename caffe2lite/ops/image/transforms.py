@@ -72,6 +72,12 @@ def _scales(scales, height_scale, width_scale):
     return float(scales[0]), float(scales[1])
 
 
+def _check_resized(shape, height_scale, width_scale, dtype):
+    """ValueError where an image [N, C, H, W] is too large with these scales, before what its rows show is computed."""
+    n, c, height, width = shape
+    check_result((n, c, resized(height, height_scale), resized(width, width_scale)), dtype)
+
+
 def _nearest(xp, size, scale, count=None):
     """Return for each pixel of the result (`count`, or as many as the scale gives) the pixel that it copies."""
     if count is None:
@@ -96,6 +102,7 @@ def ResizeNearest(xp, X, scales=None, *, width_scale: float = 1.0, height_scale:
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     x = _first(X, order)
+    _check_resized(x.shape, height_scale, width_scale, X.dtype)
     rows, columns = _nearest(xp, x.shape[2], height_scale), _nearest(xp, x.shape[3], width_scale)
     Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
     if Y.size:
@@ -278,6 +285,7 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
     """
     height_scale, width_scale = _scales(scales, height_scale, width_scale)
     four_dimensional(X)
+    _check_resized(X.shape, height_scale, width_scale, X.dtype)
     rows, columns = _bilinear(xp, X.shape[2], height_scale), _bilinear(xp, X.shape[3], width_scale)
     Y = out((*X.shape[:2], rows.shape[0], columns.shape[0]), X.dtype)
     if Y.size:
@@ -361,16 +369,20 @@ def _infer_pad(args, inputs):
 def PadImage(xp, X, *, mode: str = "constant", value: float = 0.0, padding: Padding, out):
     """X with a border: of a constant value, of the pixels at the edge, or reflected.
 
-    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where the
-    mode is not constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
+    X [N, C, H, W] float32 (NHWC: channels last) -> Y [N, C, top + H + bottom, left + W + right]. ValueError where
+    nothing is left, the mode is not constant, reflect or edge, there are not four pads, or a side is too short to be reflected.
     """
     top, left, bottom, right, order = padding
     x = _first(X, order)
-    rows = _sources(xp, x.shape[2], top, bottom, mode)
-    columns = _sources(xp, x.shape[3], left, right, mode)
-    Y = out(_shape(x.shape[0], x.shape[1], (rows.shape[0], columns.shape[0]), order), X.dtype)
+    height, width = top + x.shape[2] + bottom, left + x.shape[3] + right
+    if height < 1 or width < 1:
+        raise ValueError(
+            f"nothing is left of {x.shape[2]} by {x.shape[3]} pixels with {top + bottom} rows and {left + right} columns more"
+        )
+    Y = out(_shape(x.shape[0], x.shape[1], (height, width), order), X.dtype)
     if not Y.size:
         return Y
+    rows, columns = _sources(xp, x.shape[2], top, bottom, mode), _sources(xp, x.shape[3], left, right, mode)
     y = _first(Y, order)
     if x.size:
         _show(xp, x, rows, columns, y, value)

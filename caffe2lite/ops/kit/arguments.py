@@ -123,7 +123,11 @@ class Values:
         """Return those of a field (floats, ints, strings); nobody may write into it."""
         made = self._arrays.get((field, dtype))
         if made is None:
-            made = self._arrays[field, dtype] = np.array(list(getattr(self.message, field)), dtype)
+            try:
+                made = np.array(list(getattr(self.message, field)), dtype)
+            except OverflowError as e:
+                raise ValueError(f"a value of the argument {self.message.name} is out of the range of {dtype}") from e
+            self._arrays[field, dtype] = made
             made.flags.writeable = False
         return made
 

@@ -64,9 +64,7 @@ def within(xp: ModuleType, indices: np.ndarray, size: int, wrap: bool) -> np.nda
         return indices
     low, high = int(indices.min()), int(indices.max())
     if high >= size or low < (-size if wrap else 0):
-        raise ValueError(
-            f"index {high if high >= size else low} is outside of the data, which have {size} entries there"
-        )
+        raise ValueError(outside(high if high >= size else low, size, "the data"))
     return xp.where(indices < 0, indices + size, indices) if low < 0 else indices
 
 

@@ -13,6 +13,8 @@ from caffe2lite.ops.kit import findings
 from caffe2lite.ops.kit.compiled import loop, prefetch
 from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
 from caffe2lite.ops.kit.memory import clear
+from caffe2lite.ops.kit.rows import check_indices as check_rows
+from caffe2lite.ops.kit.rows import outside
 
 _U = np.uint64  # of places in arrays: signed ones might count from the end
 _AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
@@ -75,13 +77,9 @@ def check_indices(indices: np.ndarray, size: int, xp: ModuleType = np, late: boo
     if indices.ndim != 1:
         raise ValueError(f"indices must have one dimension, got shape {list(indices.shape)}")
     if late and indices.size:
-        findings.find_outside(
-            xp, indices, size, lambda index: f"index {index} is not within the {size} rows of the data"
-        )
+        findings.find_outside(xp, indices, size, functools.partial(outside, rows=size, what="the data"))
         return
-    if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= size):
-        wrong = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
-        raise ValueError(f"index {wrong} is not within the {size} rows of the data")
+    check_rows(indices, size, "the data")
 
 
 def check_weights(weights: np.ndarray, size: int) -> None:

@@ -69,8 +69,8 @@ def Clip(xp, X, *, min: float = -_FLT_MAX, max: float = _FLT_MAX, out):
 @pointwise(Clip, "min", "max")
 def _clip(X, Y, low, high):
     for i in range(Y.size):
-        x = low if X[i] < low else X[i]
-        Y[i] = high if x > high else x
+        x = X[i] if (X[i] >= low) | (X[i] != X[i]) else low  # a limit that is NaN makes all NaN
+        Y[i] = x if (x <= high) | (x != x) else high
 
 
 @operator("dX", inplace={1: 0}, types={"Y": "float32", "dY": "=Y"}, alike="Y dY", infer=like(0))

@@ -143,8 +143,10 @@ def TopKGradient(xp, dvalues, indices, X, *, axis: int = -1, out):
         rows, columns = xp.arange(outer)[:, None, None], xp.arange(inner)
         ids = indices.reshape(outer, k, inner)
         inside = ids >= 0
-        wide = lambda T: xp.broadcast_to(T, ids.shape)[inside]
-        dX.reshape(outer, n, inner)[wide(rows), ids[inside], wide(columns)] = dvalues.reshape(ids.shape)[inside]
+        check_range(ids[inside], n, "an index")
+        places = ((rows * n + ids) * inner + columns)[inside]
+        keep = last_of_each(xp, places)
+        dX.reshape(-1)[places[keep]] = dvalues.reshape(ids.shape)[inside][keep]
     return dX
 
 
@@ -198,7 +200,9 @@ def FlexibleTopKGradient(xp, X, K, dvalues, indices, *, out):
     dX = out(X.shape, X.dtype)
     clear(dX)
     if ks:
-        dX.reshape(rows.shape)[xp.repeat(xp.arange(len(ks)), ks), indices] = dvalues
+        places = xp.repeat(xp.arange(len(ks)), ks) * rows.shape[1] + indices
+        keep = last_of_each(xp, places)
+        dX.reshape(-1)[places[keep]] = dvalues[keep]
     return dX
 
 

@@ -216,8 +216,7 @@ def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    dX = keep_where(xp, (Y > 0) & (Y < 1), dY, out(Y.shape, Y.dtype))
-    return xp.multiply(dX, Y.dtype.type(alpha), dX)
+    return keep_where(xp, (Y > 0) & (Y < 1), dY * Y.dtype.type(alpha), out(Y.shape, Y.dtype))
 
 
 @pointwise(HardSigmoidGradient, "alpha")

@@ -62,7 +62,10 @@ def _prepare(X, W, b, window):
     if len(size) != len(window.kernel):
         raise ValueError(f"the window has {len(window.kernel)} dimensions and the input {len(size)}: {list(X.shape)}")
     check_filter(window, channels, W, b, W.shape[0] if W.ndim else 0)
-    return windows.place(window, size), batch
+    place = windows.place(window, size)
+    if windows.split_shape(W.shape, window, "the filter")[2] != place.kernel:  # the whole image, with global_pooling
+        raise ValueError(f"the filter {list(W.shape)} must have a window of {list(place.kernel)}")
+    return place, batch
 
 
 def _first(xp, array, window):

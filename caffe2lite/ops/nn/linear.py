@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.broadcast import result_shape
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Infer, Spec, size_of
 from caffe2lite.ops.kit.products import bound_dot, dot
@@ -302,6 +303,7 @@ def BatchMatMul(xp, A, B, *, trans_a: bool = False, trans_b: bool = False, broad
     inner_a, inner_b = a.shape[-1], b.shape[-2] if b.ndim > 1 else b.shape[0]
     if inner_a != inner_b:
         raise ValueError(f"the inner dimensions differ, {inner_a} and {inner_b}: A {list(A.shape)}, B {list(B.shape)}")
+    result_shape(a.shape[:-2], b.shape[:-2])
     product = xp.matmul(a, b)
     if a.ndim == 1 and b.ndim == 1:
         product = product.reshape(1)

@@ -128,7 +128,12 @@ def LeakyRelu(xp, X, *, alpha: float = 0.01, out):
 
     X [...], Y of its shape; float32.  TypeError for other dtypes.
     """
-    return _leaky(xp, X, X.dtype.type(alpha), out(X.shape, X.dtype))
+    slope = X.dtype.type(alpha)
+    Y = out(X.shape, X.dtype)
+    if np.isfinite(slope):
+        return _leaky(xp, X, slope, Y)
+    Y[...] = xp.where(X >= 0, X, slope * X)  # times 0 that slope is NaN
+    return Y
 
 
 @pointwise(LeakyRelu, "alpha")
@@ -144,7 +149,9 @@ def LeakyReluGradient(xp, Y, dY, *, alpha: float = 0.01, out):
 
     Y [...], dY and dX of its shape; float32.  ValueError where the shapes differ.
     """
-    return xp.multiply(dY, _slope(Y >= 0, Y.dtype.type(alpha), Y.dtype), out=out(Y.shape, Y.dtype))
+    slope = Y.dtype.type(alpha)
+    factor = _slope(Y >= 0, slope, Y.dtype) if np.isfinite(slope) else xp.where(Y >= 0, Y.dtype.type(1), slope)
+    return xp.multiply(dY, factor, out=out(Y.shape, Y.dtype))
 
 
 @pointwise(LeakyReluGradient, "alpha")
@@ -182,7 +189,11 @@ def PRelu(xp, X, slope, *, order: str = "NCHW", out):
     shape; float32.  ValueError where slope has neither one value nor one a channel.
     """
     w = _slopes(xp, X, slope, order)
-    return _leaky(xp, X, w, out(X.shape, X.dtype))
+    Y = out(X.shape, X.dtype)
+    if xp is np and np.isfinite(w).all():
+        return _leaky(xp, X, w, Y)
+    Y[...] = xp.where(X > 0, X, w * X)
+    return Y
 
 
 @compiled(PRelu)
@@ -214,7 +225,8 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """
     w = _slopes(xp, X, slope, order)
     below = ~(X > 0)
-    dX = xp.multiply(dY, _slope(~below, w, X.dtype), out=out[0](X.shape, X.dtype))
+    factor = _slope(~below, w, X.dtype) if xp is np and np.isfinite(w).all() else xp.where(below, w, X.dtype.type(1))
+    dX = xp.multiply(dY, factor, out=out[0](X.shape, X.dtype))
     dW = out[1](slope.shape, slope.dtype)
     axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size > 1 else None
     dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)

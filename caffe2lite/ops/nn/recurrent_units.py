@@ -58,7 +58,7 @@ def _valid(lengths, now):
 
 
 def _check(H_prev, X, gates):
-    if H_prev.ndim != 3 or X.ndim != 3 or X.shape[2] != gates * H_prev.shape[2] or X.shape[1] != H_prev.shape[1]:
+    if H_prev.ndim != 3 or X.shape != (*H_prev.shape[:2], gates * H_prev.shape[2]):
         raise ValueError(
             f"the state has the shape {list(H_prev.shape)} and the gates {list(X.shape)}; expected [1, N, D] and "
             f"[1, N, {gates} * D]"

@@ -432,10 +432,10 @@ def Adadelta(xp, param, moment, delta, grad, lr, *, epsilon: float = 1e-5, decay
     """
     check_sizes(param=param, moment=moment, delta=delta, grad=grad)
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, (param, moment, delta)))
-    m, d, step = adadelta_step(xp, moment, delta, grad.reshape(moment.shape), epsilon, decay)
-    xp.add(param, step.reshape(param.shape) * one(lr, "lr"), outs[0])
-    xp.copyto(outs[1], m)
-    xp.copyto(outs[2], d)
+    m, d, step = adadelta_step(xp, *(a.reshape(param.shape) for a in (moment, delta, grad)), epsilon, decay)
+    xp.add(param, step * one(lr, "lr"), outs[0])
+    xp.copyto(outs[1], m.reshape(moment.shape))
+    xp.copyto(outs[2], d.reshape(delta.shape))
     return outs
 
 
@@ -553,7 +553,7 @@ def Ftrl(
     check_ftrl(param, n_z, grad)
     a = ftrl_alpha(param, alpha, alpha_in)
     nz = n_z.reshape(*param.shape, 2)
-    new, new_nz = ftrl_step(xp, param, nz, grad.reshape(param.shape), a, beta, lambda1, lambda2)
+    new, new_nz = ftrl_step(xp, param, nz, fitted(grad, param.shape, "grad"), a, beta, lambda1, lambda2)
     outs = out[0](param.shape, param.dtype), out[1](n_z.shape, n_z.dtype)
     outs[0][...] = new
     outs[1][...] = new_nz.reshape(n_z.shape)

@@ -263,7 +263,13 @@ def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
     return Int8Tensor(X.data.reshape(shape).copy(), Y_scale, Y_zero_point)
 
 
-@operator("Y old_shape", inplace={0: 0}, types={"new_shape": "int32 int64"}, infer=bytes_as("Reshape"))
+@operator(
+    "Y old_shape",
+    inplace={0: 0},
+    types={"new_shape": "int32 int64"},
+    shapes="new_shape [K]",
+    infer=bytes_as("Reshape"),
+)
 def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had.
 
@@ -351,10 +357,12 @@ def Int8ResizeNearest(
     same_scale(X, Y_scale, Y_zero_point)
     if X.data.ndim != 4:
         raise ValueError(f"X must be [N, H, W, C], got the shape {list(X.shape)}")
+    n, *sides, channels = X.shape
+    scales = height_scale, width_scale
+    counts = [resized(size, scale) for size, scale in zip(sides, scales)]
+    check_result((n, *counts, channels), "uint8")
     chosen = []
-    for size, scale in zip(X.shape[1:3], (height_scale, width_scale)):
-        count = resized(size, scale)
-        check_result((count,), "uint8")
+    for size, scale, count in zip(sides, scales, counts):
         nearest = (np.arange(count, dtype=np.float32) / np.float32(scale)).astype(np.int64)
         chosen.append(np.minimum(nearest, size - 1))
     return Int8Tensor(X.data[:, chosen[0]][:, :, chosen[1]], Y_scale, Y_zero_point)

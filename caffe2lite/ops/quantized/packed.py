@@ -81,6 +81,8 @@ def _bias(b, scale, in_scale):
     """Return a float bias as int32 in steps of the products; one that is int32 already as it is."""
     if b is None or isinstance(b, Int8Tensor):
         return b
+    if b.dtype != "float32":
+        raise TypeError(f"the bias must be of float32, or an Int8 tensor, found {b.dtype}{list(b.shape)}")
     step = np.float32(in_scale) * np.float32(scale)
     return Int8Tensor(np.rint(b / step).astype(np.int32), step, 0)
 

@@ -105,10 +105,12 @@ def _dequantiser(form, dtype, loops=False):
         if width < 0:
             raise ValueError(f"rows have {input.shape[-1]} bytes, fewer than the {form.tail} of scale and bias")
         Y = out((*input.shape[:-1], width), dtype)
+        if not Y.size:
+            return Y
         rows = input.reshape(-1, input.shape[-1])
         if loops and (form is EIGHT or halves()):
             forms.dequantise_compiled(rows, form, Y.reshape(-1, width))
-        elif Y.size:
+        else:
             Y.reshape(-1, width)[...] = forms.dequantise(xp, rows, form)
         return Y
 
@@ -319,6 +321,7 @@ for _name, _form, _kernel, _mean in (
     "output_indices output_lengths output_weights?",
     shapes="INDICES [I], LENGTHS [K], MAPPING [M], WEIGHTS [I]",
     types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
+    counts=lambda inputs, outputs: inputs < 4 or outputs == 3,
     gradient=NO_GRADIENT,
 )
 def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *, out):

@@ -570,7 +570,7 @@ for _name, _outputs, _kernel, _types, _doc in (
 ):  # fmt: skip
     _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
     if "_sparse_both" in _kernel.__name__:
-        _types = {**_types, "data": "float32", "indices": _INT}
+        _types, _shapes = {**_types, "data": "float32", "indices": _INT}, _shapes + ", indices [I]"
     operator(
         _outputs,
         name=_name,

@@ -244,10 +244,17 @@ def _one_sided_gradient(
 ) -> Any:
     """Return dX of a sum or a mean or, with Y, of a maximum."""
     if Y is None and X.ndim == 1 and X.dtype.name == "int64":  # not X, but its shape
-        X = xp.broadcast_to(xp.zeros((), dY.dtype), tuple(X.tolist()))
+        dims = tuple(X.tolist())
+        if min(dims, default=0) < 0:
+            raise ValueError(f"the dimensions of X must not be negative, found {list(dims)}")
+        X = xp.broadcast_to(xp.zeros((), dY.dtype), dims)
     matrix, stays, axis = _split(X, n, front)
     if dY.size != math.prod(stays):
         raise ValueError(f"dY must have the shape {list(stays)}, found {list(dY.shape)}")
+    if Y is not None and Y.size != dY.size:
+        raise ValueError(f"Y must have the shape {list(stays)}, found {list(Y.shape)}")
+    if lengths is not None and lengths.shape != (dY.size,):
+        raise ValueError(f"lengths must have the shape [{dY.size}], found {list(lengths.shape)}")
     dX = out(X.shape, dY.dtype)
     target = dX.reshape(matrix.shape)
     share = _broadside(dY, axis)

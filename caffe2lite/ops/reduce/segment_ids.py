@@ -344,13 +344,19 @@ def _range_log_mean_exp(xp, data, segment_ids, *, out):
     return _log_exp(xp, data, segment_ids, out, True)
 
 
+def _range_counts(xp, data, Y, segment_ids):
+    """How many rows each segment has; ValueError where Y has not a row like the data's for each."""
+    _, counts = _range_starts(xp, data, segment_ids)
+    if Y.shape != (counts.shape[0], *data.shape[1:]):
+        raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
+    return counts
+
+
 def _range_gradient(factor):
     """The kernel of a gradient: the segment's gradient times `factor(xp, data, result, counts)` of each row."""
 
     def kernel(xp, data, Y, dY, segment_ids, *, out):
-        _, counts = _range_starts(xp, data, segment_ids)
-        if Y.shape != (counts.shape[0], *data.shape[1:]):
-            raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
+        counts = _range_counts(xp, data, Y, segment_ids)
         dX = out(data.shape, data.dtype)
         if dX.size:
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
@@ -418,8 +424,8 @@ def _range_max_compiled(xp, data, segment_ids, *, out):
     return maximum_runs(data, None, counts, _result(out, counts.shape[0], data), lowest=True)
 
 
-def _range_spread(data, dY, ids, out, mean):
-    _, counts = _range_starts(np, data, ids)
+def _range_spread(data, Y, dY, ids, out, mean):
+    counts = _range_counts(np, data, Y, ids)
     if dY.size * data.shape[0] != data.size * counts.shape[0]:
         raise ValueError(f"dY {list(dY.shape)} must have a row for each of {counts.shape[0]} segments")
     return rows_by_id(dY, ids, 1 / counts.astype(data.dtype) if mean else None, None, out(data.shape, data.dtype))
@@ -427,9 +433,9 @@ def _range_spread(data, dY, ids, out, mean):
 
 @compiled(find("SortedSegmentRangeSumGradient"))
 def _range_sum_gradient_compiled(xp, data, Y, dY, segment_ids, *, out):
-    return _range_spread(data, dY, segment_ids, out, False)
+    return _range_spread(data, Y, dY, segment_ids, out, False)
 
 
 @compiled(find("SortedSegmentRangeMeanGradient"))
 def _range_mean_gradient_compiled(xp, data, Y, dY, segment_ids, *, out):
-    return _range_spread(data, dY, segment_ids, out, True)
+    return _range_spread(data, Y, dY, segment_ids, out, True)

@@ -551,7 +551,7 @@ def BatchPermutationGradient(xp, indices, dY, *, out):
 
 def _check_rows(indices: Any, X: Any) -> None:
     n = X.shape[0] if X.ndim else 0
-    if indices.shape != (n,):
+    if not X.ndim or indices.shape != (n,):
         raise ValueError(
             f"one index for each of the {n} rows of {list(X.shape)} is needed, found {list(indices.shape)}"
         )

@@ -14,6 +14,13 @@ from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 
 
+def _joined(xp, arrays):
+    """The rows of all features; ValueError where they are not alike."""
+    if any(not a.ndim or a.shape[1:] != arrays[0].shape[1:] for a in arrays):
+        raise ValueError(f"the values of all features must be alike, found {[list(a.shape) for a in arrays]}")
+    return xp.concatenate(arrays)
+
+
 class Merge:
     """The order of merged items.  Each input gives, for each of its items, the example and the number of its rows."""
 
@@ -22,9 +29,9 @@ class Merge:
         for e, c in zip(examples, counts):
             if e.shape[0] != c.shape[0] or (c.size and int(c.min()) < 0):
                 raise ValueError(f"there must be {e.shape[0]} lengths, none of them negative, found {c.tolist()[:8]}")
-        owner = xp.concatenate(examples)
+        owner = _joined(xp, examples)
         self.order = xp.argsort(owner, kind="stable")  # inputs come in order, and so do items within one
-        self.counts = xp.concatenate([c.astype("int64") for c in counts])
+        self.counts = _joined(xp, [c.astype("int64") for c in counts])
         starts = xp.cumsum(self.counts) - self.counts
         chosen = self.counts[self.order]
         total = int(chosen.sum())
@@ -35,14 +42,11 @@ class Merge:
 
     def items(self, arrays):
         """Return what each item has one of, merged."""
-        return self.xp.concatenate(arrays)[self.order]
+        return _joined(self.xp, arrays)[self.order]
 
     def values(self, arrays):
         """Return the rows of the items, merged."""
-        first = arrays[0]
-        if any(a.shape[1:] != first.shape[1:] for a in arrays):
-            raise ValueError(f"the values of all features must be alike, found {[list(a.shape) for a in arrays]}")
-        rows = self.xp.concatenate(arrays)
+        rows = _joined(self.xp, arrays)
         if rows.shape[0] != self.rows.shape[0]:
             raise ValueError(f"the lengths count {self.rows.shape[0]} values, and there are {rows.shape[0]}")
         return rows[self.rows]

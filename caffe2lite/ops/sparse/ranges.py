@@ -258,7 +258,7 @@ def LengthsPad(xp, DATA, LENGTHS, *, padding_value: float = -1.0, target_length:
 
 @operator(
     "Y",
-    types={"LENGTHS": "int32"},
+    types={"LENGTHS": "int32", "n_split_input": "int32 int64 uint8 int8 int16 uint16"},
     host="n_split_input",
     infer=lambda args, inputs: [
         Spec((inputs[0].shape[0] * args["n_split"],), "int32") if len(inputs) == 1 and args["n_split"] > 0 else UNKNOWN
@@ -324,6 +324,7 @@ def LengthsTopK(xp, DATA, LENGTHS, *, k: int, out):
     """
     if DATA.ndim != 1:
         raise ValueError(f"the data must have one dimension, got shape {list(DATA.shape)}")
+    segments.lengths_to_starts(xp, LENGTHS, DATA.shape[0], exact=True)
     values, indices = out[0]((LENGTHS.shape[0], k), DATA.dtype), out[1]((LENGTHS.shape[0], k), "int32")
     values[...] = 0
     indices[...] = -1

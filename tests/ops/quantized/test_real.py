@@ -68,7 +68,7 @@ def test_refusals(do):
     for words, kind, inputs in (
         (r"one shape, got \[2, 3, 4\] and \[3, 4\]", "Int8Mul", "x small"),
         (r"from axis 1 on; found \[3\] and \[3\]", "Int8ElementwiseLinear", "x w w"),
-        ("index 2 is not within the 2 rows", "Int8Gather", "x i"),
+        ("index 2 is outside of the data, which has 2 rows", "Int8Gather", "x i"),
         (r"each of 4 channels, found \[\[3\], \[3\], \[3\], \[3\]\]", "Int8SpatialBN", "x w w w w"),
         ("must be an Int8 tensor, and it is a tensor of float32", "Int8Mul", "x w"),
     ):

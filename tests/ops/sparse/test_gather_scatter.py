@@ -134,7 +134,7 @@ def test_coalesced_blobs_share_memory():
 @pytest.mark.parametrize(
     ("words", "kind", "inputs", "args"),
     [
-        ("index 3 is outside of the data, which have 3 entries", "Gather", [X, np.array([3])], {}),
+        ("index 3 is outside of the data, which has 3 rows", "Gather", [X, np.array([3])], {}),
         ("index -4 is outside", "Gather", [X, np.array([-4])], {}),
         ("index -1 is outside", "Gather", [X, np.array([-1])], {"axis": 1}),
         ("must have entries, found a scalar", "Gather", [X[0, 0, 0], np.array([0])], {}),
