@@ -106,11 +106,16 @@ def CreateBlobsQueue(
         raise ValueError(f"{len(field_names)} field_names are given for {num_blobs} blobs")
     if enforce_unique_name and isinstance(ctx.outputs[0].value, BlobsQueue):
         raise ValueError(f"a queue {ctx.op.output[0]!r} exists already")
+    if capacity * num_blobs > _MOST_BLOBS:
+        raise ValueError(
+            f"a queue of {capacity:,} records of {num_blobs:,} blobs; {_MOST_BLOBS:,} blobs at most can be held"
+        )
     name = ctx.op.output[0]
     slots = [[ctx.workspace.create_blob(f"{name}_{i}_{k}") for k in range(num_blobs)] for i in range(capacity)]
     return BlobsQueue(slots, name, field_names)
 
 
+_MOST_BLOBS = 10_000_000  # of a queue: each is there from the beginning
 _MOVED = [(i + 1, i) for i in range(64)]
 
 

@@ -580,9 +580,10 @@ def AffineNd(xp, X, scale, bias, *, out):
     X [N, C, ...] float32, scale [C], bias [C] -> Y of X's shape. ValueError where there is not one value for each
     channel.
     """
+    factor, term = _along_channels(X, scale), _along_channels(X, bias)
     Y = out(X.shape, X.dtype)
-    xp.multiply(X, _along_channels(X, scale), out=Y)
-    return xp.add(Y, _along_channels(X, bias), out=Y)
+    xp.multiply(X, factor, out=Y)
+    return xp.add(Y, term, out=Y)
 
 
 @operator("dX", inplace={1: 0}, types={"scale": "float32", "dY": "float32"}, infer=like(1))

@@ -207,9 +207,9 @@ def _align_gradient_compiled(
     sampling_ratio: int = -1, aligned: bool = False, out,
 ):  # fmt: skip
     options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
+    check_rois(X, RoIs, (4, 5), order, spatial_scale)
     if dY.shape != (RoIs.shape[0], *X.shape[1:2], pooled_h, pooled_w) or not dY.size:
         return RoIAlignGradient(xp, X, RoIs, dY, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
-    check_rois(X, RoIs, (4, 5), order, spatial_scale)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     images, *sides = _all_sides(X, RoIs, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)

@@ -67,7 +67,9 @@ def RoIAlignRotated(
     """
     check_rois(X, RoIs, (5, 6), order, spatial_scale)
     x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
-    for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
+    if not x.size:
+        Y[...] = 0
+    for r, roi in enumerate(on_host(RoIs) if Y.size and x.size else ()):
         image, box = image_of(roi, 5, x.shape[0])
         pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
         plane = x[image].reshape(x.shape[1], -1)
@@ -108,9 +110,14 @@ def _rotated_compiled(
 ):  # fmt: skip
     check_rois(X, RoIs, (5, 6), order, spatial_scale)
     x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
+    if not Y.size or not x.size:
+        return RoIAlignRotated(
+            xp, X, RoIs, order=order, spatial_scale=spatial_scale, pooled_h=pooled_h, pooled_w=pooled_w,
+            sampling_ratio=sampling_ratio, aligned=aligned, out=out,
+        )  # fmt: skip
     pixels = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape[0], -1, x.shape[1])  # channels last
     seen = np.empty((pooled_h * pooled_w, x.shape[1]), np.float32)
-    for r, roi in enumerate(RoIs if Y.size else ()):
+    for r, roi in enumerate(RoIs):
         image, box = image_of(roi, 5, x.shape[0])
         _gather_loop(
             pixels[image],

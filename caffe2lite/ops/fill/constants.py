@@ -254,7 +254,7 @@ def Range(xp, start, stop=None, step=None, *, out):
     for what, operand in (("start", start), ("stop", stop), ("step", step)):
         if operand is not None and operand.size != 1:
             raise ValueError(f"{what} must be a scalar, found the shape {list(operand.shape)}")
-    first, last = (start.dtype.type(0), start.item()) if stop is None else (start.item(), stop.item())
+    first, last = (0, start.item()) if stop is None else (start.item(), stop.item())
     width = 1 if step is None else step.item()
     if width == 0:
         raise ValueError("Step size cannot be 0")

@@ -363,7 +363,11 @@ def _infer_buckets(args: Any, inputs: Any) -> list[Spec]:
 
 
 @operator(
-    "Y", types={"X": "float32", "lengths": "int32", "boundaries": "float32"}, host="lengths", infer=_infer_buckets
+    "Y",
+    types={"X": "float32", "lengths": "int32", "boundaries": "float32"},
+    host="lengths",
+    infer=_infer_buckets,
+    shapes="X [N, D], lengths [D], boundaries [n]",
 )
 def BatchBucketOneHot(xp, X, lengths, boundaries, *, out):
     """Each column j of X becomes lengths[j] + 1 columns that tell which bucket it is in.

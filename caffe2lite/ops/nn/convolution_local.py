@@ -77,6 +77,8 @@ def _LCGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Window, out):
     rest = list(out[1:])
     if no_bias and len(rest) > 1:
         raise ValueError("with no_bias there are two outputs at most, dfilter and dX; three are named")
+    if not no_bias and not rest:
+        raise ValueError("the second output, dbias, is missing (or no_bias=1)")
     n = len(place.kernel)
     x, dy = windows.channels_first(X, window), windows.channels_first(dY, window)
     taps = _all_columns(xp, x, place, window.group)
@@ -186,6 +188,8 @@ def _deform(X, offset, filter, window, groups):
     if window.channels_last:
         raise ValueError("DeformConv takes the order NCHW only")
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
+    if len(size) != 2 or len(window.kernel) != 2:
+        raise ValueError(f"DeformConv takes images [N, C, H, W] and windows of two dimensions, found {list(X.shape)}")
     place = windows.place(window, size)
     wanted = (batch, 2 * place.kernel[0] * place.kernel[1] * groups, *place.out)
     if offset.shape != wanted:

@@ -277,8 +277,10 @@ def Int8ConvTranspose(
     if min(top, left, bottom, right) < 0:
         raise ValueError(f"the pads must not be negative, found {[top, left, bottom, right]}")
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
+    padded = (batch, place.size[0] + top + bottom, place.size[1] + left + right, made)
+    check_result(padded, np.float64)
     x, weights = (t.data.astype(np.float64) - t.zero_point for t in (X, filter))
-    total = np.zeros((batch, place.size[0] + top + bottom, place.size[1] + left + right, made), np.float64)
+    total = np.zeros(padded, np.float64)
     for i in range(place.kernel[0]):
         for j in range(place.kernel[1]):
             total[:, i : i + sh * h : sh, j : j + sw * w : sw] += x @ weights[:, i, j]

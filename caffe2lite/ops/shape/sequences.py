@@ -58,6 +58,8 @@ def PackSegments(
         raise ValueError("the tensor must have rows, found a scalar")
     if lengths.ndim != 1:
         raise ValueError(f"lengths must be a vector, found the shape {list(lengths.shape)}")
+    if return_presence_mask and len(out) < 2:
+        raise ValueError("with return_presence_mask there is a second output, the mask; one is named")
     total = _total(lengths)
     if total != tensor.shape[0]:
         raise ValueError(f"the lengths sum to {total}, and the tensor has {tensor.shape[0]} rows")
