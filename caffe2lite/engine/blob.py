@@ -204,6 +204,8 @@ class Blob:
         count = 1
         for d in shape:
             count *= d
+        if not 0 <= begin <= begin + count <= whole.size:
+            raise ValueError(f"{list(shape)} elements from {begin} on are no part of {list(whole.shape)}")
         self.storage, self.device = whole.reshape(-1)[begin : begin + count], other.device
         self.value = value = self.storage.reshape(shape)
         self._views = {shape: value}

@@ -116,7 +116,14 @@ def UniformIntFill(
 
 
 @operator(
-    "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("int32"), traits="fill"
+    "Y",
+    gradient=NO_GRADIENT,
+    stateful=True,
+    inplace={0: 0},
+    anywhere="X",
+    infer=infer_fill("int32"),
+    traits="fill",
+    types={"avoid": "int32 int64"},
 )
 def UniqueUniformFill(
     ctx,

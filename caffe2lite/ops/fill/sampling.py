@@ -68,8 +68,10 @@ def WeightedMultiSampling(ctx, cdf, like=None, *, num_samples: int = 0, out):
 
 
 def _check(X: Any, lengths: Any) -> None:
-    if X.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != X.size:
-        raise ValueError(f"the lengths must add up to the {X.size} values of a vector, found {list(X.shape)}")
+    if X.ndim != 1 or lengths.ndim != 1 or int(lengths.sum()) != X.size or (lengths.size and int(lengths.min()) < 0):
+        raise ValueError(
+            f"the lengths, none below 0, must add up to the {X.size} values of a vector, found {list(X.shape)}"
+        )
 
 
 _SPARSE = {"X": "int64", "lengths": "int32"}

@@ -168,7 +168,7 @@ def _resize_gradient(g, kind):
 
 @operator(
     "dX",
-    types={"dY": "float32", "X": "float32"},
+    types={"dY": "float32", "X": "float32", "scales": "float32"},
     host="scales",
     infer=like(1),
     limits="width_scale > 0, height_scale > 0",
@@ -295,7 +295,7 @@ def UpsampleBilinear(xp, X, scales=None, *, width_scale: float = 1.0, height_sca
 
 @operator(
     "dX",
-    types={"dY": "float32", "X": "float32"},
+    types={"dY": "float32", "X": "float32", "scales": "float32"},
     host="scales",
     infer=like(1),
     limits="width_scale > 0, height_scale > 0",

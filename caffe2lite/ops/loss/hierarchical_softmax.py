@@ -120,9 +120,11 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
     places, size = _places(labels, table)
     if intermediate.size != size or dY.size != len(rows):
         raise ValueError(f"the intermediate output must have {size} values and dY {len(rows)}")
-    dX, dW, db, dinner = (o(a.shape, a.dtype) for o, a in zip(out, (X, W, b, intermediate)))
-    for target in (dX, dW, db, dinner):
+    made = [o(a.shape, a.dtype) for o, a in zip(out, (X, W, b, intermediate))]
+    for target in made:
         target[...] = 0
+    dX, dW, db = made[:3]
+    intermediate, dinner = intermediate.reshape(-1), made[3].reshape(-1)
     begin, dx = xp.asarray(places, dtype="int64"), dX.reshape(rows.shape)
     for samples, path in _groups(xp, labels, table):
         x, at, d = rows[samples], begin[samples][:, None], dY.reshape(-1)[samples][:, None]
@@ -140,7 +142,7 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
             dW[node] += to_score.T.dot(x)
             db[node] += to_score.sum(axis=0)
             dx[samples] += to_score.dot(W[node])
-    return dX, dW, db, dinner
+    return tuple(made)
 
 
 @operator(

@@ -291,7 +291,7 @@ def SmartDecaySparseAdam(
     ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
     seen = _row_moment(last_seen, param)
     kind = grad.dtype.type
-    now, rate, b1, b2 = int(one(iter, "iter")) + 1, one(lr, "lr"), kind(beta1), kind(beta2)
+    now, rate, b1, b2 = one(iter, "iter") + 1, one(lr, "lr"), kind(beta1), kind(beta2)
     for at in sweeps(xp, ids):
         rows = ids[at]
         missed = (now - seen[rows]).astype(grad.dtype)[:, None]

@@ -150,9 +150,11 @@ def unpack(xp: Any, rows: Any, form: Format) -> tuple[Any, Any, Any]:
     return data.astype("float32"), pair[:, :1], pair[:, 1:]
 
 
-def dequantise(xp: Any, rows: Any, form: Format) -> Any:
-    """Return the values of quantised rows, float32."""
+def dequantise(xp: Any, rows: Any, form: Format, weights: Any = None) -> Any:
+    """Return the values of quantised rows, float32; scale and bias times the row's weight, where there are weights."""
     values, scale, bias = unpack(xp, rows, form)
+    if weights is not None:  # as Caffe2 does: an infinite weight makes NaN of a value of 0
+        scale, bias = scale * weights[:, None], bias * weights[:, None]
     return values * scale + bias
 
 

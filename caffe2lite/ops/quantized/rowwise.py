@@ -190,8 +190,8 @@ def _fused(xp, DATA, WEIGHTS, INDICES, LENGTHS, out, form, mean):
     width = _row_width(DATA, form)
     check_indices(INDICES, DATA.shape[0])
     _check_weights(WEIGHTS, INDICES)
-    decode = lambda rows: forms.dequantise(xp, DATA[rows], form)
-    return _lookup(xp, decode, width, INDICES, LENGTHS, out, WEIGHTS, mean)
+    decode = lambda rows: forms.dequantise(xp, DATA[rows], form, WEIGHTS)
+    return _lookup(xp, decode, width, INDICES, LENGTHS, out, None, mean)
 
 
 def _check_weights(weights, indices):

@@ -433,7 +433,11 @@ def _tile_gradient(g: Any) -> Any:
 
 @operator(
     "Y",
-    types="float32 float64 float16 int32 int64 uint8 string",
+    types={
+        "X": "float32 float64 float16 int32 int64 uint8 string",
+        "tiles_in": "int32 int64",
+        "axis_in": "int32 int64",
+    },
     anywhere="tiles_in axis_in",
     infer=_infer_tile,
     gradient=_tile_gradient,
@@ -453,7 +457,11 @@ def Tile(xp, X, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: 
     return Y
 
 
-@operator("dX", types="float32 float64 int32 int64", anywhere="tiles_in axis_in")
+@operator(
+    "dX",
+    types={"dY": "float32 float64 int32 int64", "tiles_in": "int32 int64", "axis_in": "int32 int64"},
+    anywhere="tiles_in axis_in",
+)
 def TileGradient(xp, dY, tiles_in=None, axis_in=None, *, tiles: int | None = None, axis: int | None = None, out):
     """dX = the sum of dY over the repetitions.
 
