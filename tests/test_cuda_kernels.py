@@ -263,7 +263,7 @@ def lookups(kind, name="lookups"):
     ("ids", "lengths", "sentence"),
     [
         ([1, 12], [2, 0], "index 12 is outside of the data, which has 10 rows"),
-        ([-1, 1], [2, 0], "index -1 is not within"),
+        ([-1, 1], [2, 0], "index -1 is outside of the data"),
         ([1, 1], [3, 0], "the lengths sum to 3, and there are 2 rows"),
         ([1, 1], [3, -1], "a length is negative: -1"),
     ],

@@ -39,7 +39,6 @@ from caffe2lite.devices import emulated  # noqa: E402
 from caffe2lite.engine import runner, serialize  # noqa: E402
 from caffe2lite.engine.errors import EngineError  # noqa: E402
 from caffe2lite.engine.workspace import Workspace  # noqa: E402
-from caffe2lite.ops.data.datasets import PackedRecords  # noqa: E402
 from caffe2lite.ops.kit import compiled, registry  # noqa: E402
 from caffe2lite.proto import caffe2_pb2  # noqa: E402
 
@@ -233,7 +232,7 @@ def outcome(workspace, op):
     made = {}
     for name in op.output:
         blob = workspace.get_blob(name)
-        if blob is not None and blob.is_tensor and not isinstance(blob.value, PackedRecords):  # which cannot be fetched
+        if blob is not None and blob.is_tensor and op.type != "PackRecords":  # whose records cannot be fetched
             made[name] = workspace.fetch(name)
     return None, made
 

@@ -108,6 +108,10 @@ class Blob:
             count *= d
         if count > _LARGE:
             check_result(shape, dtype)
+        elif not count:
+            check_result(
+                [max(d, 1) for d in shape], np.int8
+            )  # NumPy refuses sizes beside a 0 that it could not multiply
         try:
             self.storage = device.empty(count, dtype)
         except (MemoryError, ValueError) as e:

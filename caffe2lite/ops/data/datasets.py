@@ -273,7 +273,8 @@ def SortAndShuffle(ctx, cursor, *tensors, sort_by_field_idx: int = 1, batch_size
     return indices
 
 
-@operator("fields*", stateful=True, num_inputs=(3, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT)
+@operator("fields*", stateful=True, num_inputs=(3, MANY), num_outputs=(1, MANY), gradient=NO_GRADIENT,
+          types={"idx": "int64", "offsets": "int64"})  # fmt: skip
 def ReadRandomBatch(
     ctx, cursor, idx, offsets, *tensors, batch_size: int = 1, enforce_batch_size: bool = False, loop_over: bool = False
 ):
@@ -384,6 +385,8 @@ def UnPackRecords(ctx, packed, *prototypes, fields: list[str] = ()):
     records = packed.records if isinstance(packed, PackedRecords) else list(packed.reshape(-1))
     if len(ctx.outputs) != len(fields):
         raise ValueError(f"{len(fields)} fields are given for {len(ctx.outputs)} outputs")
+    if not all(r is None or isinstance(r, (list, tuple)) for r in records):
+        raise TypeError("the tensor holds strings or numbers, and no packed records")
     if any(r is None for r in records):
         at = next(i for i, r in enumerate(records) if r is None)
         raise ValueError(f"record {at} has lost its contents: packed records that are saved and loaded keep nothing")

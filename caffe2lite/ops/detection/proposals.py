@@ -325,11 +325,16 @@ def _collect(inputs, low, high, most):
     return rois[_best(scores, most)]
 
 
+_MOST_LEVELS = 1000
+
+
 def _levels(rois, low, high, scale, level, one):
     """Return the pyramid level of each roi, by its size."""
     area = (rois[:, 3] - rois[:, 1] + one) * (rois[:, 4] - rois[:, 2] + one)
-    if (area < 0).any():
-        raise ValueError(f"a roi ends before it begins: {rois[area.argmin()].tolist()} (image, x1, y1, x2, y2)")
+    if scale <= 0:
+        raise ValueError(f"roi_canonical_scale must be above 0, found {scale}")
+    if not (area >= 0).all():
+        raise ValueError(f"a roi ends before it begins: {rois[np.argmin(area >= 0)].tolist()} (image, x1, y1, x2, y2)")
     side = np.sqrt(area).astype("float32")
     found = np.floor(level + np.log2(side / np.float32(scale) + np.float32(1e-6)))
     return np.clip(found, low, high).astype("int64")
@@ -337,8 +342,8 @@ def _levels(rois, low, high, scale, level, one):
 
 def _distribute(rois, low, high, scale, level, one):
     """Return (rois of each level, the permutation that restores their order)."""
-    if high < low:
-        raise ValueError(f"roi_max_level={high} is below roi_min_level={low}")
+    if not low <= high < low + _MOST_LEVELS:
+        raise ValueError(f"there are no pyramids from roi_min_level={low} to roi_max_level={high}")
     which = _levels(rois, low, high, scale, level, one)
     groups = [np.nonzero(which == k)[0] for k in range(low, high + 1)]
     restore = np.empty(len(rois), "int32")

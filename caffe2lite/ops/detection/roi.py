@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -149,8 +150,21 @@ def RoIAlign(
     for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
         rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
-        y[r] = xp.matmul(xp.matmul(xp.asarray(rows), x[image]), xp.asarray(columns).T)
+        y[r] = _sampled(xp, x[image], rows, columns)
     return Y
+
+
+def _sampled(xp, image, rows, columns):
+    """rows X columns'; an infinite pixel counts where it is seen, and 0 * inf does not make NaN of all the others."""
+    made = xp.matmul(xp.matmul(xp.asarray(rows), image), xp.asarray(columns).T)
+    if bool(xp.isfinite(image).all()):
+        return made
+    for i, j in itertools.product(range(len(rows)), range(len(columns))):
+        seen, across = np.flatnonzero(rows[i]), np.flatnonzero(columns[j])
+        weights = xp.asarray(rows[i, seen][:, None] * columns[j, across])
+        part = image[:, xp.asarray(seen)[:, None], xp.asarray(across)] * weights
+        made[:, i, j] = part.sum(axis=(1, 2))
+    return made
 
 
 @operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0), limits=_SIZES)
@@ -358,7 +372,7 @@ def RoIPool(
         sizes = (5, *X.shape[1:], pooled_h, pooled_w, spatial_scale)
         cuda.ROI_POOL(xp, Y.size, Y, argmax, X, rois, *sizes)
         return (Y,) if is_test else (Y, argmax)
-    for r, roi in enumerate(on_host(rois)):
+    for r, roi in enumerate(on_host(rois) if Y.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
         x, y, w, h = _pool_box(box, spatial_scale)
         if pays(xp, X):
@@ -424,6 +438,8 @@ def RoIPoolGradient(
     check_pooled(dY, rois, X, pooled_h, pooled_w)
     if argmaxes.shape != dY.shape:
         raise ValueError(f"the gradient {list(dY.shape)} and the argmaxes {list(argmaxes.shape)} must have one shape")
+    if argmaxes.size and int(argmaxes.max()) >= X.shape[2] * X.shape[3]:
+        raise ValueError(f"an argmax is {int(argmaxes.max())}, and an image has {X.shape[2] * X.shape[3]} pixels")
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     if usable(xp, dY):

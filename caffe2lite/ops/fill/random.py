@@ -39,6 +39,8 @@ def _bounds(dims: tuple[int, ...], low: Any, high: Any, least: Any, most: Any) -
             raise ValueError(f"max must be above min, found min={least}, max={most}")
         return dims, least, most
     for what, operand in (("min", low), ("max", high)):
+        if operand.dtype.kind not in "fiu":
+            raise TypeError(f"{what} must be a number, found {operand.dtype}")
         if operand.size != 1:
             raise ValueError(f"{what} must be a scalar, found the shape {list(operand.shape)}")
     least, most = low.item(), high.item()

@@ -56,11 +56,16 @@ def legacy(A: np.ndarray, B: np.ndarray, axis: int, axis_str: str, order: str) -
     return B.reshape(shape)
 
 
+def check_gradient(G: np.ndarray, dtype: np.dtype) -> None:
+    """ValueError for a gradient of floats that goes to an operand of integers."""
+    if dtype.kind != "f" and G.dtype.kind == "f":
+        raise ValueError(f"the gradient is {G.dtype}, and goes to an operand of {dtype}, which has none")
+
+
 def sum_to(xp: ModuleType, G: np.ndarray, aligned: tuple[int, ...], target: np.ndarray) -> np.ndarray:
     """Sum G over the axes in which an operand of shape `aligned` was repeated, into `target`."""
     aligned = (1,) * (G.ndim - len(aligned)) + aligned
-    if target.dtype.kind != "f" and G.dtype.kind == "f":
-        raise ValueError(f"the gradient is {G.dtype}, and goes to an operand of {target.dtype}, which has none")
+    check_gradient(G, target.dtype)
     if len(aligned) != G.ndim or any(d not in (1, g) for d, g in zip(aligned, G.shape)):
         raise ValueError(f"a gradient of the shape {list(G.shape)} is none of an operand of the shape {list(aligned)}")
     axes = tuple(i for i, d in enumerate(aligned) if d == 1 and G.shape[i] != 1)

@@ -34,8 +34,10 @@ def CTCGreedyDecoder(xp, INPUTS, SEQ_LEN=None, *, merge_repeated: bool = True):
     VALUES [sum of OUTPUT_LEN]; float32 probabilities, all others int32.  ValueError where INPUTS has not 3
     dimensions, SEQ_LEN is not [N], or a length is above T.
     """
-    found = []
-    for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):
+    lengths, found = _lengths(INPUTS, SEQ_LEN), []
+    if not INPUTS.shape[2] and any(lengths):
+        raise ValueError(f"there are no classes to choose from: INPUTS is {list(INPUTS.shape)}")
+    for b, steps in enumerate(lengths):
         best = INPUTS[:steps, b].argmax(axis=1) if steps else np.zeros(0, np.int64)
         keep = best != 0
         if merge_repeated:

@@ -62,7 +62,7 @@ def PairWiseLoss(xp, X, labels, lengths=None, *, out):
     Y = out((1 if lengths is None else lengths.size,), X.dtype)
     for k, items in _sessions(lengths, X.size):
         margin, above, count = _pairs(xp, x[items], label[items])
-        Y[k] = (_softplus(xp, -margin) * above).sum() / count
+        Y[k] = xp.where(above, _softplus(xp, -margin), X.dtype.type(0)).sum() / count
     return Y
 
 
@@ -116,7 +116,7 @@ def PairWiseLossGradient(xp, X, labels, dY, lengths=None, *, out):
     x, label, dx = X.reshape(-1), labels.reshape(-1), dX.reshape(-1)
     for k, items in _sessions(lengths, X.size):
         margin, above, count = _pairs(xp, x[items], label[items])
-        push = above / (1 + xp.exp(margin))
+        push = xp.where(above, 1 / (1 + xp.exp(margin)), X.dtype.type(0))
         dx[items] = (push.sum(axis=0) - push.sum(axis=1)) * (dY[k] / count)
     return dX
 
@@ -222,6 +222,8 @@ def LambdaRankNdcgGradient(xp, y, lengths, dy, dloss, *, out):
     y, dy and dy_out [n], lengths and dloss [sessions]; float32, lengths int32.  ValueError where dloss has not one
     value for each session, or the lengths do not add up to n.
     """
+    if y.ndim != 1:
+        raise ValueError(f"y must be a vector, found the shape {list(y.shape)}")
     if dy.shape != y.shape:
         raise ValueError(f"dy must have the shape of y, {list(y.shape)}, found {list(dy.shape)}")
     if dloss.size != lengths.size:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.broadcast import align, legacy, sum_to
+from caffe2lite.ops.kit.broadcast import align, check_gradient, legacy, sum_to
 from caffe2lite.ops.kit.dtypes import in_words
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, pointwise_cost
@@ -180,9 +180,11 @@ def DivGradient(
         A = C
     B_aligned, shape = align(A, B, broadcast, axis, axis_str, order)
     dC, C = _as_result(dC, shape), _as_result(C, shape)
-    toward_B = -dC * C / B_aligned
+    toward_A, toward_B = dC / B_aligned, -dC * C / B_aligned
+    check_gradient(toward_A, A.dtype)
+    check_gradient(toward_B, B.dtype)
     dA = out[0](A.shape, A.dtype)
-    sum_to(xp, dC / B_aligned, A.shape, dA)
+    sum_to(xp, toward_A, A.shape, dA)
     dB = out[1](B.shape, B.dtype)
     sum_to(xp, toward_B, B_aligned.shape, dB)
     return dA, dB

@@ -134,6 +134,8 @@ def ConvTransposeGradient(xp, X, filter, dY, *, no_bias: int = 0, window: Transp
     rest = list(out[1:])
     if no_bias and len(rest) > 1:
         raise ValueError("with no_bias there are two outputs at most, dfilter and dX; three are named")
+    if not no_bias and not rest:
+        raise ValueError("the second output, dbias, is missing (or no_bias=1)")
     W = xp.ascontiguousarray(windows.channels_first(filter, window))
     dW = out[0](filter.shape, X.dtype)
     total = xp.zeros(W.shape, X.dtype) if window.channels_last else dW

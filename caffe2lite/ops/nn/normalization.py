@@ -25,7 +25,7 @@ class _Groups:
 
     def __init__(self, X: Any, order: str, groups: int) -> None:
         layout = Channels(X, order)
-        if groups <= 0 or layout.count % groups:
+        if groups <= 0 or layout.count % groups or groups > max(layout.count, 1):
             raise ValueError(f"{layout.count} channels cannot be put into {groups} groups")
         self.shape = X.shape
         self.n, self.groups, self.channels = layout.n, groups, layout.count

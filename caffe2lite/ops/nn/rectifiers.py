@@ -228,7 +228,7 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     factor = _slope(~below, w, X.dtype) if xp is np and np.isfinite(w).all() else xp.where(below, w, X.dtype.type(1))
     dX = xp.multiply(dY, factor, out=out[0](X.shape, X.dtype))
     dW = out[1](slope.shape, slope.dtype)
-    axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size > 1 else None
+    axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size != 1 else None
     dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)
     return dX, dW
 

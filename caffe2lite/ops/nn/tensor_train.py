@@ -129,7 +129,11 @@ def TTSparseLengthsSum(
     return Y, first, second, chosen
 
 
-@operator("dcore0 dcore1 dcore2", types={**_CORES, "indices": "int64", "dY": "float32"}, infer=like(0, 1, 2))
+@operator(
+    "dcore0 dcore1 dcore2",
+    types={**_CORES, "core0_output": "float32", "core1_output": "float32", "indices": "int64", "dY": "float32"},
+    infer=like(0, 1, 2),
+)
 def TTSparseLengthsSumGradient(
     xp, core0, core1, core2, lengths, core0_output, core1_output, indices, dY, *, factor_i: list[int] = (),
     factor_j: list[int] = (), ranks: list[int] = (), emb_size: int = 0, out,

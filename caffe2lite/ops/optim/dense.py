@@ -311,7 +311,7 @@ def Adagrad(xp, param, moment, grad, lr, *, epsilon: float = 1e-5, decay: float 
 
     def step(xp, p, m, g, new_p, new_m, lr_out=None, update_out=None):
         t = xp.empty(p.shape, p.dtype)
-        if weight_decay:
+        if weight_decay or not bool(xp.isfinite(p.sum())):  # 0 times an infinite parameter is NaN, as in Caffe2
             decayed = xp.empty(p.shape, p.dtype)
             xp.multiply(p, pull, decayed)
             g = xp.add(decayed, g, decayed)

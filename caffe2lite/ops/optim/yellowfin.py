@@ -74,7 +74,7 @@ def YellowFin(
     seen = window[: min(max(turn, 1), curv_win_width)]
     g1 = _mean(beta, g_avg, grad.reshape(g_avg.shape))
     g2 = _mean(beta, g2_avg, xp.square(grad).reshape(g2_avg.shape))
-    memory = _remembered(beta, scalars_memory.tolist(), norm2, float(seen.min()), float(seen.max()))
+    memory = _remembered(beta, scalars_memory.reshape(-1).tolist(), norm2, float(seen.min()), float(seen.max()))
     if turn > 1:
         debias = 1 - np.float64(beta) ** turn if zero_debias else 1.0
         *_, low, high, distance = (v / debias for v in memory)
@@ -84,7 +84,7 @@ def YellowFin(
     outs = tuple(o(a.shape, a.dtype) for o, a in zip(out, operands))
     for target, value in zip(outs, (param - step.reshape(param.shape), new, lr, mu, window, g1, g2)):
         target[...] = value
-    outs[7][...] = xp.asarray(memory, dtype=param.dtype)
+    outs[7][...] = xp.asarray(memory, dtype=param.dtype).reshape(scalars_memory.shape)
     return outs
 
 

@@ -213,6 +213,8 @@ def PiecewiseLinearTransform(
     if bounds_in is not None:
         given = [bounds_in, slopes_in, intercepts_in]
     columns = X.shape[1] if X.ndim == 2 else 1
+    if not columns:
+        raise ValueError(f"X must have columns, found the shape {list(X.shape)}")
     edges, factors, offsets = _pieces(X, columns, given, binary)
     pieces = factors.shape[1]
 

@@ -16,6 +16,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
+from caffe2lite.ops.kit.special import keep_where
 
 _INT = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
@@ -140,7 +141,7 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
         raise ValueError(f"there are {counts.shape[0]} segments, and {Y.shape[0]} maxima")
     dX = spread(xp, dY, counts, out, data.shape[0])
     rows = xp.repeat(xp.arange(counts.shape[0]), counts.tolist() if xp is not np else counts)
-    return xp.multiply(dX, data == Y[rows], out=dX)
+    return keep_where(xp, data == Y[rows], dX, dX)
 
 
 @compiled(LengthsMaxWithMainInputAndForwardOutputGradient)
@@ -447,6 +448,7 @@ def _spread(xp, dY, lengths, out):
     if counts.size and int(counts.min()) < 0:
         raise ValueError(f"a length is negative: {int(counts.min())}")
     check_result((int(counts.sum()), *dY.shape[1:]), dY.dtype)
+    check_result((int(counts.sum()),), "int64")
     return spread(xp, dY, counts, out, int(counts.sum())), counts
 
 
@@ -506,6 +508,7 @@ def _spread_compiled(dY: Any, weights: Any, lengths: Any, out: Any, mean: bool) 
     _check_gradients(dY, lengths)
     size = int(lengths.sum(dtype=np.int64))
     _counts(lengths, size)
+    check_result((size,), "int64")
     made = out((size, *dY.shape[1:]), dY.dtype)
     if made.size:
         _spread_rows(dY.reshape(dY.shape[0], -1), weights, lengths, made.reshape(size, -1), mean)

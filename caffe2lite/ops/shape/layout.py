@@ -390,6 +390,9 @@ def SliceGradient(xp, X, *rest, starts: list[int] = (), ends: list[int] = (), ou
     """
     if len(rest) not in (1, 3):
         raise ValueError(f"the inputs are X and dY, or X, starts, ends and dY; there are {1 + len(rest)}")
+    for bounds in rest[:-1]:
+        if bounds.dtype.kind != "i":
+            raise TypeError(f"starts and ends must be int32 or int64, found {bounds.dtype}")
     window = slice_window(X.shape, *slice_bounds(*(rest[:2] if len(rest) == 3 else (None, None)), starts, ends))
     if len(out) != 1:
         raise ValueError(f"there is one output, dX, and {len(out)} are named")

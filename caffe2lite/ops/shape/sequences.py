@@ -403,6 +403,10 @@ def GatherPadding(xp, data, lengths, *, padding_width: int = 1, end_padding_widt
             n[...] = 0
         return nothing
     counts = _ranges(xp, data, lengths, exact=False)
+    if not counts.size:
+        before = after = 0
+    if max(before, after) > data.shape[0]:
+        raise ValueError(f"the padding of {before} and {after} rows reaches beyond the data's {data.shape[0]} rows")
     ends = xp.cumsum(counts)
     # Rows of a range that is shorter than its padding count on both sides.
     starts = ((ends - counts).reshape(-1, 1) + xp.arange(before)).reshape(-1)
@@ -439,6 +443,7 @@ def PadEmptySamples(xp, lengths, *features, out):
     for i, X in enumerate(features):
         if X.ndim < 1 or X.shape[0] != total:
             raise ValueError(f"the lengths sum to {total}, and feature {i} has the shape {list(X.shape)}")
+    check_result((size,), "int64")
     owner = xp.searchsorted(ends, xp.arange(size), side="right")
     real = ~empty[owner] if size else xp.zeros(0, bool)
     for i, X in enumerate(features):

@@ -24,8 +24,9 @@ def SinusoidPositionEncoding(
     """
     if positions.ndim != 2:
         raise ValueError(f"a matrix of positions is needed, found {list(positions.shape)}")
-    k = xp.arange(embedding_size)
+    check_result((embedding_size,), "int64")
     Y = out((*positions.shape, embedding_size), "float32")
+    k = xp.arange(embedding_size)
     if not Y.size:
         return Y
     first = positions[:, :1].astype("float64")

@@ -114,7 +114,14 @@ def _repeat_check(lengths):
     check_result((int(lengths.sum(dtype="int64")),), "int64")
 
 
+def _check_vectors(arrays):
+    for a in arrays:
+        if a.ndim != 1:
+            raise ValueError(f"lengths, keys and values must be vectors, found the shape {list(a.shape)}")
+
+
 def _repeat(xp, lengths):
+    _check_vectors([lengths])
     return xp.repeat(xp.arange(lengths.shape[0]), _plain(xp, lengths))
 
 
@@ -195,6 +202,8 @@ def MergeSingleScalarFeatureTensorsGradient(xp, *inputs, out):
     for each. ValueError where the gradient has not K elements, or there is not an output for each feature.
     """
     *presences, dY = inputs
+    if dY.ndim != 1:
+        raise ValueError(f"the gradient of the values must be a vector, found the shape {list(dY.shape)}")
     _check_outputs(presences, out)
     examples = _present(xp, presences)
     merge = Merge(xp, examples, [xp.ones(e.shape[0], "int64") for e in examples])
@@ -266,6 +275,8 @@ def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int] = (), out):
 
 def _single_back(xp, *inputs, out):
     *pairs, dY = inputs
+    if dY.ndim != 1:
+        raise ValueError(f"the gradient of the values must be a vector, found the shape {list(dY.shape)}")
     groups = _groups(tuple(pairs), ("int32", "bool"))
     _check_outputs(groups, out)
     _same_examples([operand for g in groups for operand in g])
@@ -442,6 +453,7 @@ def MergeIdLists(xp, *inputs, out):
     for lengths, values in groups:
         _check_counts(lengths, values, "a list")
     examples = xp.concatenate([_repeat(xp, n) for n, _ in groups])
+    _check_vectors([v for _, v in groups])
     ids = xp.concatenate([v for _, v in groups])
     low = int(ids.min()) if ids.size else 0
     span = int(ids.max()) - low + 1 if ids.size else 1

@@ -110,7 +110,7 @@ M, V = X[0], X[0, 0]
         (r"must be a vector, found the shape \[1, 1\]", "OneHot", [np.array([[0]]), np.array([4])], {}),
         (r"found the shape \[5\]", "BatchOneHot", [V.astype(int), COUNTS, np.arange(4)], {}),
         ("add up to 4, and there are 3 values", "BatchOneHot", [M[:, :2].astype(int), COUNTS, np.arange(3)], {}),
-        ("each of 5 columns", "BatchBucketOneHot", [M, COUNTS, BOUNDS], {}),
+        ("with D = 5", "BatchBucketOneHot", [M, COUNTS, BOUNDS], {}),
         ("a column is 5; it must be from 0 to 4", "BatchBucketize", [M, COUNTS + 2, BOUNDS, COUNTS], {}),
         ("found 5.0 before 2.0", "BatchBucketize", [M, COUNTS - 1, BOUNDS[::-1].copy(), COUNTS], {}),
     ],
