@@ -573,7 +573,13 @@ def _along_channels(X, values):
     return values.reshape(1, -1, *(1,) * (X.ndim - 2))
 
 
-@operator("Y", inplace={0: 0}, types="float32", infer=like(0), gradient=single("AffineNdGradient", "I1 GO0 -> GI0"))
+@operator(
+    "Y",
+    inplace={0: 0},
+    types={"X": "float32", "scale": "=X", "bias": "=X"},
+    infer=like(0),
+    gradient=single("AffineNdGradient", "I1 GO0 -> GI0"),
+)
 def AffineNd(xp, X, scale, bias, *, out):
     """Y = scale * X + bias, channel by channel; scale and bias are fixed.
 

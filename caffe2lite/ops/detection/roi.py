@@ -196,7 +196,13 @@ def RoIAlignGradient(
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
         rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
-        dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
+        if bool(xp.isfinite(dY[r]).all()):
+            dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
+            continue
+        for i, j in itertools.product(range(pooled_h), range(pooled_w)):  # 0 * inf would make NaN of all pixels
+            down, across = np.flatnonzero(rows[i]), np.flatnonzero(columns[j])
+            weights = xp.asarray(rows[i, down][:, None] * columns[j, across])
+            dX[image][:, xp.asarray(down)[:, None], xp.asarray(across)] += dY[r, :, i, j, None, None] * weights
     return dX
 
 

@@ -140,7 +140,8 @@ def _pair_gradient_loop(x, label, ends, dY, dX):
             total = np.float32(0)
             for j in range(first, ends[k]):
                 order = np.float32(label[i] > label[j]) - np.float32(label[i] < label[j])
-                total -= order / (np.float32(1) + exp32(order * (x[i] - x[j])))
+                push = order / (np.float32(1) + exp32(order * (x[i] - x[j])))
+                total -= push if order != 0 else np.float32(0)
                 pairs += label[i] > label[j]
             dX[i] = total
         for i in range(first, ends[k]):

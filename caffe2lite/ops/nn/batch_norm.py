@@ -181,7 +181,7 @@ def _infer_bn(args: Any, inputs: Any) -> list[Spec]:
     mutates=[(3, 1), (4, 2)],
     num_inputs={5, 7},
     num_outputs={1, 5},
-    types={"X": "float32", "scale": "float32", "bias": "float32", "mean": "float32", "var": "float32"},
+    types=dict.fromkeys(("X", "scale", "bias", "mean", "var", "sums", "sumsq"), "float32"),
     cuda_types={"X": "float32 float16", "scale": "float32", "bias": "float32", "mean": "float32", "var": "float32"},
     infer=_infer_bn,
     gradient=_bn_gradient,
@@ -284,7 +284,15 @@ def normalize(
     inplace=[(5, 1), (6, 2)],
     num_inputs={5, 7},
     alike="X dY",
-    types={"X": "float32", "scale": "float32", "dY": "=X", "mean": "float32", "inv_std": "float32"},
+    types={
+        "X": "float32",
+        "scale": "float32",
+        "dY": "=X",
+        "mean": "float32",
+        "inv_std": "float32",
+        "all_dscale": "float32",
+        "all_dbias": "float32",
+    },
     cuda_types={"X": "float32 float16", "scale": "float32", "dY": "=X", "mean": "float32", "inv_std": "float32"},
     infer=lambda args, inputs: [inputs[0], inputs[1], inputs[1]],
 )
@@ -317,6 +325,8 @@ def normalize_gradient(
     all_dbias: Any = None, *, num_batches: int = 1, out: Any,
 ) -> Any:  # fmt: skip
     """SpatialBNGradient of images that lie as `layout` says."""
+    if num_batches < 1:
+        raise ValueError(f"num_batches must be above 0, found {num_batches}")
     if num_batches > 1 and all_dbias is None:
         raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
     layout.check(scale=scale, mean=mean, inv_std=inv_std)

@@ -365,6 +365,8 @@ def ConcatBatchMatMulBatchGatherOp(xp, indices, *Xs, out):
     multiplies, the same for all.  ValueError where the features differ or an index is not from 0 to F^2 - 1.
     """
     first = Xs[0]
+    if first.dtype.kind != "f":
+        raise TypeError(f"the features must be floats, found {first.dtype}")
     if first.ndim != 2 or any(X.shape != first.shape or X.dtype != first.dtype for X in Xs):
         raise ValueError(f"all features must be matrices of one shape and type, found {[list(X.shape) for X in Xs]}")
     count = len(Xs)

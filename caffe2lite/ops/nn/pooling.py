@@ -168,7 +168,7 @@ def _MaxPool(xp, X, *, window: Window, out):
         if bool(xp.isnan(Y.min())):
             _maximum_with_nan(xp, X, Y, place, window)
     elif Y.size:
-        _reduce(xp, X, Y, place, window, xp.maximum, xp.finfo(X.dtype).min)
+        _reduce(xp, X, Y, place, window, xp.maximum, xp.finfo(X.dtype).min if window.channels_last else -xp.inf)
         if bool(xp.isnan(Y.min())):
             _maximum_with_nan(xp, X, Y, place, window)
     return Y

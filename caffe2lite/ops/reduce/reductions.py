@@ -12,6 +12,7 @@ from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.extremes import largest_along, smallest_along
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT, single
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec, like, scalar
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.products import abs_sums, sum_along
 from caffe2lite.ops.kit.registry import MANY, operator
 from caffe2lite.ops.kit.shapes import end_axis, fitted
@@ -247,6 +248,7 @@ def _one_sided_gradient(
         dims = tuple(X.tolist())
         if min(dims, default=0) < 0:
             raise ValueError(f"the dimensions of X must not be negative, found {list(dims)}")
+        check_result(dims, dY.dtype)
         X = xp.broadcast_to(xp.zeros((), dY.dtype), dims)
     matrix, stays, axis = _split(X, n, front)
     if dY.size != math.prod(stays):

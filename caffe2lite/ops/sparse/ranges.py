@@ -438,8 +438,9 @@ def GatherRanges(xp, DATA, RANGES, *, out):
 
 
 def _check_ranges(starts, counts, size):
-    if starts.size and (int(starts.min()) < 0 or int(counts.min()) < 0 or int((starts + counts).max()) > size):
-        bad = int(((starts < 0) | (counts < 0) | (starts + counts > size)).argmax())
+    if starts.size and (int(starts.min()) < 0 or int(counts.min()) < 0 or int((counts - size + starts.clip(None, size)).max()) > 0
+                        or int(starts.max()) > size):  # fmt: skip
+        bad = int(((starts < 0) | (counts < 0) | (starts > size) | (counts > size - starts)).argmax())
         raise ValueError(
             f"range {bad}, {int(counts[bad])} elements from {int(starts[bad])} on, reaches beyond the {size} elements of the data"
         )
