@@ -31,8 +31,11 @@ def main():
                 ends = net.wait(net.start("sync", store, devices="2", **options))
             alike = len({line for end in ends for line in end.output.splitlines() if line.startswith("parameters")})
             sent = [[net.sent(k, i) - before[k][i] for i in (0, 1)] for k in range(count)]
-            print(f"{title}: statuses {[e.status for e in ends]}, {alike} set of parameters, "
-                  f"{max(e.seconds for e in ends):.1f} s, bytes sent by [eth0, eth1] {sent}", flush=True)  # fmt: skip
+            print(
+                f"{title}: statuses {[e.status for e in ends]}, {alike} set of parameters, "
+                f"{max(e.seconds for e in ends):.1f} s, bytes sent by [eth0, eth1] {sent}",
+                flush=True,
+            )
         with tempfile.TemporaryDirectory() as store:
             flag = pathlib.Path(store, "amid")
             children = net.start("fault", store, timeout_ms="4000", steps="1000000", flag=str(flag))
@@ -43,8 +46,11 @@ def main():
             ends = net.wait(children)
         for rank, end in enumerate(ends):
             said = [line for line in end.output.splitlines() if "Error: " in line]
-            print(f"link of rank {count - 1} cut: rank {rank} ends after {end.seconds:.1f} s with status {end.status}: "
-                  f"{said[-1] if said else end.output[-300:]}", flush=True)  # fmt: skip
+            print(
+                f"link of rank {count - 1} cut: rank {rank} ends after {end.seconds:.1f} s with status {end.status}: "
+                f"{said[-1] if said else end.output[-300:]}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -57,9 +57,12 @@ def shard(rank, size, store, what):
             seconds.append(time.perf_counter() - start)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(os.listdir("/proc/self/fd"))
         if rank == 0:
-            print(f"{kind} of {len(sizes)} tensors, {4 * sum(sizes) / 1e6:.0f} MB, {size} processes: best "
-                  f"{min(seconds) * 1e3:.1f} ms, median {sorted(seconds)[len(seconds) // 2] * 1e3:.1f} ms; memory "
-                  f"{before[0] // 1024} to {after[0] // 1024} MiB, files {before[1]} to {after[1]}", flush=True)  # fmt: skip
+            print(
+                f"{kind} of {len(sizes)} tensors, {4 * sum(sizes) / 1e6:.0f} MB, {size} processes: best "
+                f"{min(seconds) * 1e3:.1f} ms, median {sorted(seconds)[len(seconds) // 2] * 1e3:.1f} ms; memory "
+                f"{before[0] // 1024} to {after[0] // 1024} MiB, files {before[1]} to {after[1]}",
+                flush=True,
+            )
 
 
 def together(python, size, what, path):

@@ -141,9 +141,14 @@ def main():
         blobs = checkpoint_blobs(model)
         if args.shard == 0:
             load = core.CreateOperator(
-                "Load", [], blobs, db=os.path.join(args.load, "digits.minidb"), db_type="minidb", absolute_path=1,
+                "Load",
+                [],
+                blobs,
+                db=os.path.join(args.load, "digits.minidb"),
+                db_type="minidb",
+                absolute_path=1,
                 keep_device=1,
-            )  # fmt: skip
+            )
             workspace.RunOperatorOnce(load)
         data_parallel_model.FinalizeAfterCheckpoint(model)
         print(f"resumed accuracy {accuracy(test_x, test_y):.4f}", flush=True)
@@ -167,9 +172,13 @@ def main():
     if args.save:
         os.makedirs(args.save, exist_ok=True)
         save = core.CreateOperator(
-            "Save", checkpoint_blobs(model), [], db=os.path.join(args.save, "digits.minidb"), db_type="minidb",
+            "Save",
+            checkpoint_blobs(model),
+            [],
+            db=os.path.join(args.save, "digits.minidb"),
+            db_type="minidb",
             absolute_path=1,
-        )  # fmt: skip
+        )
         workspace.RunOperatorOnce(save)
     print(f"devices equal {same_on_all_devices(model)}", flush=True)
     print(f"test accuracy {accuracy(test_x, test_y):.4f}", flush=True)

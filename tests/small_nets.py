@@ -253,9 +253,20 @@ def _lstm(kind, **options):
 def _attention(kind):
     def layer(model):
         made = rnn_cell.LSTMWithAttention(
-            model, "sequence", "steps", "h0", "c0", "context0", encoder_output_dim=6, encoder_outputs="encoded",
-            encoder_lengths="encoded_steps", decoder_input_dim=4, decoder_state_dim=6, scope="cell", attention_type=kind,
-        )  # fmt: skip
+            model,
+            "sequence",
+            "steps",
+            "h0",
+            "c0",
+            "context0",
+            encoder_output_dim=6,
+            encoder_outputs="encoded",
+            encoder_lengths="encoded_steps",
+            decoder_input_dim=4,
+            decoder_state_dim=6,
+            scope="cell",
+            attention_type=kind,
+        )
         return model.net.Sum([made[0], made[4]], "both")
 
     return layer

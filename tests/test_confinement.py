@@ -42,9 +42,10 @@ def cases():
             yield f"Save {kind}", lambda path, kind=kind: save(path, kind)
             yield (
                 f"Checkpoint {kind}",
-                lambda path, kind=kind: run("Checkpoint", ["iteration", "x"], [], absolute_path=1, db=path + "%d",
-                                            db_type=kind, every=1),
-            )  # fmt: skip
+                lambda path, kind=kind: run(
+                    "Checkpoint", ["iteration", "x"], [], absolute_path=1, db=path + "%d", db_type=kind, every=1
+                ),
+            )
     yield "CreateTextFileReader", lambda path: run("CreateTextFileReader", [], ["r"], filename=path, num_passes=1,
                                                    field_types=[1])  # fmt: skip
     yield "FileStoreHandlerCreate", lambda path: run("FileStoreHandlerCreate", [], ["store"], path=path)

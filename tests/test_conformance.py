@@ -31,8 +31,13 @@ class TestPlain(unittest.TestCase):
 @pytest.fixture
 def tree(tmp_path):
     found = Tree(tmp_path / "tests", tmp_path / "caffe2")
-    for name, text in {"plain_test.py": PLAIN, "broken_test.py": "import nowhere", "slow_test.py": "import time\ntime.sleep(60)",
-                       "mkl/other_test.py": "", "helper.py": ""}.items():  # fmt: skip
+    for name, text in {
+        "plain_test.py": PLAIN,
+        "broken_test.py": "import nowhere",
+        "slow_test.py": "import time\ntime.sleep(60)",
+        "mkl/other_test.py": "",
+        "helper.py": "",
+    }.items():
         path = found.tests / "python" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

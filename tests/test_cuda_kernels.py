@@ -273,8 +273,13 @@ def test_faults_in_values_are_told_when_a_net_ends(gpu, kind, ids, lengths, sent
     option = caffe2_pb2.DeviceOption(device_type=caffe2_pb2.CUDA)
     workspace = Workspace()
     data = np.arange(30, dtype="f").reshape(10, 3)
-    for name, value in (("data", data), ("fine", np.array([0, 9])), ("two", np.array([1, 1], "i")),
-                        ("ids", np.array(ids)), ("lengths", np.array(lengths, "i"))):  # fmt: skip
+    for name, value in (
+        ("data", data),
+        ("fine", np.array([0, 9])),
+        ("two", np.array([1, 1], "i")),
+        ("ids", np.array(ids)),
+        ("lengths", np.array(lengths, "i")),
+    ):
         workspace.feed(name, value, option)
     runner.create_net(workspace, lookups(kind))
     for _ in range(3):

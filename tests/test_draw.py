@@ -227,8 +227,11 @@ def browse(page, tmp_path, script=""):
     )
     done = subprocess.run(
         [CHROMIUM, *flags.split(), "--window-size=1400,900", "--dump-dom", path.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     return done.stdout
 
 

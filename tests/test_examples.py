@@ -28,10 +28,24 @@ def run(arguments, folder, gpus=0):
 def test_char_rnn_learns_a_text(tmp_path, gpus):
     (tmp_path / "text.txt").write_text(TEXT)
     out = run(
-        ["-m", "caffe2.python.examples.char_rnn", "--train_data", "text.txt", "--hidden_size", 32, "--batch_size", 4,
-         "--iters", 200, "--iters_to_report", 200, *(["--gpu"] if gpus else [])],
-        tmp_path, gpus,
-    )  # fmt: skip
+        [
+            "-m",
+            "caffe2.python.examples.char_rnn",
+            "--train_data",
+            "text.txt",
+            "--hidden_size",
+            32,
+            "--batch_size",
+            4,
+            "--iters",
+            200,
+            "--iters_to_report",
+            200,
+            *(["--gpu"] if gpus else []),
+        ],
+        tmp_path,
+        gpus,
+    )
     assert float(out.split("loss ")[-1]) < 1.0  # a guess among the 16 letters would be 2.8
 
 

@@ -110,9 +110,12 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind, monkeypatch):
             workspace.RunOperatorOnce(core.CreateOperator(
                 "Load", [], ["x"], absolute_path=1, db={str(path)!r}, db_type={kind!r}))"""
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=20,
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=20,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        )  # fmt: skip
+        )
         assert done.returncode == 1
         assert f"{path}" in done.stderr and ("not a file" in done.stderr or "cannot be opened" in done.stderr), done
 

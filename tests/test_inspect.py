@@ -103,8 +103,16 @@ def test_a_checkpoint_with_statistics_and_what_is_missing(tmp_path):
     checkpoint(tmp_path / "c", w=np.array([[1, np.nan, 3, 4, 5, np.inf]], "f"), other=np.arange(3))
     w, other = inspect.stored(str(tmp_path / "c"))
     assert (w.name, w.kind, w.shape, w.bytes, w.least, w.most, w.mean, w.nan, w.inf) == (
-        "w", "float32", (1, 6), 24, 1.0, 5.0, 3.25, 1, 1,
-    )  # fmt: skip
+        "w",
+        "float32",
+        (1, 6),
+        24,
+        1.0,
+        5.0,
+        3.25,
+        1,
+        1,
+    )
     assert (other.kind, other.least, other.most, other.missing) == ("int64", 0, 2, 0)
     (tmp_path / "net").write_bytes(small_net().SerializeToString())
     facts = json.loads(run("inspect", "--json", tmp_path / "c", "--against", tmp_path / "net").output)[0]
@@ -759,8 +767,9 @@ def test_an_input_of_no_net_gets_the_closest_names(tmp_path):
     (tmp_path / "net.txt").write_text(f'name: "wide" {op}')
     done = subprocess.run(
         [sys.executable, "-m", "caffe2lite", "inspect", "--input", "data17:2", tmp_path / "net.txt"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert (
         done.returncode == 2
         and "data_17" in done.stderr

@@ -118,7 +118,7 @@ def test_mending_keeps_the_rest():
         .replace("-np.Inf", "-np.inf")
         .replace("tostring", "tobytes")
         .replace("np.asscalar(np.ones(1)) + np.asscalar(-data)", "np.ones(1).item() + (-data).item()")
-    )  # fmt: skip
+    )
     assert mended.text.replace("1 in {} is False", "(1 in {}) is False") == expected
     assert {f.code for f in mended.asks} == {"C101", "P006"}
 
@@ -219,7 +219,7 @@ def test_a_mended_notebook_changes_where_it_must(tmp_path):
     before = notebook(MAGIC + "print 1", "%%bash\nls 'x", "x = 1", "%%time\nprint reduce(max, [1])\n", "")
     after = notebook(
         MAGIC + "print(1)", "%%bash\nls 'x", "x = 1", "%%time\nprint(reduce(max, [1]))\n", "", kernel="python3"
-    )  # fmt: skip
+    )
     after = after.replace('"Python3"', '"Python 3"').replace(',\n  "language_info": {\n   "version": "2"\n  }', "")
     path.write_text(before)
     assert '+    "print(1)"' in run("port", "--diff", path).output and path.read_text() == before

@@ -252,8 +252,9 @@ def test_a_failing_script_is_told_as_by_python(tmp_path):
     assert f'"{tmp_path}/s.py", line 3' in said[added + 1] and not said[added + 2].startswith("  File")
     done = subprocess.run(
         [sys.executable, "-m", "caffe2lite", "run", "--trace", tmp_path / "no" / "t.json", tmp_path / "s.py"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and "there is no folder" in done.stderr
 
 

@@ -352,10 +352,13 @@ def test_random_state_belongs_to_the_instance():
     for name in ("a", "b"):
         net.Proto().op.add().CopyFrom(
             core.CreateOperator(
-                "UniformFill", [], [name], shape=[4],
+                "UniformFill",
+                [],
+                [name],
+                shape=[4],
                 device_option=core.DeviceOption(caffe2_pb2.CPU, random_seed=5),
             )
-        )  # fmt: skip
+        )
     workspace.CreateNet(net)
     workspace.RunNet(net)
     first = workspace.FetchBlob("a")

@@ -138,10 +138,15 @@ def main():
                     (kept / f"{asked.seed}-{case}").write_bytes(path.read_bytes())
                 print(f"case {case} ({name}): {wrong.strip().splitlines()[-1]}", flush=True)
             if (case + 1) % 1000 == 0:
-                print(f"{case + 1}: {failures} failures, {time.monotonic() - begin:.0f} s, slowest {slowest[0]:.2f} s "
-                      f"(case {slowest[1]}), most memory {most // 1024} MB", flush=True)  # fmt: skip
-    print(f"{asked.count} files of seed {asked.seed}: {failures} failures, slowest {slowest[0]:.2f} s (case {slowest[1]}), "
-          f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")  # fmt: skip
+                print(
+                    f"{case + 1}: {failures} failures, {time.monotonic() - begin:.0f} s, slowest {slowest[0]:.2f} s "
+                    f"(case {slowest[1]}), most memory {most // 1024} MB",
+                    flush=True,
+                )
+    print(
+        f"{asked.count} files of seed {asked.seed}: {failures} failures, slowest {slowest[0]:.2f} s (case {slowest[1]}), "
+        f"most memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB"
+    )
     sys.exit(1 if failures else 0)
 
 

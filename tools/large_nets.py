@@ -164,8 +164,11 @@ def main() -> int:
                 wrong += bad
                 last = errors.strip().splitlines()[-1:] or [""]
                 shape = " ".join(command).replace("{}", "*")
-                print(f"{'WRONG' if bad else 'ok':5} {name:16} {shape:24} status {status} {seconds:6.1f} s "
-                      f"{memory >> 20:5} MiB  {last[0][:90]}", flush=True)  # fmt: skip
+                print(
+                    f"{'WRONG' if bad else 'ok':5} {name:16} {shape:24} status {status} {seconds:6.1f} s "
+                    f"{memory >> 20:5} MiB  {last[0][:90]}",
+                    flush=True,
+                )
     print(f"{wrong} wrong")
     return 1 if wrong else 0
 

@@ -41,9 +41,13 @@ class Interpreter:
 
     def __init__(self, python, folder, *arguments):
         self.process = subprocess.Popen(
-            [python, str(WORKER), *arguments], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [python, str(WORKER), *arguments],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
-        )  # fmt: skip
+        )
 
     def run(self, steps):
         """What came of a program."""
@@ -172,8 +176,10 @@ def main():
     for why, n in reasons.most_common():
         print(f"{n:5} known: {why}")
     for name, count in counts.items():
-        print(f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['known']:4} known "
-              f"{count['ended']:4} ended genuine {count['errors']:5} with errors")  # fmt: skip
+        print(
+            f"{name:24} {count['programs']:6} programs {count['different']:5} different {count['known']:4} known "
+            f"{count['ended']:4} ended genuine {count['errors']:5} with errors"
+        )
     if args.keep:
         keep(args.keep, agreed)
     print(

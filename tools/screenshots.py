@@ -88,8 +88,12 @@ def printed(command, folder):
     environment = {**os.environ, "COLUMNS": str(WIDTH), "TERM": "xterm-256color"}
     process = subprocess.Popen(
         [sys.executable, "-m", "caffe2lite", *shlex.split(command)],
-        cwd=folder, env=environment, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        stdout=theirs,
+        stderr=theirs,
+        stdin=subprocess.DEVNULL,
+    )
     os.close(theirs)
     content = b""
     while True:

@@ -141,8 +141,16 @@ def attempt(root: pathlib.Path, script: pathlib.Path, limit: float) -> Result:
         command += [place.name, *recipe.arguments]
         begin = time.perf_counter()
         try:
-            done = subprocess.run(command, cwd=place.parent, env=environment, capture_output=True, text=True,
-                                  errors="replace", timeout=limit, stdin=subprocess.DEVNULL)  # fmt: skip
+            done = subprocess.run(
+                command,
+                cwd=place.parent,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit,
+                stdin=subprocess.DEVNULL,
+            )
             outcome, why = judged(done.returncode, done.stdout, done.stderr, root)
         except subprocess.TimeoutExpired:
             outcome, why = RUNS, f"after {limit:.0f} s"

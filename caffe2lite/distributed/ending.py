@@ -137,8 +137,9 @@ def _meet_at_the_end(world: Any, patience: float | None) -> None:
             if silent:
                 log.error(
                     "MPI rank %s does not answer for %g s when the script has ended here: it has died or was stopped",
-                    ", ".join(map(str, silent)), world.timeout,
-                )  # fmt: skip
+                    ", ".join(map(str, silent)),
+                    world.timeout,
+                )
                 _leave(world.guardian, world.process)
             if now > begin + _SPEAKS_AFTER and not spoken:
                 spoken = True

@@ -195,9 +195,14 @@ class MPIWorld(links.LinkedWorld):
         others = [r for r, m in enumerate(self.ranks) if r != self.rank and m not in waits]
         log.warning(
             "rank %d of common world %r waits for rank %s, for %.0f s of %g by now: %s%s",
-            self.rank, self.name, ", ".join(map(str, others)) or "none alone", waited, self.timeout, what,
+            self.rank,
+            self.name,
+            ", ".join(map(str, others)) or "none alone",
+            waited,
+            self.timeout,
+            what,
             "".join(f"; rank {self.ranks.index(m)} waits in {w}" for m, w in waits.items()),
-        )  # fmt: skip
+        )
 
     # ---- collectives -----------------------------------------------------------------------------------------
 

@@ -161,9 +161,12 @@ class RedisStore(Store):
         self.prefix = prefix
         self.address = f"{host}:{port}"
         self._connect = lambda seconds: redis.Redis(
-            host=host, port=port, socket_timeout=seconds, socket_connect_timeout=min(seconds, _CONNECT_SECONDS),
+            host=host,
+            port=port,
+            socket_timeout=seconds,
+            socket_connect_timeout=min(seconds, _CONNECT_SECONDS),
             retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
-        )  # fmt: skip
+        )
         self._errors = redis.RedisError
         self._seconds = 0.0
         self.hasten(DEFAULT_TIMEOUT)

@@ -179,10 +179,16 @@ class Blob:
         """Exchange the contents.  Small tensors alike are copied: nets that have bound the arrays remain so."""
         mine, theirs = self.value, other.value
         if (
-            self.alone and other.alone and self.storage is not None and other.storage is not None
-            and mine.nbytes <= _SMALL and mine.shape == theirs.shape and mine.dtype == theirs.dtype
-            and self.device is HOST and other.device is HOST
-        ):  # fmt: skip
+            self.alone
+            and other.alone
+            and self.storage is not None
+            and other.storage is not None
+            and mine.nbytes <= _SMALL
+            and mine.shape == theirs.shape
+            and mine.dtype == theirs.dtype
+            and self.device is HOST
+            and other.device is HOST
+        ):
             kept = mine.copy()
             mine[...] = theirs
             theirs[...] = kept

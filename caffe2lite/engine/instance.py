@@ -169,7 +169,7 @@ class Instance:
         "record",
         "run",
         "waits",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, op: caffe2_pb2.OperatorDef, workspace: Workspace, around: Surroundings, position: int = 0

@@ -82,9 +82,13 @@ class Net:
         self._wait = 0 if not once else 1 << 60  # runs until binding is tried
         self._patience = 1
         around = Surroundings(
-            make_net, definition.op, self.in_order,
-            cancelled=self.cancelled, observers=self.observers, progress=self.progress,
-        )  # fmt: skip
+            make_net,
+            definition.op,
+            self.in_order,
+            cancelled=self.cancelled,
+            observers=self.observers,
+            progress=self.progress,
+        )
         self.findings = around.findings
         placed = definition.HasField("device_option")
         for position, op in enumerate(definition.op):

@@ -29,9 +29,21 @@ from caffe2lite.port import gone, libraries, meaning, stand_ins
 _ArgSpec = collections.namedtuple("_ArgSpec", "args varargs keywords defaults")
 _MISSING = object()
 _OF_URLLIB = (
-    "ContentTooShortError", "FancyURLopener", "URLopener", "getproxies", "pathname2url", "quote", "quote_plus", "unquote",
-    "unquote_plus", "url2pathname", "urlcleanup", "urlencode", "urlopen", "urlretrieve",
-)  # fmt: skip
+    "ContentTooShortError",
+    "FancyURLopener",
+    "URLopener",
+    "getproxies",
+    "pathname2url",
+    "quote",
+    "quote_plus",
+    "unquote",
+    "unquote_plus",
+    "url2pathname",
+    "urlcleanup",
+    "urlencode",
+    "urlopen",
+    "urlretrieve",
+)
 
 
 def _argspec(function: Any) -> Any:

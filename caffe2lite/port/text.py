@@ -124,10 +124,34 @@ def _of_bytes(name: str) -> Callable[..., Any]:
 
 
 _METHODS = (
-    "capitalize", "center", "count", "endswith", "expandtabs", "find", "index", "join", "ljust", "lower",
-    "lstrip", "partition", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split",
-    "splitlines", "startswith", "strip", "swapcase", "title", "upper", "zfill",
-)  # fmt: skip
+    "capitalize",
+    "center",
+    "count",
+    "endswith",
+    "expandtabs",
+    "find",
+    "index",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
+    "zfill",
+)
 for _name in _METHODS:
     setattr(Bytes, _name, _of_bytes(_name))
 

@@ -166,8 +166,11 @@ def test_the_command(tmp_path):
     (tmp_path / "net.caffemodel").write_bytes(trained().SerializeToString())
     done = subprocess.run(
         [sys.executable, "-m", "caffe2.python.caffe_translator", "deploy.prototxt", "net.caffemodel"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     nets = [caffe2_pb2.NetDef.FromString((tmp_path / n).read_bytes()) for n in ("init_net.pb", "predict_net.pb")]
     assert nets[1].external_input[0] == "data" and nets[1].external_output == ["prob"]

@@ -99,9 +99,12 @@ def test_batch_normalization_over_all_devices(gpus, kind):
     for devices in (1, 2):
         workspace.ResetWorkspace()
         model = parallel(
-            kind, devices, forward=normalized, combine_spatial_bn=devices > 1,
+            kind,
+            devices,
+            forward=normalized,
+            combine_spatial_bn=devices > 1,
             build=lambda m: optimizer.build_sgd(m, 0.5),
-        )  # fmt: skip
+        )
         for i, (x, w) in enumerate(zip(np.split(data, devices), np.split(weight, devices))):
             workspace.FeedBlob(f"{kind}_{i}/data", x, device(kind, i))
             workspace.FeedBlob(f"{kind}_{i}/weight", w, device(kind, i))
@@ -199,9 +202,13 @@ def test_parameters_outside_of_devices_stay_alone():
     model = ModelHelper(name="m")
     brew.fc(model, "x", "host_fc", 2, 2)
     dpm.Parallelize(
-        model, lambda m: None, forward, optimizer_builder_fun=lambda m: optimizer.build_sgd(m, 0.1),
-        devices=[0, 1], cpu_device=True,
-    )  # fmt: skip
+        model,
+        lambda m: None,
+        forward,
+        optimizer_builder_fun=lambda m: optimizer.build_sgd(m, 0.1),
+        devices=[0, 1],
+        cpu_device=True,
+    )
     synced = {name for name, group in model._device_grouped_blobs.items() if len(group) == 2}
     assert set(PARAMS) <= synced and not {"host_fc_w", "host_fc_b"} & synced
 

@@ -21,9 +21,13 @@ def trained():
 
 def meta(model, **kwargs):
     return predictor_exporter.PredictorExportMeta(
-        predict_net=model.net.Proto(), parameters=["fc_w", "fc_b"], inputs=["x"], outputs=["y"],
-        shapes={"x": (2, 4), "y": (2, 3)}, **kwargs,
-    )  # fmt: skip
+        predict_net=model.net.Proto(),
+        parameters=["fc_w", "fc_b"],
+        inputs=["x"],
+        outputs=["y"],
+        shapes={"x": (2, 4), "y": (2, 3)},
+        **kwargs,
+    )
 
 
 def test_saved_and_loaded_a_model_predicts_the_same(tmp_path):

@@ -344,9 +344,21 @@ def test_a_decoder_with_attention_has_gradients():
         workspace.FeedBlob(name, value)
     model = model_helper.ModelHelper(name="m")
     results = rnn_cell.LSTMWithAttention(
-        model, "decoded", "decoded_lengths", "hidden", "cell", "context", size, "encoded", "encoded_lengths", D, H, "A",
-        lstm_memory_optimization=True, attention_memory_optimization=True,
-    )  # fmt: skip
+        model,
+        "decoded",
+        "decoded_lengths",
+        "hidden",
+        "cell",
+        "context",
+        size,
+        "encoded",
+        "encoded_lengths",
+        D,
+        H,
+        "A",
+        lstm_memory_optimization=True,
+        attention_memory_optimization=True,
+    )
     joined = brew.concat(model, [results[0], results[4]], "joined", axis=2)
     workspace.RunNetOnce(model.param_init_net)
     loss = model.AveragedLoss(model.net.Mul([joined, joined], "squares"), "loss")
@@ -389,9 +401,12 @@ def test_a_decoder_computes_the_same_on_a_gpu(gpus):
             for param in model.GetParams():
                 model.net.WeightedSum([param, one, model.param_to_grad[param], rate], param)
         for name, shape in (
-            ("decoded", (T, N, D)), ("encoded", (3, N, 4)), ("hidden", (1, N, H)), ("cell", (1, N, H)),
+            ("decoded", (T, N, D)),
+            ("encoded", (3, N, 4)),
+            ("hidden", (1, N, H)),
+            ("cell", (1, N, H)),
             ("context", (1, N, 4)),
-        ):  # fmt: skip
+        ):
             workspace.FeedBlob(name, rng.randn(*shape).astype("f"), device)
         workspace.FeedBlob("lengths", LENGTHS, device)
         workspace.FeedBlob("encoded_lengths", np.array([3, 2, 1], "i"), device)
@@ -427,14 +442,25 @@ def test_a_state_that_is_an_output_too():
     back.Proto().op.extend(core.GradientRegistry.GetBackwardPass(step.Proto().op, {"hidden_t": "hidden_t_grad"})[0])
     inputs = list(values)
     op = core.CreateOperator(
-        "RecurrentNetwork", inputs, ["output", "hidden", "hidden_output", "step_workspaces"],
-        alias_src=["hidden", "hidden"], alias_dst=["output", "hidden_output"], alias_offset=[1, -1],
-        recurrent_states=["hidden"], initial_recurrent_state_ids=[4], param=[2, 3], outputs_with_grads=[0],
-        link_internal=["hidden_t_prev", "hidden_t", "input_t"], link_external=["hidden", "hidden", "input"],
-        link_offset=[0, 1, 0], backward_link_internal=["hidden_t_prev_grad", "hidden_t_grad", "gates_t_grad"],
-        backward_link_external=["hidden_grad", "hidden_grad", "input_grad"], backward_link_offset=[0, 1, 0],
-        step_net=step.Proto(), backward_step_net=back.Proto(),
-    )  # fmt: skip
+        "RecurrentNetwork",
+        inputs,
+        ["output", "hidden", "hidden_output", "step_workspaces"],
+        alias_src=["hidden", "hidden"],
+        alias_dst=["output", "hidden_output"],
+        alias_offset=[1, -1],
+        recurrent_states=["hidden"],
+        initial_recurrent_state_ids=[4],
+        param=[2, 3],
+        outputs_with_grads=[0],
+        link_internal=["hidden_t_prev", "hidden_t", "input_t"],
+        link_external=["hidden", "hidden", "input"],
+        link_offset=[0, 1, 0],
+        backward_link_internal=["hidden_t_prev_grad", "hidden_t_grad", "gates_t_grad"],
+        backward_link_external=["hidden_grad", "hidden_grad", "input_grad"],
+        backward_link_offset=[0, 1, 0],
+        step_net=step.Proto(),
+        backward_step_net=back.Proto(),
+    )
 
     def hidden(input, seq_lengths, w, b, hidden_input):
         states = [hidden_input[0]]

@@ -76,8 +76,12 @@ def by_srun(scenario, size, store, limit=90, **options):
     line = [sys.executable, str(WORKER.with_name("fake_srun.py")), str(size)]
     child = subprocess.Popen(
         [*line, *command(scenario, "env", size, store, options)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
     return finish(child, limit, start)
 
 

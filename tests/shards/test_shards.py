@@ -120,9 +120,15 @@ def test_two_processes_with_one_shard_id(tmp_path):
 @pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP"])
 def test_a_peer_that_dies_or_stops_is_an_error(what, when, tmp_path):
     ends = launch.by_hand(
-        "fault", 2, tmp_path, stopped=[1] if what == "SIGSTOP" else [], who="1", what=what, when=when,
+        "fault",
+        2,
+        tmp_path,
+        stopped=[1] if what == "SIGSTOP" else [],
+        who="1",
+        what=what,
+        when=when,
         timeout_ms=str(DEADLINE_MS),
-    )  # fmt: skip
+    )
     assert ends[0].status == 1 and "Traceback" in ends[0].output, ends[0].output
     assert ends[1].status == -signal.SIGKILL
     assert ends[0].seconds < DEADLINE_MS / 1000 + 15  # the start of two interpreters on a busy machine included

@@ -56,8 +56,16 @@ class Shard:
     def world(self, name="world"):
         """Make a common world."""
         handler = self.handler()
-        self.run("CreateCommonWorld", [handler] if handler else [], [name], size=self.size, rank=self.rank,
-                 timeout_ms=self.timeout_ms, mpi_rendezvous=self.launched, interface=self.options.get("interface", ""))  # fmt: skip
+        self.run(
+            "CreateCommonWorld",
+            [handler] if handler else [],
+            [name],
+            size=self.size,
+            rank=self.rank,
+            timeout_ms=self.timeout_ms,
+            mpi_rendezvous=self.launched,
+            interface=self.options.get("interface", ""),
+        )
         return name
 
     def run(self, kind, inputs, outputs, **args):

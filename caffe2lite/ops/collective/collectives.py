@@ -66,9 +66,17 @@ class CommonWorldBlob(Object):
 )
 @_with_status
 def CreateCommonWorld(
-    ctx, kv_handler=None, *, size: int = -1, rank: int = -1, timeout_ms: int = _DEFAULT_TIMEOUT_MS,
-    mpi_rendezvous: bool = False, transport: str = "", interface: str = "", status_blob: str = "",
-):  # fmt: skip
+    ctx,
+    kv_handler=None,
+    *,
+    size: int = -1,
+    rank: int = -1,
+    timeout_ms: int = _DEFAULT_TIMEOUT_MS,
+    mpi_rendezvous: bool = False,
+    transport: str = "",
+    interface: str = "",
+    status_blob: str = "",
+):
     """A world of `size` shards; kv_handler (FileStoreHandlerCreate, RedisStoreHandlerCreate) is where they meet without a launcher.
 
     This shard is `rank`.  `interface` is the network interface that MPI may use.

@@ -75,8 +75,15 @@ def _nan_check_gradient(g: Any) -> Any:
     return g.single("NanCheck", [g.GO(0)], [g.GI(0)])
 
 
-@operator("Y", stateful=True, inplace={0: 0}, types="float32", num_inputs=(1, MANY), infer=like(0),
-          gradient=_nan_check_gradient)  # fmt: skip
+@operator(
+    "Y",
+    stateful=True,
+    inplace={0: 0},
+    types="float32",
+    num_inputs=(1, MANY),
+    infer=like(0),
+    gradient=_nan_check_gradient,
+)
 def NanCheck(ctx, X, *others, out):
     """Y = X; fail where X has NaN or infinity (the other inputs are context for a debugger).
 

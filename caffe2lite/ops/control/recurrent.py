@@ -382,8 +382,15 @@ def RecurrentNetworkBlobFetcher(ctx, workspaces, *, prefix: str = ""):
     return result
 
 
-@operator("internal external", stateful=True, num_inputs=(2, 2), mutates={1: 1}, types={"timestep": "int32"}, host="timestep",
-          shapes="external [T, ...]")  # fmt: skip
+@operator(
+    "internal external",
+    stateful=True,
+    num_inputs=(2, 2),
+    mutates={1: 1},
+    types={"timestep": "int32"},
+    host="timestep",
+    shapes="external [T, ...]",
+)
 def rnn_internal_apply_link(ctx, timestep, external, *, offset: int = 0, window: int = 1):
     """Make the first output a name for `window` steps of the external tensor, from timestep + offset on.
 
@@ -405,8 +412,16 @@ def _now(timestep: Any) -> int:
     return int(timestep.reshape(-1)[0])
 
 
-@operator("gradient*", stateful=True, num_inputs=(3, 3), num_outputs=(1, MANY), mutates={2: 0}, host="timestep",
-          types={"timestep": "int32", "gradient": "=external"}, shapes="external [T, *D], gradient [S, *D]")  # fmt: skip
+@operator(
+    "gradient*",
+    stateful=True,
+    num_inputs=(3, 3),
+    num_outputs=(1, MANY),
+    mutates={2: 0},
+    host="timestep",
+    types={"timestep": "int32", "gradient": "=external"},
+    shapes="external [T, *D], gradient [S, *D]",
+)
 def rnn_internal_accumulate_gradient_input(ctx, timestep, external, gradient, *, offset: int = 0):
     """Add the external gradient of step timestep + offset to the gradient of that step.
 

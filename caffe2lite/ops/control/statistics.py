@@ -67,8 +67,13 @@ def _put(name: str, counters: Any, doc: str) -> None:
         for ending, number in counters(ctx.state, amount).items():
             registry.add(title + ending, number)
 
-    operator(name=name, stateful=True, types="float32 float64 int32 int64 int8 int16 uint8 uint16", host="value",
-             doc=f"{doc}\n\n{_SHARED}")(kernel)  # fmt: skip
+    operator(
+        name=name,
+        stateful=True,
+        types="float32 float64 int32 int64 int8 int16 uint8 uint16",
+        host="value",
+        doc=f"{doc}\n\n{_SHARED}",
+    )(kernel)
 
 
 _put("IncrementPut", _increment, "Add the value to a statistic.")

@@ -58,8 +58,15 @@ def ConcatTensorVector(ctx, vector, *, out):
     return Y
 
 
-@operator("vectors*", stateful=True, num_inputs=(2, MANY), num_outputs=(1, MANY), counts=lambda n, m: n == 2 * m, inplace=[(-1, -1)],
-          gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "vectors*",
+    stateful=True,
+    num_inputs=(2, MANY),
+    num_outputs=(1, MANY),
+    counts=lambda n, m: n == 2 * m,
+    inplace=[(-1, -1)],
+    gradient=FORBID_GRADIENT,
+)
 def CollectTensor(ctx, *operands, num_to_collect: int = -1):
     """Keep a copy of each tensor in its vector: of all that come, a random num_to_collect.
 

@@ -83,8 +83,15 @@ def _numbered(pattern: str, step: int) -> str:
     )
 
 
-@operator("", types={"iter": "int64 int32"}, num_inputs=(1, MANY), host="iter", anywhere="Xs", stateful=True,
-          gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "",
+    types={"iter": "int64 int32"},
+    num_inputs=(1, MANY),
+    host="iter",
+    anywhere="Xs",
+    stateful=True,
+    gradient=FORBID_GRADIENT,
+)
 def Checkpoint(ctx, iter, *Xs, db: str, db_type: str, absolute_path: int = 0, every: int = 1):
     """Save all inputs each `every` iterations; `db` is a path, mostly with a place for the iteration, `model_%08d.db`.
 

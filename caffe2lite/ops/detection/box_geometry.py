@@ -166,9 +166,15 @@ def _suppress(boxes, threshold, most, one, kept):  # type: ignore[no-untyped-def
 
 
 def soft_suppress(
-    boxes: np.ndarray, scores: np.ndarray, indices: np.ndarray, sigma: float, threshold: float, least: float,
-    method: str, one: int,
-) -> tuple[list[int], np.ndarray]:  # fmt: skip
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    indices: np.ndarray,
+    sigma: float,
+    threshold: float,
+    least: float,
+    method: str,
+    one: int,
+) -> tuple[list[int], np.ndarray]:
     """Return (indices kept, new scores): scores are lowered by the overlap with better boxes."""
     measure = overlaps_rotated if boxes.shape[1] == 5 else overlaps
     scores = scores.copy()

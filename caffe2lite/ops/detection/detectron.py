@@ -307,9 +307,19 @@ def SoftmaxFocalLoss(
     infer=like(0),
 )
 def SoftmaxFocalLossGradient(
-    xp, X, labels, fg_num, P, dloss, *, scale: float = 1.0, gamma: float = 2.0, alpha: float = 0.25,
-    num_classes: int = 81, out,
-):  # fmt: skip
+    xp,
+    X,
+    labels,
+    fg_num,
+    P,
+    dloss,
+    *,
+    scale: float = 1.0,
+    gamma: float = 2.0,
+    alpha: float = 0.25,
+    num_classes: int = 81,
+    out,
+):
     """The gradient by the logits.
 
     The operands of SoftmaxFocalLoss [N, A * num_classes, H, W] float32, ..., P, dloss [1] -> dX. ValueError where the

@@ -79,11 +79,25 @@ def _large_enough(boxes, least, height, width, one):
 
 
 def _proposals(
-    xp, scores, bbox_deltas, im_info, anchors, *, spatial_scale: float = 1.0 / 16, pre_nms_topN: int = 6000,
-    post_nms_topN: int = 300, nms_thresh: float = 0.7, min_size: float = 16.0, angle_bound_on: bool = True,
-    angle_bound_lo: int = -90, angle_bound_hi: int = 90, clip_angle_thresh: float = 1.0, legacy_plus_one: bool = True,
-    correct_transform_coords: bool = False, out,
-):  # fmt: skip
+    xp,
+    scores,
+    bbox_deltas,
+    im_info,
+    anchors,
+    *,
+    spatial_scale: float = 1.0 / 16,
+    pre_nms_topN: int = 6000,
+    post_nms_topN: int = 300,
+    nms_thresh: float = 0.7,
+    min_size: float = 16.0,
+    angle_bound_on: bool = True,
+    angle_bound_lo: int = -90,
+    angle_bound_hi: int = 90,
+    clip_angle_thresh: float = 1.0,
+    legacy_plus_one: bool = True,
+    correct_transform_coords: bool = False,
+    out,
+):
     if scores.ndim != 4 or bbox_deltas.ndim != 4 or anchors.ndim != 2 or anchors.shape[1] not in (4, 5):
         raise ValueError(
             f"expected scores [N, A, H, W], deltas [N, A * 4, H, W] and anchors [A, 4 or 5], got {list(scores.shape)}, "
@@ -134,10 +148,22 @@ for _name in ("GenerateProposals", "GenerateProposalsCPP"):
     traits="checks_values",
 )
 def BBoxTransform(
-    xp, rois, deltas, im_info, *, weights: list[float] = (1.0, 1.0, 1.0, 1.0), apply_scale: bool = True,
-    rotated: bool = False, angle_bound_on: bool = True, angle_bound_lo: int = -90, angle_bound_hi: int = 90,
-    clip_angle_thresh: float = 1.0, legacy_plus_one: bool = True, correct_transform_coords: bool = False, out,
-):  # fmt: skip
+    xp,
+    rois,
+    deltas,
+    im_info,
+    *,
+    weights: list[float] = (1.0, 1.0, 1.0, 1.0),
+    apply_scale: bool = True,
+    rotated: bool = False,
+    angle_bound_on: bool = True,
+    angle_bound_lo: int = -90,
+    angle_bound_hi: int = 90,
+    clip_angle_thresh: float = 1.0,
+    legacy_plus_one: bool = True,
+    correct_transform_coords: bool = False,
+    out,
+):
     """Rois moved by the deltas of each of K classes, within their image.
 
     rois [M, 4] or [M, 5] of (image,) x1, y1, x2, y2, if rotated [M, 5] or [M, 6], deltas [M, K * 4 or 5], im_info [N,
@@ -210,11 +236,25 @@ def _image_of(xp, rois, size, im_info):
     gradient=FORBID_GRADIENT,
 )
 def BoxWithNMSLimit(
-    xp, scores, boxes, batch_splits=None, *, score_thresh: float = 0.05, nms: float = 0.3, detections_per_im: int = 100,
-    soft_nms_enabled: bool = False, soft_nms_method: str = "linear", soft_nms_sigma: float = 0.5,
-    soft_nms_min_score_thres: float = 0.001, rotated: bool = False, cls_agnostic_bbox_reg: bool = False,
-    input_boxes_include_bg_cls: bool = True, output_classes_include_bg_cls: bool = True, legacy_plus_one: bool = True, out,
-):  # fmt: skip
+    xp,
+    scores,
+    boxes,
+    batch_splits=None,
+    *,
+    score_thresh: float = 0.05,
+    nms: float = 0.3,
+    detections_per_im: int = 100,
+    soft_nms_enabled: bool = False,
+    soft_nms_method: str = "linear",
+    soft_nms_sigma: float = 0.5,
+    soft_nms_min_score_thres: float = 0.001,
+    rotated: bool = False,
+    cls_agnostic_bbox_reg: bool = False,
+    input_boxes_include_bg_cls: bool = True,
+    output_classes_include_bg_cls: bool = True,
+    legacy_plus_one: bool = True,
+    out,
+):
     """Non-maximum suppression a class (but the background), then the best `detections_per_im` of each image.
 
     The background is the first class of scores and boxes, or the last one of the scores alone where
@@ -351,13 +391,26 @@ def _distribute(rois, low, high, scale, level, one):
     return [rois[g].astype("float32") for g in groups], restore
 
 
-@operator("rois rois_fpn* rois_idx_restore", types="float32", num_inputs=(2, MANY), num_outputs=(3, MANY),
-          gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "rois rois_fpn* rois_idx_restore",
+    types="float32",
+    num_inputs=(2, MANY),
+    num_outputs=(3, MANY),
+    gradient=FORBID_GRADIENT,
+)
 def CollectAndDistributeFpnRpnProposals(
-    xp, *inputs, roi_canonical_scale: int = 224, roi_canonical_level: int = 4, roi_max_level: int = 5,
-    roi_min_level: int = 2, rpn_max_level: int = 6, rpn_min_level: int = 2, rpn_post_nms_topN: int = 2000,
-    legacy_plus_one: bool = True, out,
-):  # fmt: skip
+    xp,
+    *inputs,
+    roi_canonical_scale: int = 224,
+    roi_canonical_level: int = 4,
+    roi_max_level: int = 5,
+    roi_min_level: int = 2,
+    rpn_max_level: int = 6,
+    rpn_min_level: int = 2,
+    rpn_post_nms_topN: int = 2000,
+    legacy_plus_one: bool = True,
+    out,
+):
     """The best rois of all levels, and the same by the level of their size with the permutation that restores them.
 
     For each level rois [n, 5], then for each level scores [n], float32 -> rois [N, 5], rois of each level [n, 5],
@@ -404,9 +457,16 @@ def CollectRpnProposals(
     gradient=FORBID_GRADIENT,
 )
 def DistributeFpnProposals(
-    xp, rois, *, roi_canonical_scale: int = 224, roi_canonical_level: int = 4, roi_max_level: int = 5,
-    roi_min_level: int = 2, legacy_plus_one: bool = True, out,
-):  # fmt: skip
+    xp,
+    rois,
+    *,
+    roi_canonical_scale: int = 224,
+    roi_canonical_level: int = 4,
+    roi_max_level: int = 5,
+    roi_min_level: int = 2,
+    legacy_plus_one: bool = True,
+    out,
+):
     """Rois by the level of their size, and the permutation that restores their order.
 
     rois [N, 5] float32 -> rois of each level [n, 5], rois_idx_restore [N] int32. ValueError where the outputs are not

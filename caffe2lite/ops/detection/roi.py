@@ -129,9 +129,18 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
     limits=_SIZES,
 )
 def RoIAlign(
-    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi.
 
     X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 4] or [R, 5] of (image,) x1, y1, x2, y2 -> Y [R, C, pooled_h,
@@ -169,9 +178,19 @@ def _sampled(xp, image, rows, columns):
 
 @operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0), limits=_SIZES)
 def RoIAlignGradient(
-    xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    dY,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
     X [N, C, H, W] float32, RoIs [R, 4] or [R, 5], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. As in Caffe2, X is
@@ -208,9 +227,18 @@ def RoIAlignGradient(
 
 @compiled(RoIAlign, work=16)
 def _align_compiled(
-    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
     if order == "NHWC" or not X.size or not RoIs.size or not pooled_h * pooled_w:
         return RoIAlign(xp, X, RoIs, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
@@ -223,9 +251,19 @@ def _align_compiled(
 
 @compiled(RoIAlignGradient, work=16)
 def _align_gradient_compiled(
-    xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    dY,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
     if dY.shape != (RoIs.shape[0], *X.shape[1:2], pooled_h, pooled_w) or not dY.size:
@@ -352,9 +390,17 @@ def _infer_pool(args, inputs):
     limits="pooled_h > 0, pooled_w > 0, spatial_scale > 0",
 )
 def RoIPool(
-    xp, X, rois, *, is_test: int = 0, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1,
-    spatial_scale: float = 1.0, out,
-):  # fmt: skip
+    xp,
+    X,
+    rois,
+    *,
+    is_test: int = 0,
+    order: str = "NCHW",
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    spatial_scale: float = 1.0,
+    out,
+):
     """The maximum in each of pooled_h × pooled_w parts of each roi, and, unless is_test, which pixel it is.
 
     X [N, C, H, W] float32, rois [R, 5] of image, x1, y1, x2, y2 -> Y [R, C, pooled_h, pooled_w], argmaxes alike, int32,
@@ -468,9 +514,18 @@ def RoIPoolGradient(
 
 @RoIPoolGradient.engine(device=CPU)
 def _no_kernel(
-    xp, X, rois, argmaxes, dY,
-    *, order: str = "NCHW", pooled_h: int = 1, pooled_w: int = 1, spatial_scale: float = 1.0, out,
-):  # fmt: skip
+    xp,
+    X,
+    rois,
+    argmaxes,
+    dY,
+    *,
+    order: str = "NCHW",
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    spatial_scale: float = 1.0,
+    out,
+):
     raise ValueError(
         "Caffe2 has no RoIPoolGradient for the CPU: run it on a GPU, which may be emulated, or use RoIAlign"
     )

@@ -54,9 +54,18 @@ def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_rat
     limits="pooled_h >= 0, pooled_w >= 0",
 )
 def RoIAlignRotated(
-    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     """RoIAlign for rotated rois.
 
     X [N, C, H, W] float32 (NHWC: channels last), RoIs [R, 5] or [R, 6] of (image,) x, y, w, h, degrees -> Y [R, C,
@@ -80,9 +89,19 @@ def RoIAlignRotated(
 
 @operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, limits="pooled_h >= 0, pooled_w >= 0")
 def RoIAlignRotatedGradient(
-    xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    dY,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     """Each pixel gets the gradients of the means that it has a part in, by that part.
 
     X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where
@@ -105,16 +124,33 @@ def RoIAlignRotatedGradient(
 
 @compiled(RoIAlignRotated, work=16)
 def _rotated_compiled(
-    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     check_rois(X, RoIs, (5, 6), order, spatial_scale)
     x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
     if not Y.size or not x.size:
         return RoIAlignRotated(
-            xp, X, RoIs, order=order, spatial_scale=spatial_scale, pooled_h=pooled_h, pooled_w=pooled_w,
-            sampling_ratio=sampling_ratio, aligned=aligned, out=out,
-        )  # fmt: skip
+            xp,
+            X,
+            RoIs,
+            order=order,
+            spatial_scale=spatial_scale,
+            pooled_h=pooled_h,
+            pooled_w=pooled_w,
+            sampling_ratio=sampling_ratio,
+            aligned=aligned,
+            out=out,
+        )
     pixels = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape[0], -1, x.shape[1])  # channels last
     seen = np.empty((pooled_h * pooled_w, x.shape[1]), np.float32)
     for r, roi in enumerate(RoIs):
@@ -130,9 +166,19 @@ def _rotated_compiled(
 
 @compiled(RoIAlignRotatedGradient, work=16)
 def _rotated_gradient_compiled(
-    xp, X, RoIs, dY, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, aligned: bool = False, out,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    dY,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+    out,
+):
     check_rois(X, RoIs, (5, 6), order, spatial_scale)
     check_pooled(dY, RoIs, X, pooled_h, pooled_w)
     pixels = np.zeros((X.shape[0], X.shape[2] * X.shape[3], X.shape[1]), np.float32)  # channels last

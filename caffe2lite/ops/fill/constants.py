@@ -243,8 +243,12 @@ def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (),
     return Y
 
 
-@operator("Y", gradient=NO_GRADIENT, types={"start": "float32 float64 int32 int64", "stop": "=start", "step": "=start"},
-          host="start stop step")  # fmt: skip
+@operator(
+    "Y",
+    gradient=NO_GRADIENT,
+    types={"start": "float32 float64 int32 int64", "stop": "=start", "step": "=start"},
+    host="start stop step",
+)
 def Range(xp, start, stop=None, step=None, *, out):
     """Y = start, start + step, ... up to but without stop; one input is the stop of a range from 0.
 

@@ -255,15 +255,43 @@ def _three(one: float, each: list[float], color: bool, what: str) -> np.ndarray:
 
 @operator("data label more*", stateful=True, num_inputs=(0, 1), num_outputs=(2, MANY), gradient=NO_GRADIENT)
 def ImageInput(
-    ctx, reader=None, *, db: str = "", db_type: str = "lmdb", batch_size: int = 0, color: bool = True, scale: int = -1,
-    minsize: int = -1, warp: bool = False, crop: int = 0, mirror: bool = False, is_test: bool = False,
-    mean: float = 0.0, std: float = 1.0, mean_per_channel: list[float] = (), std_per_channel: list[float] = (),
-    label_type: int = SINGLE, num_labels: int = 0, output_sizes: list[int] = (), random_scale: list[int] = (),
-    scale_jitter_type: int = 0, color_jitter: bool = False, img_saturation: float = 0.4, img_brightness: float = 0.4,
-    img_contrast: float = 0.4, color_lighting: bool = False, color_lighting_std: float = 0.1, bounding_ymin: int = -1,
-    bounding_xmin: int = -1, bounding_height: int = -1, bounding_width: int = -1, use_gpu_transform: bool = False,
-    use_caffe_datum: bool = False, decode_threads: int = 4, output_type: str = "float",
-):  # fmt: skip
+    ctx,
+    reader=None,
+    *,
+    db: str = "",
+    db_type: str = "lmdb",
+    batch_size: int = 0,
+    color: bool = True,
+    scale: int = -1,
+    minsize: int = -1,
+    warp: bool = False,
+    crop: int = 0,
+    mirror: bool = False,
+    is_test: bool = False,
+    mean: float = 0.0,
+    std: float = 1.0,
+    mean_per_channel: list[float] = (),
+    std_per_channel: list[float] = (),
+    label_type: int = SINGLE,
+    num_labels: int = 0,
+    output_sizes: list[int] = (),
+    random_scale: list[int] = (),
+    scale_jitter_type: int = 0,
+    color_jitter: bool = False,
+    img_saturation: float = 0.4,
+    img_brightness: float = 0.4,
+    img_contrast: float = 0.4,
+    color_lighting: bool = False,
+    color_lighting_std: float = 0.1,
+    bounding_ymin: int = -1,
+    bounding_xmin: int = -1,
+    bounding_height: int = -1,
+    bounding_width: int = -1,
+    use_gpu_transform: bool = False,
+    use_caffe_datum: bool = False,
+    decode_threads: int = 4,
+    output_type: str = "float",
+):
     """The next `batch_size` records, decoded, transformed and stacked.
 
     reader, without which `db` is opened -> data [N, crop, crop, channels] float32 or float16 (with use_gpu_transform
@@ -281,11 +309,20 @@ def ImageInput(
         reader = _own_reader(ctx, db, db_type)
     needed(Reader, reader)
     options = _Options(
-        color, scale, minsize, warp, crop, mirror, is_test, tuple(random_scale), scale_jitter_type == 1,
+        color,
+        scale,
+        minsize,
+        warp,
+        crop,
+        mirror,
+        is_test,
+        tuple(random_scale),
+        scale_jitter_type == 1,
         (img_saturation, img_brightness, img_contrast) if color_jitter else (0, 0, 0),
         color_lighting_std if color_lighting else 0,
-        _three(mean, list(mean_per_channel), color, "mean"), _three(std, list(std_per_channel), color, "std"),
-    )  # fmt: skip
+        _three(mean, list(mean_per_channel), color, "mean"),
+        _three(std, list(std_per_channel), color, "std"),
+    )
     weights = int(label_type == MULTI_WEIGHTED)
     more = len(ctx.outputs) - 2
     if len(output_sizes) not in (0, more):

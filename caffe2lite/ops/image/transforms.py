@@ -234,9 +234,16 @@ def ResizeNearest3D(
     limits="temporal_scale > 0, height_scale > 0, width_scale > 0",
 )
 def ResizeNearest3DGradient(
-    xp, dY, X, *, temporal_scale: float = 1.0, height_scale: float = 1.0, width_scale: float = 1.0, order: str = "NCHW",
+    xp,
+    dY,
+    X,
+    *,
+    temporal_scale: float = 1.0,
+    height_scale: float = 1.0,
+    width_scale: float = 1.0,
+    order: str = "NCHW",
     out,
-):  # fmt: skip
+):
     """Each pixel gets the sum of the gradients of its copies.
 
     dY [N, C, t, h, w] float32, X [N, C, T, H, W] -> dX of X's shape. ValueError where these are not five dimensions, or

@@ -63,12 +63,29 @@ def _record(record: tuple[bytes, bytes], local: bool) -> tuple[bytes, Any, list[
 
 @operator("data label", stateful=True, num_inputs=(1, 1), gradient=NO_GRADIENT)
 def VideoInput(
-    ctx, reader, *, batch_size: int = 0, clip_per_video: int = 1, length_rgb: int = 0, sampling_rate_rgb: int = 1,
-    decode_type: int = 0, video_res_type: int = 0, scale_h: int = 0, scale_w: int = 0, short_edge: int = 0,
-    crop_size: int = 0, random_crop: bool = True, random_mirror: bool = True, is_test: bool = False,
-    mean_rgb: list[float] = (), inv_std_rgb: list[float] = (), use_local_file: bool = False,
-    do_multi_label: bool = False, num_of_class: int = 0, get_optical_flow: bool = False,
-):  # fmt: skip
+    ctx,
+    reader,
+    *,
+    batch_size: int = 0,
+    clip_per_video: int = 1,
+    length_rgb: int = 0,
+    sampling_rate_rgb: int = 1,
+    decode_type: int = 0,
+    video_res_type: int = 0,
+    scale_h: int = 0,
+    scale_w: int = 0,
+    short_edge: int = 0,
+    crop_size: int = 0,
+    random_crop: bool = True,
+    random_mirror: bool = True,
+    is_test: bool = False,
+    mean_rgb: list[float] = (),
+    inv_std_rgb: list[float] = (),
+    use_local_file: bool = False,
+    do_multi_label: bool = False,
+    num_of_class: int = 0,
+    get_optical_flow: bool = False,
+):
     """The next `batch_size` videos, decoded and cut into clips, and their labels.
 
     reader -> data [batch_size * clip_per_video, 3, length_rgb, height, width] float32, label [clips] or [clips,

@@ -95,9 +95,13 @@ def _sides(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
 
 def _geometry(place: Place) -> tuple[int, ...]:
     return (
-        *_sides(place.size, 1), *_sides(place.out, 1), *_sides(place.kernel, 1), *_sides(place.stride, 1),
-        *_sides(place.dilation, 1), *_sides(place.heads, 0),
-    )  # fmt: skip
+        *_sides(place.size, 1),
+        *_sides(place.out, 1),
+        *_sides(place.kernel, 1),
+        *_sides(place.stride, 1),
+        *_sides(place.dilation, 1),
+        *_sides(place.heads, 0),
+    )
 
 
 def _memory(X: Any) -> tuple[Any, tuple[int, ...]]:

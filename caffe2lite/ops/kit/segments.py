@@ -348,9 +348,13 @@ def add_by_id(
     if result.size and ids.size:
         nothing = np.zeros(0, data.dtype)
         _add_by_id(
-            data.reshape(-1), _NONE if indices is None else indices, ids, nothing if weights is None else weights,
-            result.reshape(-1), result.shape[0],
-        )  # fmt: skip
+            data.reshape(-1),
+            _NONE if indices is None else indices,
+            ids,
+            nothing if weights is None else weights,
+            result.reshape(-1),
+            result.shape[0],
+        )
     return result
 
 
@@ -379,9 +383,12 @@ def rows_by_id(
     if result.size:
         nothing = np.zeros(0, values.dtype)
         _rows_by_id(
-            values.reshape(-1), ids, nothing if scales is None else scales, nothing if weights is None else weights,
+            values.reshape(-1),
+            ids,
+            nothing if scales is None else scales,
+            nothing if weights is None else weights,
             result.reshape(-1),
-        )  # fmt: skip
+        )
     return result
 
 

@@ -14,9 +14,17 @@ from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
 _ERF = Kernel("error_function", "T* y, const T* x", "y[i] = erf(x[i]);")
 # erfc(z) = t exp(-z^2 + p(t)), t = 1 / (1 + z / 2): Numerical Recipes' fit, relative error below 1.2e-7
 _ERFC = (
-    0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368,
+    0.17087277,
+    -0.82215223,
+    1.48851587,
+    -1.13520398,
+    0.27886807,
+    -0.18628806,
+    0.09678418,
+    0.37409196,
+    1.00002368,
     -1.26551223,
-)  # fmt: skip
+)
 _SERIES = [(-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(9, -1, -1)]  # of erf(x) sqrt(pi) / 2 x, in x^2
 
 

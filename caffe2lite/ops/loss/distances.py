@@ -242,8 +242,12 @@ def DotProductWithPaddingGradient(xp, X, Y, dZ, *, pad_value: float = 0.0, repli
 # ---- criteria ----------------------------------------------------------------------------------------------------
 
 
-@operator("loss", types={"S": "float32", "Y": "int32"}, infer=like(0),
-          gradient=single("CosineEmbeddingCriterionGradient", "I0 I1 GO0 -> GI0"))  # fmt: skip
+@operator(
+    "loss",
+    types={"S": "float32", "Y": "int32"},
+    infer=like(0),
+    gradient=single("CosineEmbeddingCriterionGradient", "I0 I1 GO0 -> GI0"),
+)
 def CosineEmbeddingCriterion(xp, S, Y, *, margin: float = 0.0, out):
     """loss = 1 - S where Y is 1, max(0, S - margin) elsewhere.
 
@@ -266,8 +270,12 @@ def CosineEmbeddingCriterionGradient(xp, S, Y, dloss, *, margin: float = 0.0, ou
     return xp.multiply(dloss.reshape(S.shape), derivative.astype(S.dtype), out(S.shape, S.dtype))
 
 
-@operator("loss", types={"X1": "float32", "X2": "float32", "Y": "int32"}, infer=like(0),
-          gradient=single("MarginRankingCriterionGradient", "I0 I1 I2 GO0 -> GI0 GI1"))  # fmt: skip
+@operator(
+    "loss",
+    types={"X1": "float32", "X2": "float32", "Y": "int32"},
+    infer=like(0),
+    gradient=single("MarginRankingCriterionGradient", "I0 I1 I2 GO0 -> GI0 GI1"),
+)
 def MarginRankingCriterion(xp, X1, X2, Y, *, margin: float = 1.0, out):
     """loss = max(0, margin - Y * (X1 - X2)), where Y is 1 or -1.
 
@@ -304,8 +312,9 @@ def _log_odds(xp: Any, p: Any) -> Any:
     return xp.log(q) - xp.log(1 - q)
 
 
-@operator("L", types={"X": "float32", "T": "=X"}, infer=like(0),
-          gradient=single("BernoulliJSDGradient", "GO0 I0 I1 -> GI0"))  # fmt: skip
+@operator(
+    "L", types={"X": "float32", "T": "=X"}, infer=like(0), gradient=single("BernoulliJSDGradient", "GO0 I0 I1 -> GI0")
+)
 def BernoulliJSD(xp, X, T, *, out):
     """L = Jensen-Shannon divergence of coins with the probabilities X and T.
 
@@ -331,8 +340,13 @@ def BernoulliJSDGradient(xp, dL, X, T, *, out):
     return xp.multiply(dL.reshape(X.shape), derivative, out(X.shape, X.dtype))
 
 
-@operator("Y", inplace={0: 0}, types={"X": "float32", "lambda1": "=X", "lambda2": "=X"}, infer=like(0),
-          gradient=NO_GRADIENT_YET)  # fmt: skip
+@operator(
+    "Y",
+    inplace={0: 0},
+    types={"X": "float32", "lambda1": "=X", "lambda2": "=X"},
+    infer=like(0),
+    gradient=NO_GRADIENT_YET,
+)
 def BatchBoxCox(xp, X, lambda1, lambda2, *, out):
     """Y = Box-Cox transform of each column: ((X + lambda2)^lambda1 - 1) / lambda1, or its logarithm for lambda1 = 0.
 

@@ -42,8 +42,16 @@ def _extreme(name: str, better: str, doc: str, gradient: Any, types: str) -> Non
             xp.copyto(Y, first, where=xp.isnan(first))
         return Y
 
-    operator("Y", name=name, inplace={0: 0}, types=types, num_inputs=(1, MANY), infer=like(0), gradient=gradient,
-             doc=f"{doc}\n\n{_SHARED}")(kernel)  # fmt: skip
+    operator(
+        "Y",
+        name=name,
+        inplace={0: 0},
+        types=types,
+        num_inputs=(1, MANY),
+        infer=like(0),
+        gradient=gradient,
+        doc=f"{doc}\n\n{_SHARED}",
+    )(kernel)
 
 
 _extreme("Max", "fmax", "Y = the largest of the inputs.", _gradient("MaxGradient"), "float32")

@@ -163,8 +163,12 @@ def _ks(X: Any, K: Any) -> tuple[Any, list[int]]:
     return rows, ks
 
 
-@operator("values indices", types={"X": "float32", "K": "int64"}, host="K",
-          gradient=single("FlexibleTopKGradient", "I0 I1 GO0 O1 -> GI0"))  # fmt: skip
+@operator(
+    "values indices",
+    types={"X": "float32", "K": "int64"},
+    host="K",
+    gradient=single("FlexibleTopKGradient", "I0 I1 GO0 O1 -> GI0"),
+)
 def FlexibleTopK(xp, X, K, *, out):
     """The K[i] largest of each row i, one row behind the other, and where they are in their row.
 

@@ -214,26 +214,76 @@ def SpatialBN(
     not [C], outputs are not 1 in a test and 5 in training, epsilon is not above 0, or momentum not from 0 to 1.
     """
     return normalize(
-        xp, Channels(X, order), X, scale, bias, mean, var, sums, sumsq,
-        is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
-    )  # fmt: skip
+        xp,
+        Channels(X, order),
+        X,
+        scale,
+        bias,
+        mean,
+        var,
+        sums,
+        sumsq,
+        is_test=is_test,
+        epsilon=epsilon,
+        momentum=momentum,
+        num_batches=num_batches,
+        out=out,
+    )
 
 
 @compiled(SpatialBN)
 def _spatial_bn_compiled(
-    xp, X, scale, bias, mean, var, sums=None, sumsq=None,
-    *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, order: str = "NCHW", num_batches: int = 1, out,
-):  # fmt: skip
+    xp,
+    X,
+    scale,
+    bias,
+    mean,
+    var,
+    sums=None,
+    sumsq=None,
+    *,
+    is_test: bool,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    order: str = "NCHW",
+    num_batches: int = 1,
+    out,
+):
     return normalize(
-        xp, CompiledChannels(X, order), X, scale, bias, mean, var, sums, sumsq,
-        is_test=is_test, epsilon=epsilon, momentum=momentum, num_batches=num_batches, out=out,
-    )  # fmt: skip
+        xp,
+        CompiledChannels(X, order),
+        X,
+        scale,
+        bias,
+        mean,
+        var,
+        sums,
+        sumsq,
+        is_test=is_test,
+        epsilon=epsilon,
+        momentum=momentum,
+        num_batches=num_batches,
+        out=out,
+    )
 
 
 def normalize(
-    xp: Any, layout: Channels, X: Any, scale: Any, bias: Any, mean: Any, var: Any, sums: Any = None, sumsq: Any = None,
-    *, is_test: bool, epsilon: float = 1e-5, momentum: float = 0.9, num_batches: int = 1, out: Any,
-) -> Any:  # fmt: skip
+    xp: Any,
+    layout: Channels,
+    X: Any,
+    scale: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    sums: Any = None,
+    sumsq: Any = None,
+    *,
+    is_test: bool,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    num_batches: int = 1,
+    out: Any,
+) -> Any:
     """SpatialBN of images that lie as `layout` says."""
     if len(out) != (1 if is_test else 5):
         raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
@@ -321,9 +371,19 @@ def _spatial_bn_gradient_compiled(
 
 
 def normalize_gradient(
-    xp: Any, layout: Channels, X: Any, scale: Any, dY: Any, mean: Any, inv_std: Any, all_dscale: Any = None,
-    all_dbias: Any = None, *, num_batches: int = 1, out: Any,
-) -> Any:  # fmt: skip
+    xp: Any,
+    layout: Channels,
+    X: Any,
+    scale: Any,
+    dY: Any,
+    mean: Any,
+    inv_std: Any,
+    all_dscale: Any = None,
+    all_dbias: Any = None,
+    *,
+    num_batches: int = 1,
+    out: Any,
+) -> Any:
     """SpatialBNGradient of images that lie as `layout` says."""
     if num_batches < 1:
         raise ValueError(f"num_batches must be above 0, found {num_batches}")

@@ -111,18 +111,43 @@ def _pixels(layout: Any) -> int:
 
 
 def normalize(
-    xp: Any, layout: Any, X: Any, Y: Any, scale: Any, bias: Any, mean: Any, var: Any, saved_mean: Any, saved_inv: Any,
-    sums: Any, momentum: float, epsilon: float, num_batches: int,
-) -> None:  # fmt: skip
+    xp: Any,
+    layout: Any,
+    X: Any,
+    Y: Any,
+    scale: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    saved_mean: Any,
+    saved_inv: Any,
+    sums: Any,
+    momentum: float,
+    epsilon: float,
+    num_batches: int,
+) -> None:
     """Y, and what training saves; `sums` is None or [C, 1, 2], over all batches."""
     count = layout.n * layout.pixels * (1 if sums is None else num_batches)
     if sums is None:
         sums = _sums(xp, layout, X, X)
     a, b = xp.empty((2, layout.count), scale.dtype)
     _STATISTICS(
-        xp, layout.count, a, b, mean, var, saved_mean, saved_inv, sums, scale, bias, sums.shape[1], count, momentum,
+        xp,
+        layout.count,
+        a,
+        b,
+        mean,
+        var,
+        saved_mean,
+        saved_inv,
+        sums,
+        scale,
+        bias,
+        sums.shape[1],
+        count,
+        momentum,
         epsilon,
-    )  # fmt: skip
+    )
     _AFFINE(xp, X.size, Y, X, a, b, layout.count, _pixels(layout))
 
 
@@ -136,16 +161,41 @@ def normalize_by_running(
 
 
 def gradient(
-    xp: Any, layout: Any, X: Any, scale: Any, dY: Any, mean: Any, inv_std: Any, all_dscale: Any, all_dbias: Any,
-    num_batches: int, dX: Any, dscale: Any, dbias: Any,
-) -> None:  # fmt: skip
+    xp: Any,
+    layout: Any,
+    X: Any,
+    scale: Any,
+    dY: Any,
+    mean: Any,
+    inv_std: Any,
+    all_dscale: Any,
+    all_dbias: Any,
+    num_batches: int,
+    dX: Any,
+    dscale: Any,
+    dbias: Any,
+) -> None:
     """dX, dscale and dbias."""
     several = all_dscale is not None
     sums = xp.empty((layout.count, 0, 2), "float64") if several else _sums(xp, layout, dY, X)
     batches = num_batches if several else 1
     by_dy, by_x, rest = xp.empty((3, layout.count), scale.dtype)
     _GRADIENTS(
-        xp, layout.count, by_dy, by_x, rest, dscale, dbias, sums, all_dscale, all_dbias, scale, mean, inv_std,
-        sums.shape[1], layout.n * layout.pixels * batches, batches,
-    )  # fmt: skip
+        xp,
+        layout.count,
+        by_dy,
+        by_x,
+        rest,
+        dscale,
+        dbias,
+        sums,
+        all_dscale,
+        all_dbias,
+        scale,
+        mean,
+        inv_std,
+        sums.shape[1],
+        layout.n * layout.pixels * batches,
+        batches,
+    )
     _COMBINE(xp, X.size, dX, dY, X, by_dy, by_x, rest, layout.count, _pixels(layout))

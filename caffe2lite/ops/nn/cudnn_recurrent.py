@@ -329,9 +329,11 @@ def RecurrentParamGet(
 
 
 @operator(
-    "all_params", mutates=[(1, 0)], anywhere="input",
+    "all_params",
+    mutates=[(1, 0)],
+    anywhere="input",
     types={"input": "float32", "all_params": "float32", "param": "float32"},
-)  # fmt: skip
+)
 def RecurrentParamSet(
     xp, input, all_params, param, *, layers: Layers, param_type: str = "", input_type: str = "", layer: int = 0
 ):

@@ -30,9 +30,14 @@ def _run(xp, steps, h, c, weights, backwards):
     "output hidden cell", num_inputs=(1, MANY), types={"inputs": "float32", "rest": "float32"}, gradient=NO_GRADIENT
 )
 def InferenceLSTM(
-    xp, inputs, *rest, num_layers: int = 1, has_biases: bool = False, batch_first: bool = False,
+    xp,
+    inputs,
+    *rest,
+    num_layers: int = 1,
+    has_biases: bool = False,
+    batch_first: bool = False,
     bidirectional: bool = False,
-):  # fmt: skip
+):
     """The outputs of the last layer, and the last hidden states and cells of all [layers * directions, batch, width].
 
     After the inputs [time, batch, features] come the initial hidden states and cells, then for each layer and direction

@@ -283,8 +283,13 @@ def _infer_batch_matmul(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(shape or (1,), inputs[0].dtype)]
 
 
-@operator("Y", types={"A": "float32", "B": "=A"}, cuda_types={"A": "float32 float16", "B": "=A"},
-          infer=_infer_batch_matmul, gradient=_batch_matmul_gradient)  # fmt: skip
+@operator(
+    "Y",
+    types={"A": "float32", "B": "=A"},
+    cuda_types={"A": "float32 float16", "B": "=A"},
+    infer=_infer_batch_matmul,
+    gradient=_batch_matmul_gradient,
+)
 def BatchMatMul(xp, A, B, *, trans_a: bool = False, trans_b: bool = False, broadcast: bool = False, out):
     """Y = A B over the last two dimensions, either transposed; `broadcast` takes vectors and repeats as NumPy does.
 
@@ -325,8 +330,12 @@ def _affine_rows(X: Any, w: Any, b: Any, axis: int) -> Any:
     return rows
 
 
-@operator("Y", types={"X": "float32", "w": "=X", "b": "=X"}, infer=lambda args, inputs: inputs[:1],
-          gradient=single("ElementwiseLinearGradient", "GO0 I0 I1 -> GI0 GI1 GI2"))  # fmt: skip
+@operator(
+    "Y",
+    types={"X": "float32", "w": "=X", "b": "=X"},
+    infer=lambda args, inputs: inputs[:1],
+    gradient=single("ElementwiseLinearGradient", "GO0 I0 I1 -> GI0 GI1 GI2"),
+)
 def ElementwiseLinear(xp, X, w, b, *, axis: int = 1, out):
     """Y = X * w + b, column by column of X as a matrix at `axis`.
 

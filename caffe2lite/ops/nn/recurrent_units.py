@@ -93,9 +93,16 @@ def _lstm_gradient(g):
     gradient=_lstm_gradient,
 )
 def LSTMUnit(
-    xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
-    drop_states: bool = False, out,
-):  # fmt: skip
+    xp,
+    H_prev,
+    C_prev,
+    X,
+    *lengths_and_timestep,
+    forget_bias: float = 0.0,
+    sequence_lengths: bool = True,
+    drop_states: bool = False,
+    out,
+):
     """C = f * C_prev + i * g, H = o * tanh(C), where X holds the gates i, f (plus forget_bias), o and g, before
     sigmoid and tanh.
 
@@ -126,9 +133,16 @@ def LSTMUnit(
 
 @compiled(LSTMUnit, work=8)
 def _lstm_compiled(
-    xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
-    drop_states: bool = False, out,
-):  # fmt: skip
+    xp,
+    H_prev,
+    C_prev,
+    X,
+    *lengths_and_timestep,
+    forget_bias: float = 0.0,
+    sequence_lengths: bool = True,
+    drop_states: bool = False,
+    out,
+):
     lengths, (timestep,) = _split(lengths_and_timestep, sequence_lengths, 1)
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev)
@@ -210,9 +224,16 @@ def LSTMUnitGradient(
 
 @compiled(LSTMUnitGradient, work=8)
 def _lstm_gradient_compiled(
-    xp, H_prev, C_prev, X, *rest, forget_bias: float = 0.0, sequence_lengths: bool = True, drop_states: bool = False,
+    xp,
+    H_prev,
+    C_prev,
+    X,
+    *rest,
+    forget_bias: float = 0.0,
+    sequence_lengths: bool = True,
+    drop_states: bool = False,
     out,
-):  # fmt: skip
+):
     lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)

@@ -288,8 +288,14 @@ def SpatialSoftmaxWithLoss(xp, X, labels, weights=None, *, scale: float = 1.0, o
     return P, loss
 
 
-@operator("dX", types={"X": "float32", "labels": "int32", "rest": "float32"}, num_inputs=(0, MANY), infer=like(0),
-          limits="scale >= 0", traits="class_labels")  # fmt: skip
+@operator(
+    "dX",
+    types={"X": "float32", "labels": "int32", "rest": "float32"},
+    num_inputs=(0, MANY),
+    infer=like(0),
+    limits="scale >= 0",
+    traits="class_labels",
+)
 def SpatialSoftmaxWithLossGradient(xp, X, labels, *rest, scale: float = 1.0, out):
     """dX = (softmax - label) * weight / sum of weights * dloss * scale; inputs X, labels, weights?, softmax, dloss.
 

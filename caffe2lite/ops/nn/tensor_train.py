@@ -92,9 +92,19 @@ _CORES = {"core0": "float32", "core1": "float32", "core2": "float32", "lengths":
     ),
 )
 def TTSparseLengthsSum(
-    xp, core0, core1, core2, index, lengths, *, factor_i: list[int] = (1, 1, 1),
-    factor_j: list[int] = (1, 1, 1), ranks: list[int] = (1, 1, 1, 1), emb_size: int = 64, out,
-):  # fmt: skip
+    xp,
+    core0,
+    core1,
+    core2,
+    index,
+    lengths,
+    *,
+    factor_i: list[int] = (1, 1, 1),
+    factor_j: list[int] = (1, 1, 1),
+    ranks: list[int] = (1, 1, 1, 1),
+    emb_size: int = 64,
+    out,
+):
     """Sums of rows of a table by segments; a row is the product of one slice of each of three cores.
 
     core k [factor_i[k], ranks[k], factor_j[k], ranks[k + 1]], index [n] (int64), lengths [segments] (int32), OUTPUT
@@ -135,9 +145,22 @@ def TTSparseLengthsSum(
     infer=like(0, 1, 2),
 )
 def TTSparseLengthsSumGradient(
-    xp, core0, core1, core2, lengths, core0_output, core1_output, indices, dY, *, factor_i: list[int] = (),
-    factor_j: list[int] = (), ranks: list[int] = (), emb_size: int = 0, out,
-):  # fmt: skip
+    xp,
+    core0,
+    core1,
+    core2,
+    lengths,
+    core0_output,
+    core1_output,
+    indices,
+    dY,
+    *,
+    factor_i: list[int] = (),
+    factor_j: list[int] = (),
+    ranks: list[int] = (),
+    emb_size: int = 0,
+    out,
+):
     """Gradients by the cores: each slice gets those of the rows that it had a part in.
 
     Without the arguments the cores say the sizes: (factor_i, rank, factor_j, next rank) each.

@@ -260,9 +260,8 @@ def Adam(
 
 @compiled(Adam)
 def _adam_compiled(
-    xp, param, moment1, moment2, grad, lr, iter,
-    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, out,
-):  # fmt: skip
+    xp, param, moment1, moment2, grad, lr, iter, *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, out
+):
     if len(out) > 3:
         options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "out": out}
         return Adam(xp, param, moment1, moment2, grad, lr, iter, **options)

@@ -51,9 +51,18 @@ def _moments(param: Any, moment: Any, rows: Any, row_wise: bool) -> Any:
 
 
 def _adagrad(
-    xp: Any, m: Any, ids: Any, grads: Any, rows: Any, lr: Any, row_wise: bool,
-    epsilon: float, weight_decay: float, weights: Any = None, aux: Any = None,
-) -> None:  # fmt: skip
+    xp: Any,
+    m: Any,
+    ids: Any,
+    grads: Any,
+    rows: Any,
+    lr: Any,
+    row_wise: bool,
+    epsilon: float,
+    weight_decay: float,
+    weights: Any = None,
+    aux: Any = None,
+) -> None:
     rate, kind = one(lr, "lr"), grads.dtype.type
     for at in sweeps(xp, ids):
         which = ids[at]

@@ -34,8 +34,16 @@ def Iter(ctx, iter=None):
     return _next(iter)
 
 
-@operator("Y", stateful=True, types={"iter": "int64"}, host="mutex iter Y", mutates={1: 0}, gradient=NO_GRADIENT,
-          infer=lambda args, inputs: [Spec((1,), "int64")], traits="under_mutex")  # fmt: skip
+@operator(
+    "Y",
+    stateful=True,
+    types={"iter": "int64"},
+    host="mutex iter Y",
+    mutates={1: 0},
+    gradient=NO_GRADIENT,
+    infer=lambda args, inputs: [Spec((1,), "int64")],
+    traits="under_mutex",
+)
 def AtomicIter(ctx, mutex, iter):
     """Y = Y + 1, under the lock `mutex`; the statistic atomic_iter/stats/Y/num_iter counts the runs.
 

@@ -127,9 +127,21 @@ _ADAM_TYPES = {
     gradient=FORBID_GRADIENT,
 )
 def SparseAdam(
-    xp, param, moment1, moment2, indices, grad, lr, iter,
-    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
-):  # fmt: skip
+    xp,
+    param,
+    moment1,
+    moment2,
+    indices,
+    grad,
+    lr,
+    iter,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-5,
+    enableRAdam: bool = False,
+    out,
+):
     """Adam of the rows in `indices`; the fourth output are the steps without lr.
 
     enableRAdam rectifies the step (Liu et al., On the Variance of the Adaptive Learning Rate and Beyond, 2020).
@@ -173,9 +185,21 @@ def _radam(t: int, beta1: float, beta2: float) -> tuple[float, bool]:
 
 @compiled(SparseAdam)
 def _sparse_adam_compiled(
-    xp, param, moment1, moment2, indices, grad, lr, iter,
-    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
-):  # fmt: skip
+    xp,
+    param,
+    moment1,
+    moment2,
+    indices,
+    grad,
+    lr,
+    iter,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-5,
+    enableRAdam: bool = False,
+    out,
+):
     if enableRAdam or len(out) > 3:
         options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
         return SparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
@@ -203,9 +227,21 @@ def _sparse_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
     gradient=FORBID_GRADIENT,
 )
 def RowWiseSparseAdam(
-    xp, param, moment1, moment2, indices, grad, lr, iter,
-    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
-):  # fmt: skip
+    xp,
+    param,
+    moment1,
+    moment2,
+    indices,
+    grad,
+    lr,
+    iter,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-5,
+    enableRAdam: bool = False,
+    out,
+):
     """SparseAdam with one second moment a row, of the mean square of its gradient; enableRAdam changes nothing.
 
     param and moment1 [N, ...], moment2 [N], grad and grad_out [n, ...], indices [n], lr [1], iter [1]; float32,
@@ -234,9 +270,21 @@ def RowWiseSparseAdam(
 
 @compiled(RowWiseSparseAdam)
 def _row_wise_sparse_adam_compiled(
-    xp, param, moment1, moment2, indices, grad, lr, iter,
-    *, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5, enableRAdam: bool = False, out,
-):  # fmt: skip
+    xp,
+    param,
+    moment1,
+    moment2,
+    indices,
+    grad,
+    lr,
+    iter,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-5,
+    enableRAdam: bool = False,
+    out,
+):
     if enableRAdam or len(out) > 3:
         options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
         return RowWiseSparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
@@ -264,10 +312,18 @@ def _row_wise_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction
 @operator(
     "param_out moment1_out moment2_out last_seen_out",
     mutates=[(0, 0), (1, 1), (2, 2), (3, 3)],
-    types={"param": "float32", "moment1": "=param", "moment2": "=param", "last_seen": "int64", "indices": _INDICES,
-           "grad": "=param", "lr": "float32", "iter": "int64"},
+    types={
+        "param": "float32",
+        "moment1": "=param",
+        "moment2": "=param",
+        "last_seen": "int64",
+        "indices": _INDICES,
+        "grad": "=param",
+        "lr": "float32",
+        "iter": "int64",
+    },
     host="iter",
-)  # fmt: skip
+)
 def SmartDecaySparseAdam(
     xp,
     param,
@@ -426,9 +482,18 @@ def RowWiseSparseAdagrad(
 
 @compiled(RowWiseSparseAdagrad)
 def _row_wise_sparse_adagrad_compiled(
-    xp, param, moment, indices, grad, lr, counter=None,
-    *, epsilon: float = 1e-5, weight_decay: float = 0.0, counter_halflife: int = -1,
-):  # fmt: skip
+    xp,
+    param,
+    moment,
+    indices,
+    grad,
+    lr,
+    counter=None,
+    *,
+    epsilon: float = 1e-5,
+    weight_decay: float = 0.0,
+    counter_halflife: int = -1,
+):
     ids, g, p = _rows(param, indices, grad)
     m = _row_moment(moment, param)
     if counter is not None and counter_halflife > 0:

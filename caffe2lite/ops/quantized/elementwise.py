@@ -286,9 +286,19 @@ def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float 
 
 @operator("Y", types={"starts_in": "int32 int64", "ends_in": "=starts_in"})
 def Int8Slice(
-    xp, X, starts_in=None, ends_in=None, *, starts: list[int] = (), ends: list[int] = (), dim: int | None = None,
-    start_idx: int = 0, end_idx: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
-):  # fmt: skip
+    xp,
+    X,
+    starts_in=None,
+    ends_in=None,
+    *,
+    starts: list[int] = (),
+    ends: list[int] = (),
+    dim: int | None = None,
+    start_idx: int = 0,
+    end_idx: int = -1,
+    Y_scale: float = 1.0,
+    Y_zero_point: int = 0,
+):
     """X[starts:ends] in each dimension, or of dimension `dim` only what is from start_idx to end_idx.
 
     X, an Int8 tensor [...] of uint8, starts and ends [k] int32 or int64 -> Y [ends - starts, ...]. ValueError where the
@@ -317,9 +327,7 @@ def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_p
 
 
 @operator("Y", infer=like(0))
-def Int8ChannelShuffle(
-    xp, X, *, group: int = 1, order: str = "NCHW", Y_scale: float = 1.0, Y_zero_point: int = 0
-):  # fmt: skip
+def Int8ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", Y_scale: float = 1.0, Y_zero_point: int = 0):
     """Channels (the last dimension) that lay group after group taken in turn from each of them.
 
     X, an Int8 tensor [..., C] of uint8 -> Y alike. ValueError where the order is not NHWC, C is no multiple of `group`,

@@ -169,7 +169,7 @@ def _finish_loop(sums, bias, factor, bits, zero_point, low, made):
 def _fc_op(name, relu):
     def kernel(
         xp, X, W, b, Qparam=None, *, axis: int = 1, axis_w: int = 1, Y_scale: float = 1.0, Y_zero_point: int = 0
-    ):  # fmt: skip
+    ):
         W, b, packed = _weights(W, b)
         need(X, W, bias=b)
         rows, inner = math.prod(X.shape[:axis]), math.prod(X.shape[axis:])
@@ -303,9 +303,18 @@ def _samples(start, length, bins, size, sampling_ratio):
 
 @operator("Y", types={"RoIs": "float32"}, infer=bytes_as("RoIAlign"))
 def Int8RoIAlign(
-    xp, X, RoIs, *, order: str = "NCHW", spatial_scale: float = 1.0, pooled_h: int = 1, pooled_w: int = 1,
-    sampling_ratio: int = -1, Y_scale: float = 1.0, Y_zero_point: int = 0,
-):  # fmt: skip
+    xp,
+    X,
+    RoIs,
+    *,
+    order: str = "NCHW",
+    spatial_scale: float = 1.0,
+    pooled_h: int = 1,
+    pooled_w: int = 1,
+    sampling_ratio: int = -1,
+    Y_scale: float = 1.0,
+    Y_zero_point: int = 0,
+):
     """The mean of bilinear samples in each part of each roi; weights are in steps of 1/255.
 
     X, an Int8 tensor [N, H, W, C] of uint8, RoIs [R, 4] or [R, 5] float32 of (image,) x1, y1, x2, y2 -> Y [R, pooled_h,

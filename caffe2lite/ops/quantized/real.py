@@ -55,9 +55,16 @@ def Int8Gather(xp, X, indices):
 
 @operator("Y")
 def Int8BatchMatMul(
-    xp, A, B, *, trans_a: bool = False, trans_b: bool = False, broadcast: bool = False, Y_scale: float = 1.0,
+    xp,
+    A,
+    B,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    broadcast: bool = False,
+    Y_scale: float = 1.0,
     Y_zero_point: int = 0,
-):  # fmt: skip
+):
     """The products of the matrices in the last two dimensions.
 
     A, an Int8 tensor [..., M, K] of uint8, B [..., K, N] -> Y [..., M, N]; trans_a and trans_b turn the last two
@@ -70,9 +77,18 @@ def Int8BatchMatMul(
 
 def _bn_op(name, relu):
     def kernel(
-        xp, X, scale, bias, mean, var, *, epsilon: float = 1e-5, order: str = "NCHW", Y_scale: float = 1.0,
+        xp,
+        X,
+        scale,
+        bias,
+        mean,
+        var,
+        *,
+        epsilon: float = 1e-5,
+        order: str = "NCHW",
+        Y_scale: float = 1.0,
         Y_zero_point: int = 0,
-    ):  # fmt: skip
+    ):
         need(X)
         channels = X.shape[1 if order == "NCHW" else -1]
         if any(p.shape != (channels,) for p in (scale, bias, mean, var)):

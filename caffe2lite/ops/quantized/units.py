@@ -42,9 +42,17 @@ def Int8Tanh(xp, X):
 
 @operator("Y mean? inv_std?", types={"gamma": "float32", "beta": "float32"})
 def Int8GroupNorm(
-    xp, X, gamma, beta, *, group: int = 32, epsilon: float = 1e-5, order: str = "NCHW", Y_scale: float = 0.0,
+    xp,
+    X,
+    gamma,
+    beta,
+    *,
+    group: int = 32,
+    epsilon: float = 1e-5,
+    order: str = "NCHW",
+    Y_scale: float = 0.0,
     Y_zero_point: int = 0,
-):  # fmt: skip
+):
     """GroupNorm of what the bytes stand for.
 
     X, an Int8 tensor [N, C, ...] of uint8 (NHWC: channels last), gamma [C] float32, beta [C] -> Y of X's shape.
@@ -59,9 +67,17 @@ def Int8GroupNorm(
 
 @operator("H C", num_inputs=(4, 5), anywhere="lengths_and_timestep")
 def Int8LSTMUnit(
-    xp, H_prev, C_prev, X, *lengths_and_timestep, forget_bias: float = 0.0, sequence_lengths: bool = True,
-    drop_states: bool = False, Y_scale: float = 0.0, Y_zero_point: int = 0,
-):  # fmt: skip
+    xp,
+    H_prev,
+    C_prev,
+    X,
+    *lengths_and_timestep,
+    forget_bias: float = 0.0,
+    sequence_lengths: bool = True,
+    drop_states: bool = False,
+    Y_scale: float = 0.0,
+    Y_zero_point: int = 0,
+):
     """LSTMUnit of what the bytes stand for; Y_scale is the scale of H.
 
     H_prev [1, N, D], C_prev alike, X [1, N, 4 D], Int8 tensors of uint8, lengths [N] and timestep [1] int32 -> H [1, N,
@@ -71,9 +87,15 @@ def Int8LSTMUnit(
     """
     need(H_prev, C_prev, X)
     H, C = LSTMUnit(
-        xp, H_prev.real(), C_prev.real(), X.real(), *lengths_and_timestep,
-        forget_bias=forget_bias, sequence_lengths=sequence_lengths, drop_states=drop_states,
-    )  # fmt: skip
+        xp,
+        H_prev.real(),
+        C_prev.real(),
+        X.real(),
+        *lengths_and_timestep,
+        forget_bias=forget_bias,
+        sequence_lengths=sequence_lengths,
+        drop_states=drop_states,
+    )
     return _quantized(H, Y_scale, Y_zero_point), by_range(C)
 
 

@@ -128,8 +128,12 @@ def _lengths_max_compiled(xp, data, lengths, *, out):
     return segments.maximum_runs(data, None, lengths, _result(out, lengths, data))
 
 
-@operator("dX", types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
-          shapes="Y [K, *D], dY = Y, lengths [K], data [R, *D]", infer=like(3))  # fmt: skip
+@operator(
+    "dX",
+    types={"Y": "float32", "dY": "=Y", "lengths": "int32", "data": "=Y"},
+    shapes="Y [K, *D], dY = Y, lengths [K], data [R, *D]",
+    infer=like(3),
+)
 def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *, out):
     """dX = dY at every row that is the maximum of its segment, else 0.
 
@@ -557,20 +561,35 @@ for _name, _outputs, _kernel, _types, _doc in (
     ("SparseLengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As SparseLengthsMeanGradient."),
     ("LengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "dX[i] = weights[i] * dY of row i's segment."),
     ("SparseLengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "As LengthsWeightedSumGradient."),
-    ("SparseLengthsIndicesInGradientWeightedSumGradient", "dX", _weighted_gradient_of, _WEIGHTED, "As LengthsWeightedSumGradient."),
     (
-        "LengthsWeightedSumWithMainInputGradient", "dX dweights", _dense_both, _WEIGHTED,
+        "SparseLengthsIndicesInGradientWeightedSumGradient",
+        "dX",
+        _weighted_gradient_of,
+        _WEIGHTED,
+        "As LengthsWeightedSumGradient.",
+    ),
+    (
+        "LengthsWeightedSumWithMainInputGradient",
+        "dX dweights",
+        _dense_both,
+        _WEIGHTED,
         "dX[i] = weights[i] * dY of row i's segment; dweights[i] = data[i] * dY.",
     ),
     (
-        "SparseLengthsWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED,
+        "SparseLengthsWeightedSumWithMainInputGradient",
+        "dX dweights",
+        _sparse_both,
+        _WEIGHTED,
         "As LengthsWeightedSumWithMainInputGradient, with the rows data[indices].",
     ),
     (
-        "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient", "dX dweights", _sparse_both, _WEIGHTED,
+        "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient",
+        "dX dweights",
+        _sparse_both,
+        _WEIGHTED,
         "dX[i] = weights[i] * dY of lookup i's segment; dweights[i] = data[indices[i]] * dY.",
     ),
-):  # fmt: skip
+):
     _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
     if "_sparse_both" in _kernel.__name__:
         _types, _shapes = {**_types, "data": "float32", "indices": _INT}, _shapes + ", indices [I]"

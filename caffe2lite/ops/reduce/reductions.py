@@ -345,8 +345,14 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
         return Y
 
     infer = lambda args, inputs: [Spec(inputs[0].shape[:axis] + inputs[0].shape[axis + 1 :], inputs[0].dtype)]
-    operator("Y", name=name, types="float32", infer=infer, gradient=single(gradient, "I0 O0 GO0 -> GI0"),
-             doc=f"{doc}\n\n{operands}")(kernel)  # fmt: skip
+    operator(
+        "Y",
+        name=name,
+        types="float32",
+        infer=infer,
+        gradient=single(gradient, "I0 O0 GO0 -> GI0"),
+        doc=f"{doc}\n\n{operands}",
+    )(kernel)
 
     def backward(xp, X, Y, dY, *, out):
         check(X)

@@ -117,8 +117,9 @@ def Reshape(xp, X, new_shape=None, *, shape: list[int] | None = None, out):
     return _reshaped(xp, X, dims, out[0]), old
 
 
-@operator("Y", anywhere="like", infer=lambda args, inputs: [Spec(inputs[1].shape, inputs[0].dtype)],
-          gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "Y", anywhere="like", infer=lambda args, inputs: [Spec(inputs[1].shape, inputs[0].dtype)], gradient=FORBID_GRADIENT
+)
 def ResizeLike(xp, X, like, *, out):
     """Y = X in the shape of the second input.
 
@@ -246,8 +247,12 @@ def MergeDim(xp, X, *, out):
     return _reshaped(xp, X, (X.shape[0] * X.shape[1], *X.shape[2:]), out)
 
 
-@operator("Y", anywhere="X", infer=lambda args, inputs: [Spec((len(args.get("axes") or inputs[0].shape),), "int64")],
-          gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "Y",
+    anywhere="X",
+    infer=lambda args, inputs: [Spec((len(args.get("axes") or inputs[0].shape),), "int64")],
+    gradient=FORBID_GRADIENT,
+)
 def Shape(xp, X, *, axes: list[int] = (), out):
     """Y = the dimensions of X, or those that `axes` names, int64.
 

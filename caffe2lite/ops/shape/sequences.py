@@ -122,9 +122,19 @@ def _grad_flag(g):
 
 @operator("Y", types={"X": "float32", "lengths": "int32"}, infer=like(0), gradient=_mask_gradient)
 def SequenceMask(
-    xp, X, lengths=None, *, mode: str, axis: int = 1, radius: int = 10, grad: bool = False,
-    fill_val: float = -math.inf, batch: int = -1, repeat_from_axis: int = 0, out,
-):  # fmt: skip
+    xp,
+    X,
+    lengths=None,
+    *,
+    mode: str,
+    axis: int = 1,
+    radius: int = 10,
+    grad: bool = False,
+    fill_val: float = -math.inf,
+    batch: int = -1,
+    repeat_from_axis: int = 0,
+    out,
+):
     """X with some places of each row set to -infinity (0 where `grad`): rows are the dimensions before `axis`.
 
     mode        places that are masked, for row i and column j
@@ -323,9 +333,16 @@ def _infer_padding(args, inputs):
     limits="padding_width >= 0",
 )
 def AddPadding(
-    xp, data, lengths=None, start_padding=None, end_padding=None, *, padding_width: int = 1,
-    end_padding_width: int = -1, out,
-):  # fmt: skip
+    xp,
+    data,
+    lengths=None,
+    start_padding=None,
+    end_padding=None,
+    *,
+    padding_width: int = 1,
+    end_padding_width: int = -1,
+    out,
+):
     """Put `padding_width` rows of padding (zeros by default) before and after each range of rows.
 
     data [N, ...] float32, float64, int32, int64 or bool, lengths [S] int32, without which the data is one range,

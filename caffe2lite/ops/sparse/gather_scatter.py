@@ -210,8 +210,13 @@ def Scatter(xp, X, indices, updates, *, axis: int = 1, out):
     return Y
 
 
-@operator("X_out", mutates={0: 0}, types={"X": "float32 float64", "weight": "float32", "indices": _INDICES},
-          num_inputs=set(range(5, 256, 2)), gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "X_out",
+    mutates={0: 0},
+    types={"X": "float32 float64", "weight": "float32", "indices": _INDICES},
+    num_inputs=set(range(5, 256, 2)),
+    gradient=FORBID_GRADIENT,
+)
 def ScatterWeightedSum(xp, X, weight, indices, *pairs):
     """X[i] = X[i] * w0 + X1[...] * w1 + ... for the rows i in the indices, each pair being rows and their weight.
 

@@ -214,8 +214,12 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     return hot
 
 
-@operator("OUTPUT", shapes="ITEMS [N, ...], LENGTHS [K], INDICES [I]", types={"LENGTHS": "int32", "INDICES": _INT},
-          gradient=FORBID_GRADIENT)  # fmt: skip
+@operator(
+    "OUTPUT",
+    shapes="ITEMS [N, ...], LENGTHS [K], INDICES [I]",
+    types={"LENGTHS": "int32", "INDICES": _INT},
+    gradient=FORBID_GRADIENT,
+)
 def LengthsGather(xp, ITEMS, LENGTHS, INDICES, *, out):
     """The items of the segments at the given indices, one after the other.
 
@@ -438,8 +442,12 @@ def GatherRanges(xp, DATA, RANGES, *, out):
 
 
 def _check_ranges(starts, counts, size):
-    if starts.size and (int(starts.min()) < 0 or int(counts.min()) < 0 or int((counts - size + starts.clip(None, size)).max()) > 0
-                        or int(starts.max()) > size):  # fmt: skip
+    if starts.size and (
+        int(starts.min()) < 0
+        or int(counts.min()) < 0
+        or int((counts - size + starts.clip(None, size)).max()) > 0
+        or int(starts.max()) > size
+    ):
         bad = int(((starts < 0) | (counts < 0) | (starts > size) | (counts > size - starts)).argmax())
         raise ValueError(
             f"range {bad}, {int(counts[bad])} elements from {int(starts[bad])} on, reaches beyond the {size} elements of the data"
@@ -455,9 +463,17 @@ def _check_ranges(starts, counts, size):
     infer=lambda args, inputs: [Spec((inputs[1].shape[0], n), inputs[0].dtype) for n in args["lengths"]],
 )
 def GatherRangesToDense(
-    xp, DATA, RANGES, KEY=None, *, lengths: list[int], min_observation: int = 10000,
-    max_mismatched_ratio: float = 0.01, max_empty_ratio: float = 1.0, out,
-):  # fmt: skip
+    xp,
+    DATA,
+    RANGES,
+    KEY=None,
+    *,
+    lengths: list[int],
+    min_observation: int = 10000,
+    max_mismatched_ratio: float = 0.01,
+    max_empty_ratio: float = 1.0,
+    out,
+):
     """For each feature j the elements of the ranges; zeros where a range is empty. With KEY, the elements of a range are sorted by
 
     their keys.

@@ -80,11 +80,22 @@ def test_refusals():
         ("the argument 'then_net'", "If", "yes x", "x", {}),
         (r"a scope .* is needed, found a tensor", "Do", "x", "x", {"net": DOUBLE}),
         (r"a scope .* is needed, found a tensor", "HasScope", "x", "y", {}),
-        ("1 inner_blobs are given and 0 outer_blobs_idx", "Do", "scope", "scope", {"net": DOUBLE, "inner_blobs": ["x"]}),
-        ("outer_blobs_idx 3 of 'x' is not within 0 to 0", "Do", "x scope", "scope",
-         {"net": DOUBLE, "inner_blobs": ["x"], "outer_blobs_idx": [3]}),
+        (
+            "1 inner_blobs are given and 0 outer_blobs_idx",
+            "Do",
+            "scope",
+            "scope",
+            {"net": DOUBLE, "inner_blobs": ["x"]},
+        ),
+        (
+            "outer_blobs_idx 3 of 'x' is not within 0 to 0",
+            "Do",
+            "x scope",
+            "scope",
+            {"net": DOUBLE, "inner_blobs": ["x"], "outer_blobs_idx": [3]},
+        ),
         ("with 1 carried; found 0 inputs", "ONNXWhile", "n yes x", "y", {"body": DOUBLE}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(OperatorError, match=words):
             do(kind, inputs, outputs, **args)
 

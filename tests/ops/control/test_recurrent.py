@@ -53,15 +53,43 @@ def test_refusals():
     do = Session(x=X, h0=np.zeros(1, "f"), t=np.array([3], "int32"), g=np.zeros((5, 3, 1), "f"))
     far = {**ARGS, "link_offset": [1, 0, 1]}
     for words, kind, inputs, outputs, args in (
-        ("3 internal, 3 external, 2 offsets", "RecurrentNetwork", "x h0", "all last steps",
-         {**ARGS, "step_net": step(), "link_offset": [0, 0]}),
-        ("link 'x_t' wants step 4 of 'x', which has 4", "RecurrentNetwork", "x h0", "all last steps", {**far, "step_net": step()}),
-        ("argument step_net holds no net", "RecurrentNetwork", "x h0", "all last steps", {**ARGS, "step_net": b"op: 7"}),
-        (r"the workspaces of a RecurrentNetwork.* is needed, found a tensor", "RecurrentNetworkBlobFetcher", "x", "n", {}),
-        (r"the workspaces of a RecurrentNetwork.* is needed, found a tensor", "RecurrentNetworkGradient", "x x", "g",
-         {"backward_step_net": step(), "outputs_with_grads": [0]}),
+        (
+            "3 internal, 3 external, 2 offsets",
+            "RecurrentNetwork",
+            "x h0",
+            "all last steps",
+            {**ARGS, "step_net": step(), "link_offset": [0, 0]},
+        ),
+        (
+            "link 'x_t' wants step 4 of 'x', which has 4",
+            "RecurrentNetwork",
+            "x h0",
+            "all last steps",
+            {**far, "step_net": step()},
+        ),
+        (
+            "argument step_net holds no net",
+            "RecurrentNetwork",
+            "x h0",
+            "all last steps",
+            {**ARGS, "step_net": b"op: 7"},
+        ),
+        (
+            r"the workspaces of a RecurrentNetwork.* is needed, found a tensor",
+            "RecurrentNetworkBlobFetcher",
+            "x",
+            "n",
+            {},
+        ),
+        (
+            r"the workspaces of a RecurrentNetwork.* is needed, found a tensor",
+            "RecurrentNetworkGradient",
+            "x x",
+            "g",
+            {"backward_step_net": step(), "outputs_with_grads": [0]},
+        ),
         ("steps 4 to 4 are not within the 4", "rnn_internal_apply_link", "t x", "p x", {"offset": 1}),
         (r"step 5 of the gradient \[5, 3, 1\]", "rnn_internal_accumulate_gradient_input", "t x g", "g", {"offset": 2}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(OperatorError, match=words):
             do(kind, inputs, outputs, **args)

@@ -170,25 +170,47 @@ X4, L2 = floats(2, 8, 2, 4), np.zeros((2, 1, 2, 4), "int32")
     ("words", "kind", "inputs", "args"),
     [
         (r"must have the shape \[2, 4\], got \[4\]", "SmoothL1Loss", [PLACES, PLACES, PLACES, PLACES[0]], {}),
-        ("the row of a place is 7; it must be from 0 to 1", "SelectSmoothL1Loss",
-         [X4, PLACES, PLACES + np.array([0, 0, 6, 0], "f"), FOREGROUND], {}),
-        ("the first channel of a place is -1; it must be from 0 to 4", "SelectSmoothL1Loss",
-         [X4, PLACES, PLACES - np.array([0, 5, 0, 0], "f") * [[1], [0]], FOREGROUND], {}),
+        (
+            "the row of a place is 7; it must be from 0 to 1",
+            "SelectSmoothL1Loss",
+            [X4, PLACES, PLACES + np.array([0, 0, 6, 0], "f"), FOREGROUND],
+            {},
+        ),
+        (
+            "the first channel of a place is -1; it must be from 0 to 4",
+            "SelectSmoothL1Loss",
+            [X4, PLACES, PLACES - np.array([0, 5, 0, 0], "f") * [[1], [0]], FOREGROUND],
+            {},
+        ),
         (r"logits \[2, 4\] and targets \[2, 1, 2, 4\]", "SigmoidCrossEntropyLoss", [PLACES, L2], {}),
-        (r"must be \[N, A \* 3, H, W\], got shape \[2, 8, 2, 4\]", "SigmoidFocalLoss", [X4, L2, FOREGROUND], {"num_classes": 3}),
+        (
+            r"must be \[N, A \* 3, H, W\], got shape \[2, 8, 2, 4\]",
+            "SigmoidFocalLoss",
+            [X4, L2, FOREGROUND],
+            {"num_classes": 3},
+        ),
         (r"labels must be \[2, 2, 2, 4\]", "SoftmaxFocalLoss", [X4, L2, FOREGROUND], {"num_classes": 4}),
         ("a label is 8; it must be from 0 to 7", "SoftmaxFocalLoss", [X4, L2 + 8, FOREGROUND], {"num_classes": 8}),
         (r"must be \[N, A \* 3, H, W\]", "GroupSpatialSoftmax", [X4], {"num_classes": 3}),
         (r"each of 2 rows, got shape \[2, 1, 2, 4\]", "SampleAs", [PLACES, L2], {}),
-        (r"must have its shape, \[1, 4\]; found \[2, 4\]", "SampleAsGradient", [PLACES, np.array([1, 0], "int32"), PLACES], {}),
-        (r"A \[2, 8, 2, 4\] must be at least as high and wide as B \[2, 8, 4, 2\]", "SpatialNarrowAs",
-         [X4, X4.transpose(0, 1, 3, 2).copy()], {}),
+        (
+            r"must have its shape, \[1, 4\]; found \[2, 4\]",
+            "SampleAsGradient",
+            [PLACES, np.array([1, 0], "int32"), PLACES],
+            {},
+        ),
+        (
+            r"A \[2, 8, 2, 4\] must be at least as high and wide as B \[2, 8, 4, 2\]",
+            "SpatialNarrowAs",
+            [X4, X4.transpose(0, 1, 3, 2).copy()],
+            {},
+        ),
         ("scale must be positive, got 0", "UpsampleNearest", [X4], {"scale": 0}),
         (r"must have its shape, \[2, 8, 4, 8\]; found \[2, 8, 2, 4\]", "UpsampleNearestGradient", [X4, X4], {}),
         ("3 . 2², got 8", "PSRoIPool", [X4, ROIS], PS),
         (r"each channel of \[2, 8, 2, 4\], got shape \[1\]", "AffineNd", [X4, FOREGROUND, FOREGROUND], {}),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args):
     inputs = [x.astype("f") if x.dtype == "float64" else x for x in inputs]
     refused(kind, inputs, words, args, outputs=2 if kind in ("SoftmaxFocalLoss", "PSRoIPool") else 1)

@@ -106,20 +106,42 @@ def test_roi_pool():
         (r"four dimensions, got shape \[3, 6, 8\]", "RoIAlign", [X[0], ROIS], SIZE, 1),
         ("order must be NCHW or NHWC, got 'NCWH'", "RoIAlign", [X, ROIS], {"order": "NCWH"}, 1),
         (r"pooled_h.* >= 0", "RoIAlign", [X, ROIS], {"pooled_h": -1}, 1),
-        (r"roi 1 is \[1.0, nan, .*must be below 2\^31", "RoIAlign", [X, ROIS + [[0] * 5, [0, np.nan, 0, 0, 0]] * 2], SIZE, 1),
+        (
+            r"roi 1 is \[1.0, nan, .*must be below 2\^31",
+            "RoIAlign",
+            [X, ROIS + [[0] * 5, [0, np.nan, 0, 0, 0]] * 2],
+            SIZE,
+            1,
+        ),
         ("times spatial_scale=inf, must be below", "RoIPool", [X, ROIS], {"spatial_scale": float("inf")}, 2),
         ("a negative size", "RoIAlign", [X, ROIS[:1, [0, 3, 4, 1, 2]]], {"aligned": 1}, 1),
-        (r"the shape \[1, 3, 1, 1\]; expected \[4, 3, 2, 3\]", "RoIAlignGradient", [X, ROIS, X[:1, :, :1, :1]], SIZE, 1),
-        (r"the shape \[1, 3, 1, 1\]; expected \[1, 3, 2, 3\]", "RoIAlignRotatedGradient",
-         [X, np.zeros((1, 6), "f"), X[:1, :, :1, :1]], SIZE, 1),
+        (
+            r"the shape \[1, 3, 1, 1\]; expected \[4, 3, 2, 3\]",
+            "RoIAlignGradient",
+            [X, ROIS, X[:1, :, :1, :1]],
+            SIZE,
+            1,
+        ),
+        (
+            r"the shape \[1, 3, 1, 1\]; expected \[1, 3, 2, 3\]",
+            "RoIAlignRotatedGradient",
+            [X, np.zeros((1, 6), "f"), X[:1, :, :1, :1]],
+            SIZE,
+            1,
+        ),
         (r"rois must be \[R, 5 or 6\]", "RoIAlignRotated", [X, ROIS[:, :4]], SIZE, 1),
         (r"takes the order NCHW only, found 'NHWC'", "RoIPool", [X, ROIS], {"order": "NHWC"}, 2),
         ("is_test=0 there are two outputs, 1 are named", "RoIPool", [X, ROIS], {}, 1),
         (r"spatial_scale.* > 0", "RoIPool", [X, ROIS], {"spatial_scale": 0.0}, 2),
-        ("no RoIPoolGradient for the CPU", "RoIPoolGradient",
-         [X, ROIS, np.zeros((4, 3, 1, 1), "int32"), np.zeros((4, 3, 1, 1), "f")], {}, 1),
+        (
+            "no RoIPoolGradient for the CPU",
+            "RoIPoolGradient",
+            [X, ROIS, np.zeros((4, 3, 1, 1), "int32"), np.zeros((4, 3, 1, 1), "f")],
+            {},
+            1,
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args, outputs):
     inputs = [x.astype("f") if x.dtype == "float64" else x for x in inputs]
     refused(kind, inputs, words, args, outputs)

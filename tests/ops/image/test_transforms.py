@@ -148,11 +148,21 @@ DOUBLE = {"height_scale": 2.0, "width_scale": 2.0}
         (r"four dimensions, got shape \[3, 4, 5\]", "ResizeNearest", [X[0]], {}),
         ("order must be NCHW or NHWC, got 'NCWH'", "ResizeNearest", [X], {"order": "NCWH"}),
         (r"height_scale.* > 0", "ResizeNearest", [X], {"height_scale": 0.0}),
-        ("4 pixels times the scale inf are inf; a side must be below", "UpsampleBilinear", [X], {"height_scale": float("inf")}),
+        (
+            "4 pixels times the scale inf are inf; a side must be below",
+            "UpsampleBilinear",
+            [X],
+            {"height_scale": float("inf")},
+        ),
         ("scales must be positive, got -1", "ResizeNearest", [X, np.array([1, -1], "f")], {}),
         (r"\[height_scale, width_scale\], got shape \[3\]", "UpsampleBilinear", [X, np.ones(3, "f")], {}),
         (r"the gradient has the shape \[1, 3, 4, 5\], X has \[2, 3, 4, 5\]", "ResizeNearestGradient", [X[:1], X], {}),
-        (r"the gradient has the shape \[2, 3, 4, 5\]; the result is \[6, 10\]", "UpsampleBilinearGradient", [X, X], SCALES),
+        (
+            r"the gradient has the shape \[2, 3, 4, 5\]; the result is \[6, 10\]",
+            "UpsampleBilinearGradient",
+            [X, X],
+            SCALES,
+        ),
         ("the order NCHW only, found 'NHWC'", "ResizeNearest3D", [VIDEO], {"order": "NHWC", **DOUBLE}),
         ("temporal_scale must be 1 or 2, found 3.0", "ResizeNearest3D", [VIDEO], {"temporal_scale": 3.0, **DOUBLE}),
         ("must be 2, found 1.0 and 2.0", "ResizeNearest3D", [VIDEO], {**DOUBLE, "height_scale": 1.0}),
@@ -170,6 +180,6 @@ DOUBLE = {"height_scale": 2.0, "width_scale": 2.0}
         (r"each of 3 channels, got shape \[2\]", "NormalizePlanarYUV", [X, X[0, 0, 0, :3], X[0, 0, 0, :2]], {}),
         (r"got \[2, 3, 4, 5\] and \[5\]", "BRGNCHWCToPackedInt8BGRAStylizerDeprocess", [X, X[0, 0, 0]], {}),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args):
     refused(kind, inputs, words, args)

@@ -53,9 +53,16 @@ FRAMES = np.random.default_rng(0).integers(0, 256, (9, 12, 16, 3), dtype=np.uint
 def test_clips_of_a_test_are_evenly_spread_and_cropped_in_the_middle(reader):
     reader((video(FRAMES), [4]))
     data, label = run(
-        batch_size=1, clip_per_video=2, length_rgb=3, sampling_rate_rgb=2, video_res_type=2, crop_size=8, is_test=1,
-        mean_rgb=[1.0, 2.0, 3.0], inv_std_rgb=[0.5, 0.25, 2.0],
-    )  # fmt: skip
+        batch_size=1,
+        clip_per_video=2,
+        length_rgb=3,
+        sampling_rate_rgb=2,
+        video_res_type=2,
+        crop_size=8,
+        is_test=1,
+        mean_rgb=[1.0, 2.0, 3.0],
+        inv_std_rgb=[0.5, 0.25, 2.0],
+    )
     clips = np.stack([FRAMES[[0, 2, 4]], FRAMES[[4, 6, 8]]])[:, :, 2:10, 4:12].astype("f")
     expected = (clips - np.array([1, 2, 3], "f")) * np.array([0.5, 0.25, 2], "f")
     np.testing.assert_allclose(data, expected.transpose(0, 4, 1, 2, 3), rtol=1e-6)

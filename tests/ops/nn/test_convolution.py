@@ -107,5 +107,10 @@ def test_refusals(inputs, args, words):
 
 
 def test_gradients_of_another_shape_are_refused():
-    refused("ConvGradient", [X, W, floats(2, 6, 4, 4)], r"\[2, 6, 4, 4\]; the convolution's result has \[2, 6, 3, 3\]",
-            {"kernel": 3}, 3)  # fmt: skip
+    refused(
+        "ConvGradient",
+        [X, W, floats(2, 6, 4, 4)],
+        r"\[2, 6, 4, 4\]; the convolution's result has \[2, 6, 3, 3\]",
+        {"kernel": 3},
+        3,
+    )

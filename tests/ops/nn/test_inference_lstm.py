@@ -54,8 +54,12 @@ def test_formula(layers, bidirectional, biases, first):
 
 def test_further_runs():
     weights = parameters(1, 1, 0)
-    check_again("InferenceLSTM", [floats(T, N, D), floats(1, N, H), floats(1, N, H), *weights],
-                [floats(2, 1, D), floats(1, 1, H), floats(1, 1, H), *weights], outputs=3)  # fmt: skip
+    check_again(
+        "InferenceLSTM",
+        [floats(T, N, D), floats(1, N, H), floats(1, N, H), *weights],
+        [floats(2, 1, D), floats(1, 1, H), floats(1, 1, H), *weights],
+        outputs=3,
+    )
 
 
 STATE, WEIGHTS = floats(1, N, H), parameters(1, 1, 0)

@@ -29,8 +29,14 @@ def test_momentum(shape, nesterov):
     step = 1.9 * new - 0.9 * M if nesterov else new
     check("FP32MomentumSGDUpdate", [g, m, LR, p], [step, new, P - step], {**args, "weight_decay": 0.2})
     halves = [v.astype("float16") for v in (g, m)]
-    check("FP16MomentumSGDUpdate", [*halves, LR, p.astype("float16")], [step, new, P - step], {**args, "weight_decay": 0.2},
-          rtol=1e-2, atol=1e-2)  # fmt: skip
+    check(
+        "FP16MomentumSGDUpdate",
+        [*halves, LR, p.astype("float16")],
+        [step, new, P - step],
+        {**args, "weight_decay": 0.2},
+        rtol=1e-2,
+        atol=1e-2,
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -68,5 +68,9 @@ def test_refusals(kind, inputs, words):
 
 
 def test_a_weight_for_each_index():
-    refused("SparseAdagradFusedWithSparseLengthsWeightedSumGradient", [P, V, W[:2], IDS, G, LR, LENGTHS],
-            r"each of 5 indices is needed, found \[2\]", outputs=3)  # fmt: skip
+    refused(
+        "SparseAdagradFusedWithSparseLengthsWeightedSumGradient",
+        [P, V, W[:2], IDS, G, LR, LENGTHS],
+        r"each of 5 indices is needed, found \[2\]",
+        outputs=3,
+    )

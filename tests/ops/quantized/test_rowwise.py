@@ -140,15 +140,38 @@ TABLE = np.zeros((6, 12), np.uint8)
         ("rows have 5 values; 2 go into a byte", "FloatToFused4BitRowwiseQuantized", [X[:, :5]], {}),
         (r"a matrix, found the shape \[8\]", "FloatToFused4BitFakeRowwiseQuantized", [X[0]], {}),
         ("rows have 3 bytes, fewer than the 8", "Fused8BitRowwiseQuantizedToFloat", [TABLE[:, :3]], {}),
-        (r"with 8 bytes of scale and bias, got shape \[6, 3\]", "SparseLengthsSumFused8BitRowwise",
-         [TABLE[:, :3], IDS, LENGTHS], {}),
+        (
+            r"with 8 bytes of scale and bias, got shape \[6, 3\]",
+            "SparseLengthsSumFused8BitRowwise",
+            [TABLE[:, :3], IDS, LENGTHS],
+            {},
+        ),
         (r"quantised rows \[N, bytes\].* got shape \[12\]", "GatherFused8BitRowwise", [TABLE[0], IDS], {}),
-        ("index 6 is outside of the data, which has 6 rows", "SparseLengthsSumFused4BitRowwise", [TABLE, IDS + 1, LENGTHS], {}),
-        ("the lengths sum to 5, and there are 4 rows", "SparseLengthsSumFused2BitRowwise", [TABLE, IDS[1:], LENGTHS], {}),
+        (
+            "index 6 is outside of the data, which has 6 rows",
+            "SparseLengthsSumFused4BitRowwise",
+            [TABLE, IDS + 1, LENGTHS],
+            {},
+        ),
+        (
+            "the lengths sum to 5, and there are 4 rows",
+            "SparseLengthsSumFused2BitRowwise",
+            [TABLE, IDS[1:], LENGTHS],
+            {},
+        ),
         (r"each of 5 indices, got \[4\]", "SparseLengthsWeightedSumFused8BitRowwise", [TABLE, W[1:], IDS, LENGTHS], {}),
-        ("index 5 is outside of the data, which has 4 rows", "SparseLengthsSum8BitRowwiseSparse",
-         [TABLE, IDS, LENGTHS, np.zeros(4, "int32")], {}),
-        (r"scale and a bias for each row: \[6, 12\] and \[6\]", "Rowwise8BitQuantizedToFloat", [TABLE, X[:, 0].copy()], {}),
+        (
+            "index 5 is outside of the data, which has 4 rows",
+            "SparseLengthsSum8BitRowwiseSparse",
+            [TABLE, IDS, LENGTHS, np.zeros(4, "int32")],
+            {},
+        ),
+        (
+            r"scale and a bias for each row: \[6, 12\] and \[6\]",
+            "Rowwise8BitQuantizedToFloat",
+            [TABLE, X[:, 0].copy()],
+            {},
+        ),
         (r"two dimensions at least, got shape \[8\]", "FloatToRowwiseQuantized8Bits", [X[0]], {}),
         ("bitwidth must be 1, 2, 4 or 8, got 3", "FloatToFusedRandRowwiseQuantized", [X], {"bitwidth": 3}),
         ("the rows say 0 bits a value", "FusedRandRowwiseQuantizedToFloat", [TABLE], {}),
@@ -157,6 +180,6 @@ TABLE = np.zeros((6, 12), np.uint8)
         ("index 3 is outside of the data, which has 3 rows", "QuantDecode", [X[0, :3], np.array([3], "int32")], {}),
         ("4 inputs and 1 outputs do not go together", "QuantDecodeGradient", [X[0], TABLE, TABLE, TABLE], {}),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args):
     refused(kind, inputs, words, args, outputs=2 if kind == "FloatToRowwiseQuantized8Bits" else 1)

@@ -153,7 +153,13 @@ INT = lambda *v: np.array(v, "int32")
         ("do not fit the 3 dimensions", "Slice", [X], {"starts": [0] * 4, "ends": [1] * 4}, 1),
         (r"found \[1\] and no ends", "Slice", [X, INT(1)], {}, 1),
         ("there are 3", "SliceGradient", [X, X, X], {}, 1),
-        (r"the shape \[3, 4\], and the slice of X \[1, 3, 4\]", "SliceGradient", [X, X[0]], {"starts": [0], "ends": [1]}, 1),
+        (
+            r"the shape \[3, 4\], and the slice of X \[1, 3, 4\]",
+            "SliceGradient",
+            [X, X[0]],
+            {"starts": [0], "ends": [1]},
+            1,
+        ),
         ("tiles is missing", "Tile", [X], {"axis": 0}, 1),
         ("found -1", "Tile", [X], {"axis": 0, "tiles": -1}, 1),
         (r"axis 1 of \[2, 3, 4\] is no multiple of tiles=2", "TileGradient", [X], {"axis": 1, "tiles": 2}, 1),
@@ -164,6 +170,6 @@ INT = lambda *v: np.array(v, "int32")
         (r"2 rows of \[2, 3, 4\] is needed, found \[3\]", "BatchPermutation", [X, INT(0, 1, 0)], {}, 1),
         ("an index is 2; it must be from 0 to 1", "BatchPermutation", [X, INT(0, 2)], {}, 1),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args, outputs):
     refused(kind, inputs, words, args, outputs)

@@ -99,6 +99,6 @@ def test_questions():
         (r"two dimensions or more are needed, found \[4\]", "MergeDim", [X[0, 0]], {}, 1),
         (r"axis 3 is not one of \[2, 3, 4\]", "Shape", [X], {"axes": [3]}, 1),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args, outputs):
     refused(kind, inputs, words, args, outputs)

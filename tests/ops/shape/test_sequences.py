@@ -124,7 +124,13 @@ MASK = {"mode": "sequence"}
         (r"each of 3 segments is needed, found \[2\]", "ReversePackedSegs", [STEPS, LENGTHS[:2]], {}, 1),
         ("a length is 3, and there are 2 steps", "ReversePackedSegs", [STEPS[:2], LENGTHS], {}, 1),
         (r"got \[5, 2\], \[3\]", "VariableLengthSequencePadding", [ROWS, LENGTHS], {}, 1),
-        ("there is no mode 'diagonal'; there are sequence, window, upper", "SequenceMask", [ROWS], {"mode": "diagonal"}, 1),
+        (
+            "there is no mode 'diagonal'; there are sequence, window, upper",
+            "SequenceMask",
+            [ROWS],
+            {"mode": "diagonal"},
+            1,
+        ),
         ("each of 5 rows as second input, found none", "SequenceMask", [ROWS], MASK, 1),
         (r"each of 5 rows as second input, found \[3\]", "SequenceMask", [ROWS, LENGTHS], MASK, 1),
         (r"batch \(1\) must be before axis \(1\)", "SequenceMask", [ROWS, LENGTHS], {**MASK, "batch": 1}, 1),
@@ -136,6 +142,6 @@ MASK = {"mode": "sequence"}
         ("beyond the data's 5 rows", "GatherPadding", [ROWS, INT(5)], {"padding_width": 6}, 2),
         ("the lengths sum to 5, and feature 0 has the shape", "PadEmptySamples", [LENGTHS, ROWS[:4]], {}, 2),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args, outputs):
     refused(kind, inputs, words, args, outputs)

@@ -96,12 +96,21 @@ GROUP = [SCALARS[0], PRESENT[0]]
         (r"\[examples, 2\], got \[3\] and \[3\]", "MergeDenseFeatureTensors", GROUP, 3),
         ("takes at least 2 inputs", "MergeSingleScalarFeatureTensorsGradient", [SCALARS[0]], 1),
         ("takes at least 2 inputs", "MergeMultiScalarFeatureTensorsGradient", [SCALARS[0]], 1),
-        ("for each of 1 features is needed, found 2", "MergeMultiListFeatureTensorsGradient",
-         [LENGTHS[0], SIZES[0], LISTS[0]], 2),
-        ("have 2 values, and the gradient the shape", "MergeSingleScalarFeatureTensorsGradient", [PRESENT[0], SCALARS[0]], 1),
+        (
+            "for each of 1 features is needed, found 2",
+            "MergeMultiListFeatureTensorsGradient",
+            [LENGTHS[0], SIZES[0], LISTS[0]],
+            2,
+        ),
+        (
+            "have 2 values, and the gradient the shape",
+            "MergeSingleScalarFeatureTensorsGradient",
+            [PRESENT[0], SCALARS[0]],
+            1,
+        ),
         ("the lengths of a list sum to 3, and there are 2 values", "MergeIdLists", [LENGTHS[0], NAMES[0][:2]], 2),
         ("a length of a list is negative: -2", "MergeIdLists", [-LENGTHS[0], NAMES[0]], 2),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, outputs):
     refused(kind, inputs, words, {"feature_ids": IDS}, outputs)

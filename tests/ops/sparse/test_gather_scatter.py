@@ -146,12 +146,30 @@ def test_coalesced_blobs_share_memory():
         (r"slices \[2, 4, 2\] must have a row", "ScatterAssign", [X, np.array([0]), X[:2]], {}),
         ("must have rows, found a scalar", "ScatterAssign", [X[0, 0, 0], np.array([0]), X[0, 0]], {}),
         (r"indices \[1\] and updates \[2\]", "Scatter", [X, np.array([0]), X[0, 0]], {}),
-        (r"the indices \[4, 1\] go beyond X \[3, 2\]", "Scatter", [X[0, :3], AT.reshape(3, 1)[[0, 1, 2, 2]], X[0, :, :1]], {}),
-        (r"the rows of pair 1, \[3, 4, 2\], must have a row of 8 for each of 1 indices", "ScatterWeightedSum",
-         [X, FLAT[:1], np.array([0]), X, FLAT[:1]], {}),
-        ("pair 1 must be rows of float32 and one weight", "ScatterWeightedSum", [X, FLAT[:1], np.array([0]), X[:1], FLAT], {}),
-        (r"the weight of X must be one value, found the shape \[3\]", "ScatterWeightedSum",
-         [X, FLAT, np.array([0]), X[:1], FLAT[:1]], {}),
+        (
+            r"the indices \[4, 1\] go beyond X \[3, 2\]",
+            "Scatter",
+            [X[0, :3], AT.reshape(3, 1)[[0, 1, 2, 2]], X[0, :, :1]],
+            {},
+        ),
+        (
+            r"the rows of pair 1, \[3, 4, 2\], must have a row of 8 for each of 1 indices",
+            "ScatterWeightedSum",
+            [X, FLAT[:1], np.array([0]), X, FLAT[:1]],
+            {},
+        ),
+        (
+            "pair 1 must be rows of float32 and one weight",
+            "ScatterWeightedSum",
+            [X, FLAT[:1], np.array([0]), X[:1], FLAT],
+            {},
+        ),
+        (
+            r"the weight of X must be one value, found the shape \[3\]",
+            "ScatterWeightedSum",
+            [X, FLAT, np.array([0]), X[:1], FLAT[:1]],
+            {},
+        ),
         (r"indices \[3\], values \[2\]", "SparseToDense", [AT, FLAT[:2]], {}),
         ("index 3 is outside of the dense tensor, which has 2 rows", "SparseToDense", [AT, FLAT, X[:2]], {}),
         (r"the matrix is \[4, 2\], the row \[3\]", "CopyRowsToTensor", [X[0], AT, FLAT], {}),
@@ -165,11 +183,15 @@ def test_coalesced_blobs_share_memory():
         ("the lengths add up to 3, and there are 2 indices", "BatchSparseToDense", [LENGTHS, AT[:2], FLAT[:2]], {}),
         ("the width is missing: give dense_last_dim > 0 .found -1", "BatchSparseToDense", [LENGTHS, AT, FLAT], {}),
         ("index 3 is outside of a row, which has 2", "BatchSparseToDense", [LENGTHS, AT, FLAT], {"dense_last_dim": 2}),
-        (r"dense_last_dim is 5, and the fourth input \[3, 4\]", "BatchSparseToDense", [LENGTHS, AT, FLAT, DENSE],
-         {"dense_last_dim": 5}),
+        (
+            r"dense_last_dim is 5, and the fourth input \[3, 4\]",
+            "BatchSparseToDense",
+            [LENGTHS, AT, FLAT, DENSE],
+            {"dense_last_dim": 5},
+        ),
         (r"a matrix of 3 rows is needed, found \[2, 4\]", "BatchDenseToSparse", [LENGTHS, AT, DENSE[:2]], {}),
         ("1 inputs and 1 outputs do not go together", "UnsafeCoalesce", [X], {}),
     ],
-)  # fmt: skip
+)
 def test_refusals(words, kind, inputs, args):
     refused(kind, inputs, words, args)
