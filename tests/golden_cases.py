@@ -128,7 +128,11 @@ def replay(files, gpu=False, device_id=0):
     meta = json.loads(files["meta.json"])
     workspace, op = load(files, gpu, device_id)
     refused = meta.get("engine_error")
-    if refused and "Not Implemented" in refused and registry.get(op.type).module.endswith(".detectron"):
+    if (
+        refused
+        and "Not Implemented" in refused
+        and registry.get(op.type).module.endswith((".detectron", ".focal_losses"))
+    ):
         refused = None  # genuine has Detectron's operators for GPUs only
     try:
         runner.run_operator(workspace, op)

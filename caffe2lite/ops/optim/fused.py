@@ -13,7 +13,7 @@ from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.rows import check_indices, sweeps
 from caffe2lite.ops.kit.shapes import one
-from caffe2lite.ops.optim.sparse import adagrad_rows
+from caffe2lite.ops.optim.sparse_adagrad import adagrad_rows
 
 
 def _rows(xp: Any, param: Any, indices: Any, grad: Any, lengths: Any, mean: bool) -> tuple[Any, Any, Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from caffe2lite.ops.kit.compiled import compiled, loop, prefetch
+from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
 from caffe2lite.ops.kit.infer import like
@@ -20,12 +20,12 @@ from caffe2lite.ops.optim import cuda
 from caffe2lite.ops.optim.adaptive import storm_rates
 from caffe2lite.ops.optim.dense import adadelta_step, adam_correction, ftrl_alpha, ftrl_step
 
-_INDICES = "int32 int64"
-_F = np.float32  # of the compiled loops
-_AHEAD, _LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
+INDICES = "int32 int64"
+F = np.float32  # of the compiled loops
+AHEAD, LINE = 16, 16  # rows to fetch ahead; floats in a line of the cache
 
 
-def _rows(param: Any, indices: Any, grad: Any, *moments: Any, by_kernel: bool = False) -> tuple[Any, ...]:
+def rows_to_step(param: Any, indices: Any, grad: Any, *moments: Any, by_kernel: bool = False) -> tuple[Any, ...]:
     """(indices, gradient rows, parameter rows, moment rows ...), views of the same memory; a kernel checks indices itself."""
     ids = indices.reshape(-1) if by_kernel else check_indices(indices, param.shape[0] if param.ndim else 0)
     g = gradient_rows(param, indices, grad)
@@ -38,7 +38,7 @@ def _rows(param: Any, indices: Any, grad: Any, *moments: Any, by_kernel: bool = 
     return (ids, g, *(a.reshape(-1, width) if a.size else a.reshape(param.shape[0], width) for a in (param, *moments)))
 
 
-def _row_moment(moment: Any, param: Any) -> Any:
+def row_moment(moment: Any, param: Any) -> Any:
     if moment.size != param.shape[0]:
         raise ValueError(
             f"the moment {list(moment.shape)} must have one value a row of the parameter {list(param.shape)}"
@@ -46,7 +46,7 @@ def _row_moment(moment: Any, param: Any) -> Any:
     return moment.reshape(-1)
 
 
-def _rate(lr: Any) -> Any:
+def rate_of(lr: Any) -> Any:
     return one(lr, "lr")[()]
 
 
@@ -54,7 +54,7 @@ def _rate(lr: Any) -> Any:
     "grad_out moment_out param_out",
     inplace=[(0, 0)],
     mutates=[(1, 1), (3, 2)],
-    types={"grad": "float32", "moment": "=grad", "lr": "float32", "param": "=grad", "indices": _INDICES},
+    types={"grad": "float32", "moment": "=grad", "lr": "float32", "param": "=grad", "indices": INDICES},
     gradient=FORBID_GRADIENT,
     infer=like(0, 1, 3),
 )
@@ -67,7 +67,7 @@ def SparseMomentumSGDUpdate(
     an index is no row or a size differs.
     """
     kernel = usable(xp)
-    ids, g, p, m = _rows(param, indices, grad, moment, by_kernel=kernel)
+    ids, g, p, m = rows_to_step(param, indices, grad, moment, by_kernel=kernel)
     mu, rate = grad.dtype.type(momentum), one(lr, "lr")
     steps = out[0](grad.shape, grad.dtype)
     s = steps.reshape(g.shape)
@@ -89,15 +89,15 @@ def SparseMomentumSGDUpdate(
 def _sparse_momentum_compiled(
     xp, grad, moment, lr, param, indices, *, momentum: float = 0.0, nesterov: bool = False, out
 ):
-    ids, g, p, m = _rows(param, indices, grad, moment)
+    ids, g, p, m = rows_to_step(param, indices, grad, moment)
     steps = out[0](grad.shape, grad.dtype)
-    _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), _rate(lr), _F(momentum), nesterov)
+    _sparse_momentum_loop(ids, g, p, m, steps.reshape(g.shape), rate_of(lr), F(momentum), nesterov)
     return steps, moment, param
 
 
 @loop
 def _sparse_momentum_loop(ids, G, P, M, steps, lr, mu, nesterov):
-    ahead = _F(1) + mu
+    ahead = F(1) + mu
     for k in range(ids.size):
         p, m, g, step = P[ids[k]], M[ids[k]], G[k], steps[k]
         for j in range(g.size):
@@ -112,7 +112,7 @@ _ADAM_TYPES = {
     "param": "float32",
     "moment1": "=param",
     "moment2": "=param",
-    "indices": _INDICES,
+    "indices": INDICES,
     "grad": "=param",
     "lr": "float32",
     "iter": "int64",
@@ -150,7 +150,7 @@ def SparseAdam(
     int64, iter int64.  ValueError where an index is no row or a size differs.
     """
     kernel = usable(xp)
-    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2, by_kernel=kernel)
+    ids, g, p, m, v = rows_to_step(param, indices, grad, moment1, moment2, by_kernel=kernel)
     correction, adapt = adam_correction(iter, beta1, beta2), True
     if enableRAdam:
         correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
@@ -203,9 +203,9 @@ def _sparse_adam_compiled(
     if enableRAdam or len(out) > 3:
         options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
         return SparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
-    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
+    ids, g, p, m, v = rows_to_step(param, indices, grad, moment1, moment2)
     numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
-    _sparse_adam_loop(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    _sparse_adam_loop(ids, g, p, m, v, rate_of(lr), *map(F, numbers))
     return param, moment1, moment2
 
 
@@ -248,8 +248,8 @@ def RowWiseSparseAdam(
     indices int32 or int64, iter int64.  ValueError where an index is no row or a size differs.
     """
     kernel = usable(xp)
-    ids, g, p, m = _rows(param, indices, grad, moment1, by_kernel=kernel)
-    v = _row_moment(moment2, param)[:, None]
+    ids, g, p, m = rows_to_step(param, indices, grad, moment1, by_kernel=kernel)
+    v = row_moment(moment2, param)[:, None]
     kind = grad.dtype.type
     c, rate, eps = kind(adam_correction(iter, beta1, beta2)), one(lr, "lr"), kind(epsilon)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
@@ -288,10 +288,10 @@ def _row_wise_sparse_adam_compiled(
     if enableRAdam or len(out) > 3:
         options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
         return RowWiseSparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
-    ids, g, p, m = _rows(param, indices, grad, moment1)
-    v = _row_moment(moment2, param)
+    ids, g, p, m = rows_to_step(param, indices, grad, moment1)
+    v = row_moment(moment2, param)
     numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
-    _row_wise_adam_loop(ids, g, p, m, v, _rate(lr), *map(_F, numbers))
+    _row_wise_adam_loop(ids, g, p, m, v, rate_of(lr), *map(F, numbers))
     return param, moment1, moment2
 
 
@@ -299,10 +299,10 @@ def _row_wise_sparse_adam_compiled(
 def _row_wise_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction):
     for k in range(ids.size):
         g, p, m = G[k], P[ids[k]], M[ids[k]]
-        total = _F(0)
+        total = F(0)
         for j in range(g.size):
             total += g[j] * g[j]
-        V[ids[k]] = V[ids[k]] * b2 + total / _F(g.size) * c2
+        V[ids[k]] = V[ids[k]] * b2 + total / F(g.size) * c2
         scale = correction / (np.sqrt(V[ids[k]]) + epsilon)
         for j in range(g.size):
             m[j] = m[j] * b1 + g[j] * c1
@@ -317,7 +317,7 @@ def _row_wise_adam_loop(ids, G, P, M, V, lr, b1, b2, c1, c2, epsilon, correction
         "moment1": "=param",
         "moment2": "=param",
         "last_seen": "int64",
-        "indices": _INDICES,
+        "indices": INDICES,
         "grad": "=param",
         "lr": "float32",
         "iter": "int64",
@@ -344,8 +344,8 @@ def SmartDecaySparseAdam(
     param and moments [N, ...], last_seen [N], grad [n, ...], indices [n], lr [1], iter [1]; float32, indices int32 or
     int64, last_seen and iter int64.  ValueError where an index is no row or a size differs.
     """
-    ids, g, p, m, v = _rows(param, indices, grad, moment1, moment2)
-    seen = _row_moment(last_seen, param)
+    ids, g, p, m, v = rows_to_step(param, indices, grad, moment1, moment2)
+    seen = row_moment(last_seen, param)
     kind = grad.dtype.type
     now, rate, b1, b2 = one(iter, "iter") + 1, one(lr, "lr"), kind(beta1), kind(beta2)
     for at in sweeps(xp, ids):
@@ -361,178 +361,13 @@ def SmartDecaySparseAdam(
 
 
 @operator(
-    "param_out moment_out",
-    mutates=[(0, 0), (1, 1)],
-    types={
-        "param": "float32 float16",
-        "moment": "float32 float16",
-        "indices": _INDICES,
-        "grad": "float32",
-        "lr": "float32",
-    },
-    gradient=FORBID_GRADIENT,
-)
-def SparseAdagrad(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
-    """Adagrad of the rows in `indices`.
-
-    g = grad + weight_decay * row, moment = moment + g^2, row = row + lr * g / (sqrt(moment) + epsilon).
-
-    param and moment [N, ...], grad [n, ...], indices [n], lr [1]; float32, param and moment float16 too, indices
-    int32 or int64.  ValueError where an index is no row or a size differs.
-    """
-    kernel = usable(xp, param, moment)
-    ids, g, p, m = _rows(param, indices, grad, moment, by_kernel=kernel)
-    rate, kind = one(lr, "lr"), grad.dtype.type
-    if kernel:
-        cuda.step_rows(xp, cuda.SPARSE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)
-        return param, moment
-    for at in sweeps(xp, ids):
-        rows = ids[at]
-        decayed = g[at] + kind(weight_decay) * p[rows]
-        m[rows] += decayed * decayed
-        p[rows] += rate * decayed / (xp.sqrt(m[rows]) + kind(epsilon))
-    return param, moment
-
-
-@compiled(SparseAdagrad)
-def _sparse_adagrad_compiled(xp, param, moment, indices, grad, lr, *, epsilon: float = 1e-5, weight_decay: float = 0.0):
-    ids, g, p, m = _rows(param, indices, grad, moment)
-    adagrad_rows(ids, g, np.arange(ids.size), p, m, _rate(lr), epsilon, weight_decay)
-    return param, moment
-
-
-def adagrad_rows(ids, grads, which, param, moment, rate, epsilon, weight_decay):
-    """The compiled step of the rows `ids`, each with the row of `grads` that `which` says; moments of rows or elements."""
-    step = _sparse_adagrad_loop if moment.size == param.size and moment.ndim > 1 else _row_wise_adagrad_loop
-    step(ids, grads, which, param, moment, rate, _F(epsilon), _F(weight_decay))
-
-
-@loop
-def _sparse_adagrad_loop(ids, G, which, P, M, lr, epsilon, weight_decay):
-    width = G.shape[1]
-    flat, moments = P.reshape(-1), M.reshape(-1)
-    for k in range(ids.size):
-        soon = ids[min(k + _AHEAD, ids.size - 1)] * width
-        for j in range(soon, soon + width, _LINE):
-            prefetch(flat, j)
-            prefetch(moments, j)
-        begin = ids[k] * width
-        g, p, m = G[which[k]], flat[begin : begin + width], moments[begin : begin + width]
-        for j in range(width):
-            decayed = g[j] + weight_decay * p[j]
-            m[j] += decayed * decayed
-            p[j] += lr * decayed / (np.sqrt(m[j]) + epsilon)
-
-
-def _check_counter(param, moment, indices, grad, lr, counter=None, *, counter_halflife=-1):
-    if counter_halflife <= 0:
-        return
-    if counter is None:
-        raise ValueError(
-            f"counter_halflife={counter_halflife} needs the sixth input, the counter of updates of each row"
-        )
-    if param.ndim and counter.size < param.shape[0]:
-        raise ValueError(f"the counter {list(counter.shape)} must have a value for each of {param.shape[0]} rows")
-
-
-@operator(
-    "param_out moment_out",
-    mutates=[(0, 0), (1, 1)],
-    types={"param": "float32 float16", "moment": "float32", "indices": _INDICES, "grad": "float32", "lr": "float32"},
-    check=_check_counter,
-    gradient=FORBID_GRADIENT,
-)
-def RowWiseSparseAdagrad(
-    xp,
-    param,
-    moment,
-    indices,
-    grad,
-    lr,
-    counter=None,
-    *,
-    epsilon: float = 1e-5,
-    weight_decay: float = 0.0,
-    counter_halflife: int = -1,
-):
-    """SparseAdagrad with one moment a row, of the mean square of its gradient; a counter of rows scales the decay.
-
-    param [N, ...], moment [N], grad [n, ...], indices [n], lr [1], counter [N]; float32, param float16 too, indices
-    int32 or int64.  ValueError where an index is no row, a size differs, or counter_halflife is above 0 without a
-    counter.
-    """
-    kernel = usable(xp, param) and (counter is None or counter_halflife <= 0)
-    ids, g, p = _rows(param, indices, grad, by_kernel=kernel)
-    m = _row_moment(moment, param)
-    rate, kind = one(lr, "lr"), grad.dtype.type
-    if kernel:
-        cuda.step_rows(xp, cuda.ROW_WISE_ADAGRAD, p, m, g, ids, rate, epsilon, weight_decay)
-        return param, moment
-    for at in sweeps(xp, ids):
-        rows = ids[at]
-        decay = kind(weight_decay)
-        if counter is not None and counter_halflife > 0:
-            count = counter.reshape(-1)[rows]
-            decay = decay * xp.where(count > 0, counter_halflife / count, 1)[:, None].astype(grad.dtype)
-        decayed = g[at] + decay * p[rows]
-        m[rows] += (decayed * decayed).mean(axis=1)
-        p[rows] += (rate / (xp.sqrt(m[rows]) + kind(epsilon)))[:, None] * decayed
-    return param, moment
-
-
-@compiled(RowWiseSparseAdagrad)
-def _row_wise_sparse_adagrad_compiled(
-    xp,
-    param,
-    moment,
-    indices,
-    grad,
-    lr,
-    counter=None,
-    *,
-    epsilon: float = 1e-5,
-    weight_decay: float = 0.0,
-    counter_halflife: int = -1,
-):
-    ids, g, p = _rows(param, indices, grad)
-    m = _row_moment(moment, param)
-    if counter is not None and counter_halflife > 0:
-        options = {"epsilon": epsilon, "weight_decay": weight_decay, "counter_halflife": counter_halflife}
-        return RowWiseSparseAdagrad(xp, param, moment, indices, grad, lr, counter, **options)
-    adagrad_rows(ids, g, np.arange(ids.size), p, m, _rate(lr), epsilon, weight_decay)
-    return param, moment
-
-
-@loop(reorder=True)
-def _row_wise_adagrad_loop(ids, G, which, P, M, lr, epsilon, weight_decay):
-    width = G.shape[1]
-    flat = P.reshape(-1)
-    for k in range(ids.size):
-        soon = ids[min(k + _AHEAD, ids.size - 1)]
-        prefetch(M, soon)
-        for j in range(0, width, _LINE):
-            prefetch(flat, soon * width + j)
-        row = ids[k]
-        g, p = G[which[k]], flat[row * width : (row + 1) * width]
-        total = _F(0)
-        for j in range(width):
-            decayed = g[j] + weight_decay * p[j]
-            total += decayed * decayed
-        moment = M[row] + total / _F(width)
-        M[row] = moment
-        step = lr / (np.sqrt(moment) + epsilon)
-        for j in range(width):
-            p[j] += step * (g[j] + weight_decay * p[j])
-
-
-@operator(
     "param_out moment_out delta_out",
     mutates=[(0, 0), (1, 1), (2, 2)],
     types={
         "param": "float32",
         "moment": "=param",
         "delta": "=param",
-        "indices": _INDICES,
+        "indices": INDICES,
         "grad": "=param",
         "lr": "float32",
     },
@@ -545,7 +380,7 @@ def SparseAdadelta(xp, param, moment, delta, indices, grad, lr, *, epsilon: floa
     param, moment and delta [N, ...], grad [n, ...], indices [n], lr [1]; float32, indices int32 or int64.  ValueError
     where an index is no row, a size differs, epsilon is below 0, or decay is not between 0 and 1.
     """
-    ids, g, p, m, d = _rows(param, indices, grad, moment, delta)
+    ids, g, p, m, d = rows_to_step(param, indices, grad, moment, delta)
     rate = one(lr, "lr")
     for at in sweeps(xp, ids):
         rows = ids[at]
@@ -557,7 +392,7 @@ def SparseAdadelta(xp, param, moment, delta, indices, grad, lr, *, epsilon: floa
 @operator(
     "param_out n_z_out",
     mutates=[(0, 0), (1, 1)],
-    types={"param": "float32", "n_z": "=param", "indices": _INDICES, "grad": "=param", "alpha_in": "float32"},
+    types={"param": "float32", "n_z": "=param", "indices": INDICES, "grad": "=param", "alpha_in": "float32"},
     gradient=FORBID_GRADIENT,
 )
 def SparseFtrl(
@@ -580,7 +415,7 @@ def SparseFtrl(
     """
     if n_z.size != 2 * param.size:
         raise ValueError(f"n_z {list(n_z.shape)} must hold two values for each of the parameter {list(param.shape)}")
-    ids, g, p = _rows(param, indices, grad)
+    ids, g, p = rows_to_step(param, indices, grad)
     nz = n_z.reshape(*p.shape, 2)
     a = ftrl_alpha(param, alpha, alpha_in)
     for at in sweeps(xp, ids):
@@ -597,7 +432,7 @@ def SparseFtrl(
         "moment": "=param",
         "grad_sq_sum": "=param",
         "grad": "=param",
-        "indices": _INDICES,
+        "indices": INDICES,
         "lr": "float32",
     },
     gradient=FORBID_GRADIENT,
@@ -608,7 +443,7 @@ def SparseStorm(xp, param, moment, grad_sq_sum, grad, indices, lr, *, momentum: 
     param and moment [N, ...], grad_sq_sum [1], grad [n, ...], indices [n], lr [1]; float32, indices int32 or int64.
     ValueError where an index is no row or a size differs.
     """
-    ids, g, p, m = _rows(param, indices, grad, moment)
+    ids, g, p, m = rows_to_step(param, indices, grad, moment)
     total, rate, keep = storm_rates(xp, one(grad_sq_sum, "grad_sq_sum"), grad, one(lr, "lr"), momentum, beta)
     for at in sweeps(xp, ids):
         rows = ids[at]
@@ -621,7 +456,7 @@ def SparseStorm(xp, param, moment, grad_sq_sum, grad, indices, lr, *, momentum: 
 @operator(
     "param_out seq_b_out",
     mutates=[(0, 0), (1, 1)],
-    types={"param": "float32", "seq_b": "=param", "indices": _INDICES, "grad": "=param", "lr": "float32"},
+    types={"param": "float32", "seq_b": "=param", "indices": INDICES, "grad": "=param", "lr": "float32"},
     gradient=FORBID_GRADIENT,
 )
 def SparseWngrad(xp, param, seq_b, indices, grad, lr, *, epsilon: float = 1e-5):
@@ -630,7 +465,7 @@ def SparseWngrad(xp, param, seq_b, indices, grad, lr, *, epsilon: float = 1e-5):
     As in Caffe2 b grows by |g|^2 / b, without epsilon.  param [N, ...], seq_b [1], grad [n, ...], indices [n], lr
     [1]; float32, indices int32 or int64.  ValueError where an index is no row or a size differs.
     """
-    ids, g, p = _rows(param, indices, grad)
+    ids, g, p = rows_to_step(param, indices, grad)
     b, kind = one(seq_b, "seq_b"), param.dtype.type
     rate = one(lr, "lr") / (b + kind(epsilon))
     growth = xp.vdot(grad, grad) / b

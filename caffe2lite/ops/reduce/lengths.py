@@ -8,26 +8,25 @@ from typing import Any
 import numpy as np
 
 from caffe2lite.devices import cores
-from caffe2lite.ops.kit import registry, segments
+from caffe2lite.ops.kit import segments
 from caffe2lite.ops.kit.compiled import compiled, halves, loop, prefetch, together, widen
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
-from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, lengths_to_starts, maximum_rows, reduce_rows, spread
 from caffe2lite.ops.kit.special import keep_where
 
-_INT = "int32 int64"
+INDEX = "int32 int64"
 _DENSE = {"data": "float32", "lengths": "int32"}
-_SPARSE = {"data": "float32 float16", "indices": _INT, "lengths": _INT}
+_SPARSE = {"data": "float32 float16", "indices": INDEX, "lengths": INDEX}
 _RUNS = "data [R, ...], lengths [K]"
 _LOOKUP = "data [R, ...], indices [I], lengths [K]"
-_NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
-_NO_INDICES = np.zeros(0, np.int64)  # for the compiled loops: all rows, one after the other
+NOTHING = np.zeros(0, np.float32)  # for the compiled loops: no weights
+NO_INDICES = np.zeros(0, np.int64)  # for the compiled loops: all rows, one after the other
 _SHARED = 1 << 20  # elements to be read from which on several threads pay
-_U = np.uint64
-_AHEAD, _LINE = _U(16), _U(16)  # rows to fetch ahead; floats in a line of the cache
+U = np.uint64
+AHEAD, LINE = U(16), U(16)  # rows to fetch ahead; floats in a line of the cache
 
 
 def _infer(args, inputs):
@@ -97,12 +96,12 @@ def LengthsMean(xp, data, lengths, *, out):
 
 @compiled(LengthsSum)
 def _lengths_sum_compiled(xp, data, lengths, *, out):
-    return _sum_compiled(data, _NOTHING, None, lengths, out)
+    return _sum_compiled(data, NOTHING, None, lengths, out)
 
 
 @compiled(LengthsMean)
 def _lengths_mean_compiled(xp, data, lengths, *, out):
-    return _sum_compiled(data, _NOTHING, None, lengths, out, mean=True)
+    return _sum_compiled(data, NOTHING, None, lengths, out, mean=True)
 
 
 @operator(
@@ -124,7 +123,7 @@ def LengthsMax(xp, data, lengths, *, out):
 
 @compiled(LengthsMax)
 def _lengths_max_compiled(xp, data, lengths, *, out):
-    _counts(lengths, data.shape[0])
+    check_counts(lengths, data.shape[0])
     return segments.maximum_runs(data, None, lengths, _result(out, lengths, data))
 
 
@@ -150,7 +149,7 @@ def LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, *,
 
 @compiled(LengthsMaxWithMainInputAndForwardOutputGradient)
 def _lengths_max_gradient_compiled(xp, Y, dY, lengths, data, *, out):
-    _counts(lengths, data.shape[0])
+    check_counts(lengths, data.shape[0])
     if Y.shape != (lengths.shape[0], *data.shape[1:]) or dY.shape != Y.shape:
         return LengthsMaxWithMainInputAndForwardOutputGradient(xp, Y, dY, lengths, data, out=out)
     dX = out(data.shape, data.dtype)
@@ -161,8 +160,8 @@ def _lengths_max_gradient_compiled(xp, Y, dY, lengths, data, *, out):
 
 @loop
 def _maximum_gradient(Y, dY, lengths, data, dX):
-    width, i = _U(Y.size // lengths.size), _U(0)
-    for k in range(_U(lengths.size)):
+    width, i = U(Y.size // lengths.size), U(0)
+    for k in range(U(lengths.size)):
         for _ in range(lengths[k]):
             for j in range(width):
                 dX[i + j] = dY[k * width + j] if data[i + j] == Y[k * width + j] else np.float32(0)
@@ -222,7 +221,7 @@ def _sparse(kind):
     return make
 
 
-def _counts(lengths: Any, size: int) -> None:
+def check_counts(lengths: Any, size: int) -> None:
     """ValueError where the lengths do not cover `size` rows."""
     if lengths.ndim != 1:
         raise ValueError(f"lengths must have one dimension, got shape {list(lengths.shape)}")
@@ -249,11 +248,11 @@ def _sum_compiled(
     if data.dtype == np.float16 and not halves():
         data = data.astype(np.float32)
     if indices is None:
-        _counts(lengths, data.shape[0])
-        indices = _NO_INDICES
+        check_counts(lengths, data.shape[0])
+        indices = NO_INDICES
     else:
         check_lookup(data, indices, lengths)
-        _counts(lengths, indices.shape[0])
+        check_counts(lengths, indices.shape[0])
     Y = _result(out, lengths, data)
     if Y.size:
         rows, sums = data.reshape(-1), Y.reshape(Y.shape[0], -1)
@@ -278,9 +277,9 @@ def _sum_compiled(
 
 
 @loop
-def _place(indices, i, width):
+def place(indices, i, width):
     """Where the i-th row begins."""
-    return (_U(indices[i]) if indices.size else i) * width
+    return (U(indices[i]) if indices.size else i) * width
 
 
 @loop
@@ -291,27 +290,27 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
 
     Four rows are added at a time, one after the other, so that a sum is read and written once for four of them.
     """
-    width, last = _U(Y.size // lengths.size), _U(max(indices.size, 1) - 1)
-    begin = _U(0)
-    for k in range(_U(lengths.size)):
+    width, last = U(Y.size // lengths.size), U(max(indices.size, 1) - 1)
+    begin = U(0)
+    for k in range(U(lengths.size)):
         y = k * width
         for j in range(width):
             Y[y + j] = 0
-        end = begin + _U(lengths[k])
+        end = begin + U(lengths[k])
         i = begin
         while i < end:
-            some = min(end - i, _U(4))
-            for n in range(some if indices.size else _U(0)):
-                soon = _U(indices[min(i + n + _AHEAD, last)]) * width
-                for j in range(_U(0), width, _LINE):
+            some = min(end - i, U(4))
+            for n in range(some if indices.size else U(0)):
+                soon = U(indices[min(i + n + AHEAD, last)]) * width
+                for j in range(U(0), width, LINE):
                     prefetch(data, soon + j)
-            if some == _U(4) and indices.size:
+            if some == U(4) and indices.size:
                 p, q, r, s = np.float32(1), np.float32(1), np.float32(1), np.float32(1)
                 if weights.size:
                     at = i - begin if positional else i
-                    p, q, r, s = weights[at], weights[at + _U(1)], weights[at + _U(2)], weights[at + _U(3)]
-                a, b = _place(indices, i, width), _place(indices, i + _U(1), width)
-                c, d = _place(indices, i + _U(2), width), _place(indices, i + _U(3), width)
+                    p, q, r, s = weights[at], weights[at + U(1)], weights[at + U(2)], weights[at + U(3)]
+                a, b = place(indices, i, width), place(indices, i + U(1), width)
+                c, d = place(indices, i + U(2), width), place(indices, i + U(3), width)
                 for j in range(width):
                     total = Y[y + j] + p * widen(data[a + j])
                     total += q * widen(data[b + j])
@@ -320,7 +319,7 @@ def _sum_rows(data, weights, indices, lengths, Y, mean, positional):
                     Y[y + j] = total
             else:
                 for n in range(i, i + some):
-                    row = _place(indices, n, width)
+                    row = place(indices, n, width)
                     w = np.float32(1)
                     if weights.size:
                         w = weights[n - begin] if positional else weights[n]
@@ -348,7 +347,7 @@ def SparseLengthsSum(xp, data, indices, lengths, *, out):
 
 @compiled(SparseLengthsSum, also="float16")
 def _sparse_lengths_sum_compiled(xp, data, indices, lengths, *, out):
-    return _sum_compiled(data, _NOTHING, indices, lengths, out)
+    return _sum_compiled(data, NOTHING, indices, lengths, out)
 
 
 @operator(
@@ -366,10 +365,10 @@ def SparseLengthsMean(xp, data, indices, lengths, *, out):
 
 @compiled(SparseLengthsMean, also="float16")
 def _sparse_lengths_mean_compiled(xp, data, indices, lengths, *, out):
-    return _sum_compiled(data, _NOTHING, indices, lengths, out, mean=True)
+    return _sum_compiled(data, NOTHING, indices, lengths, out, mean=True)
 
 
-@operator("Y", types={"data": "float32", "indices": _INT, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
+@operator("Y", types={"data": "float32", "indices": INDEX, "lengths": "int32"}, shapes=_LOOKUP, infer=_infer)
 def SparseLengthsMax(xp, data, indices, lengths, *, out):
     """Y[k] = maximum of data[i] over the indices of segment k.
 
@@ -385,7 +384,7 @@ def SparseLengthsMax(xp, data, indices, lengths, *, out):
 @compiled(SparseLengthsMax)
 def _sparse_lengths_max_compiled(xp, data, indices, lengths, *, out):
     segments.check_indices(indices, data.shape[0])
-    _counts(lengths, indices.shape[0])
+    check_counts(lengths, indices.shape[0])
     return segments.maximum_runs(data, indices, lengths, _result(out, lengths, data))
 
 
@@ -434,257 +433,3 @@ def _sparse_lengths_positional_weighted_sum_compiled(xp, data, weights, indices,
     if lengths.size and int(lengths.max()) > weights.size:
         raise ValueError(f"a segment has {int(lengths.max())} indices, and there are {weights.size} weights")
     return _sum_compiled(data, weights, indices, lengths, out, positional=True)
-
-
-# ---- gradients -------------------------------------------------------------------------------------------------
-
-
-def _check_gradients(dY, lengths):
-    if lengths.ndim != 1 or dY.ndim < 1 or dY.shape[0] != lengths.shape[0]:
-        raise ValueError(
-            f"there must be one gradient for each segment, got {list(dY.shape)} and lengths of shape {list(lengths.shape)}"
-        )
-
-
-def _spread(xp, dY, lengths, out):
-    _check_gradients(dY, lengths)
-    counts = lengths.astype("int64")
-    if counts.size and int(counts.min()) < 0:
-        raise ValueError(f"a length is negative: {int(counts.min())}")
-    check_result((int(counts.sum()), *dY.shape[1:]), dY.dtype)
-    check_result((int(counts.sum()),), "int64")
-    return spread(xp, dY, counts, out, int(counts.sum())), counts
-
-
-def _sum_gradient(xp, dY, lengths, *, out):
-    return _spread(xp, dY, lengths, out)[0]
-
-
-def _mean_gradient(xp, dY, lengths, *, out):
-    counts = lengths.astype("int64")
-    _check_gradients(dY, lengths)
-    return _spread(xp, dY / column(xp, xp.maximum(counts, 1).astype(dY.dtype), dY), lengths, out)[0]
-
-
-def _sum_gradient_of(xp, dY, lengths, indices, *, out):
-    return _sum_gradient(xp, dY, lengths, out=out)
-
-
-def _mean_gradient_of(xp, dY, lengths, indices, *, out):
-    return _mean_gradient(xp, dY, lengths, out=out)
-
-
-def _weighted_gradient(xp, weights, dY, lengths, *, out):
-    made, _counts = _spread(xp, dY, lengths, out)
-    check_weights(weights, made.shape[0])
-    return xp.multiply(made, column(xp, weights, made), out=made)
-
-
-def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
-    return _weighted_gradient(xp, weights, dY, lengths, out=out)
-
-
-def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
-    made, _counts = _spread(xp, dY, lengths, out[0])
-    check_weights(weights, made.shape[0])
-    rows = data if indices is None else segments.take_rows(xp, data, indices)
-    by_weights = out[1](weights.shape, weights.dtype)
-    if made.size != rows.size or made.shape[0] != rows.shape[0]:
-        raise ValueError(f"the rows of dY {list(dY.shape)} and of the data {list(data.shape)} must have one size")
-    if made.size:
-        flat = made.shape[0], -1
-        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights)
-    else:
-        by_weights[...] = 0
-    return xp.multiply(made, column(xp, weights, made), out=made), by_weights
-
-
-def _dense_both(xp, weights, dY, lengths, data, *, out):
-    return _weighted_gradient_both(xp, weights, dY, lengths, data, None, out)
-
-
-def _sparse_both(xp, weights, dY, lengths, data, indices, *, out):
-    segments.check_indices(indices, data.shape[0])
-    return _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out)
-
-
-def _spread_compiled(dY: Any, weights: Any, lengths: Any, out: Any, mean: bool) -> Any:
-    _check_gradients(dY, lengths)
-    size = int(lengths.sum(dtype=np.int64))
-    _counts(lengths, size)
-    check_result((size,), "int64")
-    made = out((size, *dY.shape[1:]), dY.dtype)
-    if made.size:
-        _spread_rows(dY.reshape(dY.shape[0], -1), weights, lengths, made.reshape(size, -1), mean)
-    return made
-
-
-@loop
-def _spread_rows(dY, weights, lengths, made, mean):
-    at = 0
-    for k in range(lengths.size):
-        dy = dY[k]
-        share = np.float32(1) / np.float32(lengths[k]) if mean else np.float32(1)
-        for i in range(at, at + lengths[k]):
-            goal = made[i]
-            w = weights[i] if weights.size else share
-            for j in range(dy.size):
-                goal[j] = dy[j] * w
-        at += lengths[k]
-
-
-def _infer_rows(args, inputs):
-    return [Spec((inputs[2].shape[0], *inputs[0].shape[1:]))]
-
-
-_PLAIN = {"dY": "float32", "lengths": "int32"}
-_GRADIENT_SHAPES = {
-    "LengthsIndicesInGradientSumGradient": _infer_rows,
-    "LengthsIndicesInGradientMeanGradient": _infer_rows,
-    "LengthsWeightedSumWithMainInputGradient": like(3, 0),
-    "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient": like(None, 0),
-}
-_WEIGHTED = {"weights": "float32", "dY": "float32", "lengths": "int32"}
-
-_GRADIENT_OPERANDS = """dY [segments, ...], lengths [segments], weights, dweights and indices [n], dX [n, ...]; float32,
-lengths int32, indices int32 or int64.  ValueError where there is not one gradient for each length, or the weights are not
-[n], n being the sum of lengths."""
-
-for _name, _outputs, _kernel, _types, _doc in (
-    ("LengthsSumGradient", "dX", _sum_gradient, _PLAIN, "dX[i] = dY of row i's segment."),
-    ("LengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "dX[i] = dY of row i's segment over its length."),
-    ("SparseLengthsSumGradient", "dX", _sum_gradient, _PLAIN, "dX[i] = dY of lookup i's segment."),
-    ("SparseLengthsMeanGradient", "dX", _mean_gradient, _PLAIN, "dX[i] = dY of lookup i's segment over its length."),
-    ("LengthsIndicesInGradientSumGradient", "dX", _sum_gradient_of, _PLAIN, "As LengthsSumGradient."),
-    ("LengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As LengthsMeanGradient."),
-    ("SparseLengthsIndicesInGradientSumGradient", "dX", _sum_gradient_of, _PLAIN, "As SparseLengthsSumGradient."),
-    ("SparseLengthsIndicesInGradientMeanGradient", "dX", _mean_gradient_of, _PLAIN, "As SparseLengthsMeanGradient."),
-    ("LengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "dX[i] = weights[i] * dY of row i's segment."),
-    ("SparseLengthsWeightedSumGradient", "dX", _weighted_gradient, _WEIGHTED, "As LengthsWeightedSumGradient."),
-    (
-        "SparseLengthsIndicesInGradientWeightedSumGradient",
-        "dX",
-        _weighted_gradient_of,
-        _WEIGHTED,
-        "As LengthsWeightedSumGradient.",
-    ),
-    (
-        "LengthsWeightedSumWithMainInputGradient",
-        "dX dweights",
-        _dense_both,
-        _WEIGHTED,
-        "dX[i] = weights[i] * dY of row i's segment; dweights[i] = data[i] * dY.",
-    ),
-    (
-        "SparseLengthsWeightedSumWithMainInputGradient",
-        "dX dweights",
-        _sparse_both,
-        _WEIGHTED,
-        "As LengthsWeightedSumWithMainInputGradient, with the rows data[indices].",
-    ),
-    (
-        "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient",
-        "dX dweights",
-        _sparse_both,
-        _WEIGHTED,
-        "dX[i] = weights[i] * dY of lookup i's segment; dweights[i] = data[indices[i]] * dY.",
-    ),
-):
-    _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
-    if "_sparse_both" in _kernel.__name__:
-        _types, _shapes = {**_types, "data": "float32", "indices": _INT}, _shapes + ", indices [I]"
-    operator(
-        _outputs,
-        name=_name,
-        types=_types,
-        shapes=_shapes,
-        infer=_GRADIENT_SHAPES.get(_name),
-        doc=f"{_doc}\n\n{_GRADIENT_OPERANDS}",
-    )(_kernel)
-
-
-@compiled(*(registry.find(n) for n in ("LengthsSumGradient", "SparseLengthsSumGradient")))
-def _sum_gradient_compiled(xp, dY, lengths, *, out):
-    return _spread_compiled(dY, _NOTHING, lengths, out, mean=False)
-
-
-@compiled(
-    *(registry.find(n) for n in ("LengthsIndicesInGradientSumGradient", "SparseLengthsIndicesInGradientSumGradient"))
-)
-def _sum_gradient_of_compiled(xp, dY, lengths, indices, *, out):
-    return _spread_compiled(dY, _NOTHING, lengths, out, mean=False)
-
-
-@compiled(*(registry.find(n) for n in ("LengthsMeanGradient", "SparseLengthsMeanGradient")))
-def _mean_gradient_compiled(xp, dY, lengths, *, out):
-    return _spread_compiled(dY, _NOTHING, lengths, out, mean=True)
-
-
-@compiled(
-    *(registry.find(n) for n in ("LengthsIndicesInGradientMeanGradient", "SparseLengthsIndicesInGradientMeanGradient"))
-)
-def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
-    return _spread_compiled(dY, _NOTHING, lengths, out, mean=True)
-
-
-@compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
-def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
-    check_weights(weights, int(lengths.sum(dtype=np.int64)))
-    return _spread_compiled(dY, weights, lengths, out, mean=False)
-
-
-@compiled(registry.find("SparseLengthsIndicesInGradientWeightedSumGradient"))
-def _weighted_gradient_of_compiled(xp, weights, dY, lengths, indices, *, out):
-    return _weighted_gradient_compiled(xp, weights, dY, lengths, out=out)
-
-
-def _both_compiled(weights, dY, lengths, data, indices, out):
-    _check_gradients(dY, lengths)
-    size = data.shape[0] if indices is None else indices.shape[0]
-    _counts(lengths, size)
-    check_weights(weights, size)
-    if indices is not None:
-        segments.check_indices(indices, data.shape[0])
-    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](weights.shape, weights.dtype)
-    if dX.size and dY.shape[1:] == data.shape[1:]:
-        where = _NO_INDICES if indices is None else indices
-        _gradient_by_both(weights, dY.reshape(-1), lengths, data.reshape(-1), where, dX.reshape(-1), dW)
-    else:
-        _weighted_gradient_both(np, weights, dY, lengths, data, indices, out)
-    return dX, dW
-
-
-@loop(reorder=True)
-def _gradient_by_both(weights, dY, lengths, data, indices, dX, dW):
-    width, i, last = _U(dY.size // lengths.size), _U(0), _U(max(indices.size, 1) - 1)
-    for k in range(_U(lengths.size)):
-        y = k * width
-        for _ in range(lengths[k]):
-            if indices.size:
-                soon = _U(indices[min(i + _AHEAD, last)]) * width
-                for j in range(_U(0), width, _LINE):
-                    prefetch(data, soon + j)
-            row, to, w, total = _place(indices, i, width), i * width, weights[i], np.float32(0)
-            for j in range(width):
-                total += dY[y + j] * data[row + j]
-                dX[to + j] = dY[y + j] * w
-            dW[i] = total
-            i += _U(1)
-
-
-@compiled(registry.find("LengthsWeightedSumWithMainInputGradient"))
-def _dense_both_compiled(xp, weights, dY, lengths, data, *, out):
-    return _both_compiled(weights, dY, lengths, data, None, out)
-
-
-@compiled(
-    *(
-        registry.find(n)
-        for n in (
-            "SparseLengthsWeightedSumWithMainInputGradient",
-            "SparseLengthsIndicesInGradientWeightedSumWithMainInputGradient",
-        )
-    )
-)
-def _sparse_both_compiled(xp, weights, dY, lengths, data, indices, *, out):
-    return _both_compiled(weights, dY, lengths, data, indices, out)
