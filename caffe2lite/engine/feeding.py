@@ -17,7 +17,7 @@ _KINDS = frozenset(
 )
 
 
-_OBJECT = np.dtype(object)
+OBJECT = np.dtype(object)
 
 Value = np.ndarray | np.generic | str | bytes  # what can be fed
 
@@ -64,7 +64,7 @@ def fetch(blob: Blob) -> Any:
     """A copy of the blob's value as NumPy array or bytes; for other objects bytes that name their type."""
     value = blob.value
     if blob.storage is not None:
-        if value.dtype is _OBJECT and value.size and isinstance(value.flat[0], list):
+        if value.dtype is OBJECT and value.size and isinstance(value.flat[0], list):
             raise EngineError(f"blob {blob.name!r} holds packed records, which have no NumPy form: UnPackRecords them")
         return np.array(blob.device.to_host(value))
     if isinstance(value, bytes):

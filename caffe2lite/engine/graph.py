@@ -56,11 +56,11 @@ class GraphNet(Net):
             self.lanes = Lanes(self._calls, self._instance_of, self.lane_of, self.parents)
             self._took = 0.0
 
-    def _replay(self, token: list[bool]) -> bool:
+    def _replay(self) -> bool:
         """Several devices at once, where the calls of one after the other take long enough."""
         if self.lanes is None or self._took < _WORTH or not several():
             began = time.perf_counter()
-            done = super()._replay(token)
+            done = super()._replay()
             self._took = time.perf_counter() - began
             return done
         failure = self.lanes.run()

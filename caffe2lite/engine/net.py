@@ -7,9 +7,10 @@ another array, so a replay costs nothing to guard.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -27,28 +28,30 @@ _STRICT = {"divide": "raise", "over": "raise", "invalid": "raise"}  # unless --c
 _floating = dict(_QUIET)
 
 
-class quiet:  # noqa: N801 - as np.errstate
-    """What operators run under: how NumPy takes divisions by zero and the like.
-
-    A thread that is under it already has nothing to do: a loop runs thousands of small nets.
-    """
-
-    __slots__ = ("_state",)
-
-    def __enter__(self) -> None:
-        self._state = None
-        if not getattr(_thread, "quiet", False):
-            self._state = np.errstate(**_floating)  # type: ignore[arg-type]
-            self._state.__enter__()
-            _thread.quiet = True
-
-    def __exit__(self, *error: object) -> None:
-        if self._state is not None:
-            _thread.quiet = False
-            self._state.__exit__(*error)  # type: ignore[arg-type]
+class _Thread(threading.local):
+    quiet = False  # whether it computes as `quiet` says already: a loop runs thousands of small nets
 
 
-_thread = threading.local()
+_thread = _Thread()
+
+
+def quiet() -> contextlib.AbstractContextManager[Any]:
+    """What operators run under: how NumPy takes divisions by zero and the like."""
+    return _ALREADY if _thread.quiet else np.errstate(**_floating)  # type: ignore[arg-type]
+
+
+_ALREADY = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def quiet_thread() -> Iterator[None]:
+    """The same for all that this thread runs until the end."""
+    _thread.quiet = True
+    try:
+        with np.errstate(**_floating):  # type: ignore[arg-type]
+            yield
+    finally:
+        _thread.quiet = False
 
 
 def raise_floating_errors(raises: bool) -> None:
@@ -101,6 +104,8 @@ class Net:
                     raise OperatorError(f"{e}\n  operator {position} of net {self.name!r}") from e.__cause__
                 raise
 
+        self._nests = any(instance.record.stateful for instance in self.instances)  # they may run nets of their own
+
     def run(self) -> bool:
         """Run all operators once."""
         self.progress.runs += 1
@@ -108,9 +113,16 @@ class Net:
             self.cancelled.clear()
         if self.observers:
             return self._run_observed()
-        with quiet():
-            token = self._token
-            done = self._replay(token) if token is not None and token[0] else self._run_from(0)
+        token = self._token
+        go = self._replay if token is not None and token[0] else self._run_from
+        if _thread.quiet:
+            done = go()
+        elif self._nests:
+            with quiet_thread():
+                done = go()
+        else:
+            with np.errstate(**_floating):  # type: ignore[arg-type]
+                done = go()
         return self.ask_gpus(done) if self.findings else done
 
     def release(self) -> None:
@@ -125,7 +137,7 @@ class Net:
 
     # ---- the general path ------------------------------------------------------------------------------------
 
-    def _run_from(self, start: int) -> bool:
+    def _run_from(self, start: int = 0) -> bool:
         """Run operators `start` and later, one by one; then bind them if all goes well."""
         self._wait -= 1
         bind = start == 0 and self._wait < 0
@@ -219,7 +231,7 @@ class Net:
             blob.listen(token)
         self._token, self._calls, self._instance_of = token, calls, instance_of
 
-    def _replay(self, token: list[bool]) -> bool:
+    def _replay(self) -> bool:
         calls = iter(self._calls)
         try:
             for call in calls:

@@ -116,7 +116,7 @@ class Workspace:
     def fetch(self, name: str) -> Any:
         """A copy of a tensor as a NumPy array; strings as bytes; a description of anything else."""
         blob = self.blobs.get(name) or self.need_blob(name)
-        if blob.storage is not None and blob.device is HOST and blob.storage.dtype != object:
+        if blob.storage is not None and blob.device is HOST and blob.storage.dtype is not feeding.OBJECT:
             return blob.value.copy()
         return feeding.fetch(blob)
 
