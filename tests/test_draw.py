@@ -139,9 +139,9 @@ def test_any_net_can_be_drawn(data):
 
 def test_two_thousand_operators_in_five_seconds():
     net = chain(2000)
-    start = time.perf_counter()
+    start = time.process_time()
     page = draw.to_html([net], "chain")
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(page) < 4_000_000
     drawing, _ = draw.drawing_of(net)
     no_overlap(drawing)
