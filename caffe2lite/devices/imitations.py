@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from caffe2lite.devices.cores import product
 
@@ -49,27 +50,29 @@ def same(have: np.ndarray, wanted: Any) -> bool:
     return bool(((have == expected) | ((have != have) & (expected != expected))).all())
 
 
-def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
+def _take(a: np.ndarray, indices: Any, axis: int | None = None, out: Any = None) -> Any:
     return np.take(a, indices, axis, out=out, mode="wrap")
 
 
-def _take_along_axis(a: Any, indices: Any, axis: int) -> Any:
+def _take_along_axis(a: np.ndarray, indices: Any, axis: int) -> Any:
     return np.take_along_axis(a, np.asarray(indices) % a.shape[axis] if a.shape[axis] else indices, axis)
 
 
-def _repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+def _repeat(a: np.ndarray, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, np.ndarray):
         raise TypeError("CuPy's repeat takes a number or a list of numbers, no array")
     return np.repeat(a, repeats, axis)
 
 
-def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+def _searchsorted(a: np.ndarray, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if isinstance(v, np.generic):
         raise NotImplementedError("CuPy's searchsorted takes Python's numbers or arrays, no NumPy scalar")
     return np.searchsorted(a, v, side, sorter)  # type: ignore[call-overload]
 
 
-def _add_reduceat(array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+def _add_reduceat(
+    array: np.ndarray, indices: np.ndarray, axis: int = 0, dtype: DTypeLike | None = None, out: np.ndarray | None = None
+) -> Any:
     """Differences of prefix sums in the type of the array: they lose digits, and Inf and NaN spread to what follows."""
     rows = np.moveaxis(array, axis, 0)
     sums = np.zeros((rows.shape[0] + 1, *rows.shape[1:]), dtype or array.dtype)
@@ -90,7 +93,7 @@ def _product(name: str) -> Callable[..., Any]:
     """A product of matrices, which a GPU adds up in float32 where they are float16, and NumPy without BLAS."""
     real = getattr(np, name)
 
-    def run(a: Any, b: Any, out: Any = None) -> Any:
+    def run(a: Any, b: Any, out: np.ndarray | None = None) -> Any:
         if not all(isinstance(m, np.ndarray) and (m.ndim == 2 or (m.ndim > 2 and name == "matmul")) for m in (a, b)):
             return real(a, b) if out is None else real(a, b, out=out)
         half = a.dtype == b.dtype == np.float16

@@ -5,8 +5,10 @@ Images have one to three dimensions, and the kernels three: those that are not t
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
+from caffe2lite.devices.base import Array
 from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
 from caffe2lite.ops.kit.windows import Place
 
@@ -75,7 +77,7 @@ _DEPTHWISE = Kernel(
 )
 
 
-def fits(xp: Any, place: Place, images: Any, *others: Any) -> bool:
+def fits(xp: ModuleType, place: Place, images: Array, *others: Array) -> bool:
     """Whether the kernels serve here: images (N, C, ...) or (N, ..., C) without gaps in memory."""
     return (
         len(place.size) <= 3
@@ -85,7 +87,7 @@ def fits(xp: Any, place: Place, images: Any, *others: Any) -> bool:
     )
 
 
-def _channels_last(X: Any) -> Any:
+def _channels_last(X: Array) -> Any:
     return X.transpose(0, *range(2, X.ndim), 1)
 
 
@@ -104,26 +106,26 @@ def _geometry(place: Place) -> tuple[int, ...]:
     )
 
 
-def _memory(X: Any) -> tuple[Any, tuple[int, ...]]:
+def _memory(X: Array) -> tuple[Any, tuple[int, ...]]:
     """(X's memory in its order; images, channels and steps in it) of X (N, C, ...)."""
     steps = tuple(s // X.itemsize for s in X.strides)
     memory = X if X.flags.c_contiguous else _channels_last(X)
     return memory, (X.shape[0], X.shape[1], *steps[:2], *_sides(steps[2:], 0))
 
 
-def fill_columns(xp: Any, X: Any, columns: Any, place: Place) -> None:
+def fill_columns(xp: ModuleType, X: Array, columns: Array, place: Place) -> None:
     """columns (C, kernel..., N, positions...) of X (N, C, ...)."""
     memory, steps = _memory(X)
     _COLUMNS(xp, columns.size, columns, memory, *steps, *_geometry(place))
 
 
-def add_columns(xp: Any, columns: Any, X: Any, place: Place) -> None:
+def add_columns(xp: ModuleType, columns: Array, X: Array, place: Place) -> None:
     """Add columns back to X's pixels."""
     memory, steps = _memory(X)
     _FOLD(xp, X.size, memory, columns, *steps, *_geometry(place))
 
 
-def depthwise(xp: Any, X: Any, filters: Any, Y: Any, place: Place) -> None:
+def depthwise(xp: ModuleType, X: Array, filters: Array, Y: Array, place: Place) -> None:
     """Y (N, C, ...), contiguous: each channel of X with its own filter (C, kernel...)."""
     memory, steps = _memory(X)
     _DEPTHWISE(xp, Y.size, Y, memory, filters, *steps, *_geometry(place))

@@ -8,9 +8,12 @@ array module can compile them, so on real GPUs; emulated ones run the operators'
 from __future__ import annotations
 
 import re
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from caffe2lite.devices.base import Array
 
 _C = {
     "float32": "float",
@@ -29,7 +32,7 @@ _THREADS, _MOST_BLOCKS = 256, 1 << 16
 KERNELS: list[Kernel] = []  # all there are, for tests to compile
 
 
-def usable(xp: Any, *arrays: Any) -> bool:
+def usable(xp: ModuleType, *arrays: Array | None) -> bool:
     """Whether kernels can be compiled here for arrays of these types."""
     return hasattr(xp, "RawKernel") and all(a is None or a.dtype.name in _C for a in arrays)
 
@@ -69,7 +72,7 @@ extern "C" __global__ void {self.name}(int64 n, {typed(parameters)}) {{
 """
         return re.sub(r"\bint64\b", "long long", code)
 
-    def __call__(self, xp: Any, n: int, *values: Any, **types: str) -> None:
+    def __call__(self, xp: ModuleType, n: int, *values: Any, **types: str) -> None:
         """Launch it for `n` elements."""
         if not n:
             return

@@ -6,6 +6,7 @@ is that of the numbers, and the processor compares a vector of them at once.  Na
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,14 @@ def _row_bounds(rows, low, high):  # type: ignore[no-untyped-def]
         high[k] = in_order(largest)
 
 
-def largest_along(xp: Any, X: Any, axis: int) -> Any:
+def largest_along(xp: ModuleType, X: Any, axis: int) -> Any:
     """X.max(axis), with NaN where there is one; NumPy is slow on the short rows of a last axis."""
     if axis == X.ndim - 1 and X.dtype == np.float32 and pays(xp, X) and X.flags.c_contiguous and X.shape[-1]:
         return row_bounds(X.reshape(-1, X.shape[-1]))[1].reshape(X.shape[:-1])
     return X.max(axis=axis)
 
 
-def smallest_along(xp: Any, X: Any, axis: int) -> Any:
+def smallest_along(xp: ModuleType, X: Any, axis: int) -> Any:
     """X.min(axis), likewise."""
     if axis == X.ndim - 1 and X.dtype == np.float32 and pays(xp, X) and X.flags.c_contiguous and X.shape[-1]:
         return row_bounds(X.reshape(-1, X.shape[-1]))[0].reshape(X.shape[:-1])

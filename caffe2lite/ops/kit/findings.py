@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
+from caffe2lite.devices.base import Array, GpuArray
 from caffe2lite.ops.kit.cuda_kernels import Kernel
 
 _OUTSIDE = Kernel(
@@ -42,7 +44,7 @@ class Finding(NamedTuple):
     """What a kernel may have found, and what it would mean."""
 
     owner: Any  # the operator
-    found: Any
+    found: GpuArray
     sentence: Callable[[int], str]
 
 
@@ -61,7 +63,7 @@ def end(before: Any) -> None:
     _where.now = before
 
 
-def _note(found: Any, sentence: Callable[[int], str]) -> None:
+def _note(found: GpuArray, sentence: Callable[[int], str]) -> None:
     now = getattr(_where, "now", None)
     if now is None:  # nobody would ask later
         wrong, value = found.get()
@@ -72,7 +74,7 @@ def _note(found: Any, sentence: Callable[[int], str]) -> None:
     findings.append(Finding(owner, found, sentence))
 
 
-def find_outside(xp: Any, indices: Any, rows: int, sentence: Callable[[int], str]) -> Any:
+def find_outside(xp: ModuleType, indices: Array, rows: int, sentence: Callable[[int], str]) -> Any:
     """Look for indices outside of the rows; returns `found`, for kernels that must not run then."""
     found = xp.zeros(2, "int64")
     _OUTSIDE(xp, indices.size, found, indices, rows)
@@ -80,7 +82,9 @@ def find_outside(xp: Any, indices: Any, rows: int, sentence: Callable[[int], str
     return found
 
 
-def find_wrong_lengths(xp: Any, counts: Any, ends: Any, rows: int, exact: bool, sentence: Callable[[int], str]) -> None:
+def find_wrong_lengths(
+    xp: ModuleType, counts: Array, ends: Array, rows: int, exact: bool, sentence: Callable[[int], str]
+) -> None:
     """Look whether lengths, with their sums, are negative or do not fit the rows."""
     found = xp.zeros(2, "int64")
     _LENGTHS(xp, counts.size, found, counts, ends, rows, exact)

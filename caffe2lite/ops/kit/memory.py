@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from caffe2lite.devices.base import Array
+
 BLOCK = 1 << 16  # elements: large enough that calls cost little, small enough for the second cache
 
 
@@ -34,7 +36,7 @@ def largest_result() -> int:
     return min(1 << 34, memory // 2)
 
 
-def check_result(shape: Sequence[int], dtype: Any) -> None:
+def check_result(shape: Sequence[int], dtype: npt.DTypeLike) -> None:
     """ValueError for a tensor that would be larger than any may be, before memory is asked for.
 
     Sizes may come from values, such as the largest of segment ids: one wrong value is not to take all memory.
@@ -76,7 +78,7 @@ def blocks(xp: ModuleType, size: int, block: int = BLOCK) -> Iterator[slice]:
 _LARGE = 1 << 20  # bytes from which on the system's way to clear memory is the quicker one
 
 
-def clear(array: Any) -> None:
+def clear(array: Array) -> None:
     """Set all to 0.  The C library does it past the cache, in less than half of NumPy's time for what is large."""
     if isinstance(array, np.ndarray) and array.nbytes >= _LARGE and array.flags.c_contiguous and array.dtype != object:
         ctypes.memset(array.ctypes.data, 0, array.nbytes)
@@ -92,7 +94,7 @@ def in_blocks(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(kernel)
-    def run(xp: Any, *operands: Any, out: Any, **args: Any) -> Any:
+    def run(xp: Any, *operands: Any, out: Callable[..., Any], **args: Any) -> Any:
         first = operands[0]
         if xp is not np or first.size <= BLOCK or any(o is None or o.shape != first.shape for o in operands):
             return kernel(xp, *operands, out=out, **args)
@@ -108,12 +110,12 @@ def in_blocks(kernel: Callable[..., Any]) -> Callable[..., Any]:
 class _Part:
     """Allocator of a part of an output: the whole is there from the first part on."""
 
-    def __init__(self, out: Any, shape: tuple[int, ...]) -> None:
+    def __init__(self, out: Callable[..., Any], shape: tuple[int, ...]) -> None:
         self.out, self.shape = out, shape
         self.where = slice(0)
         self.whole: Any = None
 
-    def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def __call__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
         if self.whole is None:
             self.whole = self.out(self.shape, dtype)
             self._flat = self.whole.reshape(-1)

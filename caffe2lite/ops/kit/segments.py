@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.devices.base import Array
 from caffe2lite.ops.kit import findings
 from caffe2lite.ops.kit.compiled import loop, prefetch
 from caffe2lite.ops.kit.cuda_kernels import Kernel, usable
@@ -192,7 +193,13 @@ _PARTS = 64
 
 
 def _sum_on_gpu(
-    xp: ModuleType, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
+    xp: ModuleType,
+    data: Array,
+    starts: Array,
+    counts: Array,
+    result: Array,
+    indices: Array | None = None,
+    weights: Array | None = None,
 ) -> None:
     n = counts.shape[0]
     width = result.size // n
@@ -220,7 +227,7 @@ def _sum_on_gpu(
     result[...] = total.reshape(result.shape)
 
 
-def _members(xp: ModuleType, starts: Any, counts: Any, data: Any, indices: Any) -> tuple[Any, Any]:
+def _members(xp: ModuleType, starts: Any, counts: Any, data: Array, indices: Array | None) -> tuple[Any, Any]:
     """(the segment of each row, the rows, as a matrix)."""
     total = int(counts.sum())
     ids = xp.searchsorted(starts + counts, xp.arange(total), side="right")
@@ -229,7 +236,13 @@ def _members(xp: ModuleType, starts: Any, counts: Any, data: Any, indices: Any) 
 
 
 def _maximum_on_gpu(
-    xp: ModuleType, data: Any, starts: Any, counts: Any, result: Any, indices: Any = None, weights: Any = None
+    xp: ModuleType,
+    data: Array,
+    starts: Array,
+    counts: Array,
+    result: Array,
+    indices: Array | None = None,
+    weights: Array | None = None,
 ) -> None:
     """NaN counts only where it comes first, as in Caffe2; there are no weights of maxima."""
     n = counts.shape[0]
@@ -239,9 +252,9 @@ def _maximum_on_gpu(
         _MAXIMUM(xp, result.size, result, data, starts, counts, indices, width, places, data.shape[0])
         return
     ids, rows = _members(xp, starts, counts, data, indices)
-    target = result.reshape(n, width)
+    target = result.reshape((n, width))
     target[...] = 0
-    full = counts > 0
+    full = xp.greater(counts, 0)
     firsts = xp.zeros(target.shape, rows.dtype)
     if not rows.size:
         return
