@@ -1,6 +1,6 @@
 """Run every operator on operands that do not fit, on each backend, and tell what went wrong.
 
-    python tools/hostile_operands.py [--seed 1] [--cases 100] [--jobs 2] [TYPE ...]
+    python tools/hostile_operands.py [--seed 1] [--cases 100] [--jobs 2] [--single] [TYPE ...]
 
 Half of the cases are recorded ones of tests/golden with several changes, half are made up of what the operator's record
 says: ranks, dtypes, emptiness, values (NaN and infinities too), lengths, indices, arguments, numbers of operands.  Each
@@ -9,6 +9,9 @@ Found are: a process that dies or does not end, an error in Python's or NumPy's 
 name, an input that has changed, a result that another backend does not give (rounding aside), memory left unwritten.
 With NUMBA_BOUNDSCHECK=1 (and a NUMBA_CACHE_DIR of its own, since what is kept on disk has no checks) an index beyond an
 array in a compiled loop is an IndexError, and found.
+
+With --single the cases are four recorded ones with one change each, all that there are: every operand with every type,
+with a dimension more, less, smaller or larger, with every extreme value; every argument with every extreme value.
 
 The last line is a JSON object with the numbers of cases, runs and findings.
 """
@@ -186,6 +189,53 @@ def changed_array(rng, array):
     if kind == 4 and array.ndim and array.shape[0]:
         return array[: rng.integers(len(array))].copy()
     return values(rng, array.shape, dtype)
+
+
+def single_changes(rng, record, recorded):
+    """(contents, OperatorDef) of each recorded case with one change, for all changes that there are."""
+    for contents, op in recorded:
+        for name in dict.fromkeys(op.input):
+            if isinstance(contents.get(name), np.ndarray):
+                for made in arrays_near(rng, contents[name]):
+                    yield {**contents, name: made}, op
+        for name in sorted({a.name for a in op.arg} | set(record.args)):
+            kind = record.args[name].kind if name in record.args else "int"
+            numbers = [n for n in VALUES if kind == "float"] or [n for n in NUMBERS if kind in ("int", "list[int]")]
+            for number in numbers:
+                changed = caffe2_pb2.OperatorDef()
+                changed.CopyFrom(op)
+                arg = next((a for a in changed.arg if a.name == name), None) or changed.arg.add(name=name)
+                if kind == "float":
+                    arg.f = number
+                elif kind == "int":
+                    arg.i = number
+                else:
+                    arg.ints[:] = [number, *arg.ints[1:]]
+                yield contents, changed
+
+
+def arrays_near(rng, array):
+    """The array in other types, in other shapes, and with an extreme value in it."""
+    dtype = "object" if array.dtype == object else array.dtype.name
+    for other in dict.fromkeys(DTYPES):
+        if other != dtype:
+            yield values(rng, array.shape, other)
+    for k, size in enumerate(array.shape):
+        for changed in {0, 1, size - 1, size + 1} - {size, -1}:
+            yield values(rng, (*array.shape[:k], changed, *array.shape[k + 1 :]), dtype)
+    for shape in {(*array.shape, 1), (1, *array.shape), array.shape[1:], array.shape[:-1], array.shape[::-1]}:
+        if shape != array.shape:
+            yield values(rng, shape, dtype)
+    kind = array.dtype.kind
+    extremes = VALUES[:3] if kind == "f" else ()
+    if kind == "i":
+        edge = np.iinfo(dtype)
+        extremes = (edge.min, -1, 0, 1, 1 << 30 if edge.bits > 31 else 100, edge.max)
+    for value in extremes if array.size else ():
+        for at in {0, array.size - 1}:
+            made = array.copy()
+            made.reshape(-1)[at] = value
+            yield made
 
 
 def held(files):
@@ -385,7 +435,7 @@ def describe(contents, op):
 # ---- processes -----------------------------------------------------------------------------------------------------
 
 
-def child(seed, cases, first, kinds):
+def child(seed, cases, single, first, kinds):
     """Run cases `first`, `first` + 1, … of the first type, then all of the others; a JSON line for each finding."""
     warnings.simplefilter("ignore")
     emulated.use(1)
@@ -401,10 +451,20 @@ def child(seed, cases, first, kinds):
             if kind in have:
                 files = (f for _, f in itertools.islice(golden_cases.cases("operators", kind), 12))
                 recorded = [c for c in map(held, files) if c is not None]
-            for k in range(first, cases):
+            changes = (
+                single_changes(np.random.default_rng([seed, *kind.encode()]), record, recorded[:4]) if single else None
+            )
+            for k in range(cases):
+                if changes is not None and (change := next(changes, None)) is None:
+                    break
+                if k < first:
+                    continue
                 os.write(1, f"{json.dumps(['at', kind, k])}\n".encode())
                 rng = np.random.default_rng([seed, k, *kind.encode()])
-                contents, op = recorded_case(rng, record, recorded) if recorded and k % 2 else made_up(rng, record)
+                if changes is not None:
+                    contents, op = change
+                else:
+                    contents, op = recorded_case(rng, record, recorded) if recorded and k % 2 else made_up(rng, record)
                 signal.setitimer(signal.ITIMER_REAL, SECONDS)
                 try:
                     trial = Trial(record, contents, op)
@@ -422,8 +482,8 @@ def child(seed, cases, first, kinds):
 class Hunt:
     """The types shared among child processes."""
 
-    def __init__(self, seed, cases, kinds, jobs):
-        self.seed, self.cases = seed, cases
+    def __init__(self, seed, cases, single, kinds, jobs):
+        self.seed, self.cases, self.single = seed, cases, single
         self.left = collections.deque(kinds[i : i + 8] for i in range(0, len(kinds), 8))
         self.lock = threading.Lock()
         self.count = collections.Counter()
@@ -445,7 +505,16 @@ class Hunt:
 
     def one(self, kinds, first):
         """Run one child; (types, first case) that it has left undone."""
-        script = [sys.executable, __file__, "--child", str(self.seed), str(self.cases), str(first), *kinds]
+        script = [
+            sys.executable,
+            __file__,
+            "--child",
+            str(self.seed),
+            str(self.cases),
+            str(int(self.single)),
+            str(first),
+        ]
+        script += kinds
         limited = {**os.environ, "CAFFE2LITE_LARGEST_RESULT": str(1 << 28), "CAFFE2LITE_NUMBA": "wait"}
         process = subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=limited)
         at = None
@@ -493,15 +562,17 @@ def types():
 
 def main():
     if sys.argv[1:2] == ["--child"]:
-        seed, cases, first, *kinds = sys.argv[2:]
-        return child(int(seed), int(cases), int(first), kinds)
+        seed, cases, single, first, *kinds = sys.argv[2:]
+        return child(int(seed), int(cases), bool(int(single)), int(first), kinds)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=100, help="cases a type")
+    parser.add_argument("--cases", type=int, help="cases a type; 100, and with --single all")
+    parser.add_argument("--single", action="store_true", help="all single changes of recorded cases")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("types", nargs="*")
     args = parser.parse_args()
-    hunt = Hunt(args.seed, args.cases, args.types or types(), args.jobs)
+    cases = args.cases or (1 << 30 if args.single else 100)
+    hunt = Hunt(args.seed, cases, args.single, args.types or types(), args.jobs)
     print(json.dumps({"cases": hunt.count["cases"], "runs": hunt.count["runs"], "findings": hunt.count["findings"]}))
     sys.exit(hunt.count["findings"] > 0)
 

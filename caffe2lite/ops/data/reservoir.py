@@ -57,6 +57,12 @@ def ReservoirSampling(
     if object_id is not None:
         needed(Map, object_to_pos)
     with needed(Mutex, mutex).lock:
+        if num_visited.size != 1 or num_visited.item() < 0:
+            raise ValueError(f"num_visited must be one number from 0, got {num_visited.tolist()}")
+        if object_id is not None and object_id.shape != (len(data),):
+            raise ValueError(
+                f"one identifier for each of the {len(data)} rows is needed, got the shape {list(object_id.shape)}"
+            )
         if reservoir is None or not reservoir.size or reservoir.flat[0] is None:  # None: a record that was saved
             reservoir = data[:0]
             num_visited[...] = 0
@@ -64,7 +70,7 @@ def ReservoirSampling(
                 object_to_pos.items.clear()
                 pos_to_object = pos_to_object[:0]
         visited = _visited(reservoir, num_visited, data, num_to_collect)
-        rows = np.arange(len(data)) if object_id is None else _fresh(object_id, object_to_pos, len(data))
+        rows = np.arange(len(data)) if object_id is None else _fresh(object_id, object_to_pos)
         order = visited + np.arange(len(rows))
         drawn = ctx.device.to_host(ctx.rng.random(len(rows))) * (order + 1)
         at = np.where(order < num_to_collect, order, drawn.astype(np.int64))
@@ -86,8 +92,6 @@ def ReservoirSampling(
 
 def _visited(reservoir: Any, num_visited: Any, data: Any, most: int) -> int:
     """How many rows have come before; raises where reservoir, number and data do not fit together."""
-    if num_visited.size != 1 or num_visited.item() < 0:
-        raise ValueError(f"num_visited must be one number from 0, got {num_visited.tolist()}")
     if reservoir.shape[1:] != data.shape[1:] or reservoir.dtype != data.dtype:
         raise ValueError(
             f"the reservoir has rows of {reservoir.dtype}{list(reservoir.shape[1:])}, "
@@ -99,12 +103,8 @@ def _visited(reservoir: Any, num_visited: Any, data: Any, most: int) -> int:
     return visited
 
 
-def _fresh(object_id: Any, object_to_pos: Any, count: int) -> Any:
+def _fresh(object_id: Any, object_to_pos: Any) -> Any:
     """Rows of the data whose identifiers come for the first time and are not in the reservoir."""
-    if object_id.shape != (count,):
-        raise ValueError(
-            f"one identifier for each of the {count} rows is needed, got the shape {list(object_id.shape)}"
-        )
     first: dict[int, int] = {}
     for row, identifier in enumerate(object_id.tolist()):
         if identifier not in object_to_pos.items:

@@ -196,7 +196,7 @@ def _check_narrow(A, B):
         raise ValueError(f"A {list(A.shape)} must be at least as high and wide as B {list(B.shape)}")
 
 
-@operator("dA", types={"A": "float32 int32"}, anywhere="B", infer=like(0))
+@operator("dA", types={"A": "float32 int32", "dC": "=A"}, anywhere="B", infer=like(0))
 def SpatialNarrowAsGradient(xp, A, B, dC, *, out):
     """The gradient within the part, 0 beyond.
 

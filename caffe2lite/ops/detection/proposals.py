@@ -506,6 +506,8 @@ def HeatmapMaxKeypoint(xp, heatmaps, boxes, *, should_output_softmax: bool = Fal
             f"expected heat maps [R, K, H, W] and boxes [R, 4], got {list(heatmaps.shape)}, {list(boxes.shape)}"
         )
     count, kinds, height, width = heatmaps.shape
+    if height < 2 or width != height:
+        raise ValueError(f"heat maps are squares of two pixels a side or more, found {height} by {width}")
     keypoints = out((count, 4, kinds), "float32")
     planes = heatmaps.reshape(count * kinds, height * width)
     y, x = xp.divmod(planes.argmax(axis=1), width) if planes.size else xp.zeros((2, len(planes)), "int64")

@@ -203,6 +203,7 @@ def RoIAlignGradient(
     if missing < 0 or (missing and order != "NHWC"):
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
     if missing:
+        check_result(wanted, dY.dtype)
         dY = xp.concatenate([dY.reshape(-1), xp.zeros(missing, dY.dtype)])
     dY = dY.reshape(wanted)
     dX = out(X.shape, dY.dtype)
@@ -246,6 +247,8 @@ def _align_compiled(
     Y = out((len(RoIs), X.shape[1], pooled_h, pooled_w), X.dtype)
     images, *sides = _all_sides(X, RoIs, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
     _align_loop(X, images, *sides, Y)
+    if not np.isfinite(Y).all():  # 0 * inf makes NaN of means that do not see the pixel
+        return RoIAlign(xp, X, RoIs, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
     return Y
 
 
@@ -266,7 +269,8 @@ def _align_gradient_compiled(
 ):
     options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
     check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    if dY.shape != (RoIs.shape[0], *X.shape[1:2], pooled_h, pooled_w) or not dY.size:
+    fits = dY.shape == (RoIs.shape[0], *X.shape[1:2], pooled_h, pooled_w)
+    if not fits or not dY.size or not X.size or not np.isfinite(dY).all():  # 0 * inf would make NaN of all pixels
         return RoIAlignGradient(xp, X, RoIs, dY, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
@@ -282,8 +286,8 @@ def _all_sides(X, rois, spatial_scale, pooled_h, pooled_w, sampling_ratio, align
     w, h = x2 - x1, y2 - y1
     if not aligned:
         w, h = np.maximum(w, 1.0), np.maximum(h, 1.0)
-    if sampling_ratio <= 0:
-        check_result((max(pooled_h, pooled_w), int(max(h.max() / pooled_h, w.max() / pooled_w, 0))), "float64")
+    samples = sampling_ratio if sampling_ratio > 0 else int(max(h.max() / pooled_h, w.max() / pooled_w, 0))
+    check_result((max(pooled_h, pooled_w), samples), "float64")
     made = [rois[:, 0].astype(np.int64) if rois.shape[1] == 5 else np.zeros(len(rois), np.int64)]
     for starts, lengths, bins, size in ((y1, h, pooled_h, X.shape[2]), (x1, w, pooled_w, X.shape[3])):
         matrices, spans = np.zeros((len(rois), bins, size), np.float32), np.empty((len(rois), bins, 2), np.int64)

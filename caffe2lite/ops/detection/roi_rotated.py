@@ -9,6 +9,7 @@ import numpy as np
 from caffe2lite.ops.detection.roi import check_pooled, check_rois, image_of, infer, on_host, planes
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
+from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 
 
@@ -22,6 +23,7 @@ def _rotated_box(roi, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned
     angle = math.radians(float(roi[4]))
     grid_h = sampling_ratio if sampling_ratio > 0 else math.ceil(h / pooled_h)
     grid_w = sampling_ratio if sampling_ratio > 0 else math.ceil(w / pooled_w)
+    check_result((4, pooled_h, pooled_w, grid_h, grid_w), np.float64)
     return x, y, w, h, math.cos(angle), math.sin(angle), grid_h, grid_w
 
 

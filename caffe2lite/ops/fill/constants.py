@@ -107,10 +107,11 @@ def DiagonalFill(
         raise ValueError(f"a diagonal needs 2 dimensions or more, found the shape {list(dims)}")
     if len(dims) > 2 and len(set(dims)) > 1:
         raise ValueError(f"with more than 2 dimensions all must be equal, found the shape {list(dims)}")
+    constant = _constant(value, kind)
     Y = out(dims, kind)
     clear(Y)
     step = sum(math.prod(dims[i + 1 :]) for i in range(len(dims)))
-    Y.reshape(-1)[: min(dims) * step : step] = _constant(value, kind)
+    Y.reshape(-1)[: min(dims) * step : step] = constant
     return Y
 
 

@@ -46,6 +46,9 @@ def CTCGreedyDecoder(xp, INPUTS, SEQ_LEN=None, *, merge_repeated: bool = True):
     return np.array([len(f) for f in found], np.int32), np.concatenate([np.zeros(0, np.int32), *found])
 
 
+_PREFIX_BYTES = 512  # that one prefix takes, about
+
+
 def _candidates(rows, beam_width, threshold):
     """{labels: probability} after the last step: a search by prefixes that keeps `beam_width` of them at each step.
 
@@ -57,6 +60,7 @@ def _candidates(rows, beam_width, threshold):
     for row in rows:
         likely = np.flatnonzero(row > threshold).tolist() or range(len(row))
         p = row.tolist()
+        check_result((len(beam) * len(likely), _PREFIX_BYTES), "uint8")
         now: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [0.0, 0.0])
         kept = set(beam)
         for labels in beam:
@@ -82,7 +86,7 @@ def _candidates(rows, beam_width, threshold):
 
 
 def _best(total, count):
-    return heapq.nsmallest(count, total, key=lambda labels: (-total[labels], labels))
+    return heapq.nsmallest(min(count, len(total)), total, key=lambda labels: (-total[labels], labels))
 
 
 @operator(

@@ -357,7 +357,7 @@ def BatchOneHot(xp, X, lengths, values, *, out):
         raise ValueError(f"a matrix is needed, found the shape {list(X.shape)}")
     counts = _sections(lengths, X.shape[1], values)
     Y = out((X.shape[0], values.size), X.dtype)
-    Y[...] = xp.repeat(X, counts, axis=1) == values
+    Y[...] = xp.repeat(X, counts, axis=1) == values.reshape(-1)
     return Y
 
 
@@ -424,6 +424,8 @@ def BatchBucketize(xp, X, indices, boundaries, lengths, *, out):
     """
     if X.ndim != 2 or indices.ndim != 1:
         raise ValueError(f"a matrix and a vector of columns are needed, found {list(X.shape)}, {list(indices.shape)}")
+    if boundaries.ndim != 1:
+        raise ValueError(f"boundaries must be a vector, found the shape {list(boundaries.shape)}")
     counts = _sections(lengths, indices.size, boundaries)
     check_range(indices, X.shape[1], "a column")
     columns = indices.tolist()

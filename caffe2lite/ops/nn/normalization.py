@@ -185,7 +185,7 @@ def _into(out: Any, value: Any) -> Any:
 
 @operator(
     "dX dscale dbias",
-    types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"},
+    types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X", "mean": "=X", "inv_std": "=X"},
     infer=like(0, 1, 1),
     limits="epsilon >= 0",
 )
@@ -227,7 +227,11 @@ def GroupNorm(
     return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, gamma, beta, epsilon, Y))))
 
 
-@operator("dX dgamma dbeta", types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY"}, infer=like(1, 2, 2))
+@operator(
+    "dX dgamma dbeta",
+    types={"dY": "float32"} | dict.fromkeys(("X", "gamma", "beta", "mean", "inv_std"), "=dY"),
+    infer=like(1, 2, 2),
+)
 def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32, order: str = "NCHW", out):
     """Gradients of GroupNorm.
 

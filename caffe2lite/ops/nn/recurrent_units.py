@@ -69,6 +69,8 @@ def _check_states(H_prev, **states):
     for what, state in states.items():
         if state.shape != H_prev.shape:
             raise ValueError(f"{what} must have the shape of H_prev, {list(H_prev.shape)}, found {list(state.shape)}")
+        if state.dtype != H_prev.dtype:
+            raise TypeError(f"{what} must be {H_prev.dtype} as H_prev is, found {state.dtype}")
 
 
 def _lstm_gates(xp, X, D, forget_bias):
@@ -177,7 +179,7 @@ def _lstm_loop(H_prev, C_prev, X, ended, forget_bias, drop_states, H, C):
 @operator(
     "dH_prev dC_prev dX",
     num_inputs=(8, 9),
-    types={"H_prev": "float32", "X": "=H_prev"},
+    types={"H_prev": "float32", "C_prev": "=H_prev", "X": "=H_prev"},
     anywhere="rest",
     infer=like(0, 1, 2),
 )

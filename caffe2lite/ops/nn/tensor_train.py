@@ -117,6 +117,8 @@ def TTSparseLengthsSum(
             f"{ranks} and {emb_size}"
         )
     _check((core0, core1, core2), factor_i, factor_j, ranks)
+    if index.ndim != 1:
+        raise ValueError(f"the indices must be a vector, found the shape {list(index.shape)}")
     n = index.size
     if n and not 0 <= int(index.min()) <= int(index.max()) < math.prod(factor_i):
         raise ValueError(

@@ -292,6 +292,7 @@ def _samples(start, length, bins, size, sampling_ratio):
     """Return for one side of a roi (samples a bin, the two pixels of each sample, their weights)."""
     step = np.float32(length / bins)
     grid = sampling_ratio if sampling_ratio > 0 else math.ceil(step)
+    check_result((bins, grid), np.float64)
     k = np.arange(bins * grid)
     at = (start + (k // max(grid, 1)) * step + (k % max(grid, 1) + np.float32(0.5)) * step / max(grid, 1)).astype("f")
     inside = (at >= -1) & (at <= size)

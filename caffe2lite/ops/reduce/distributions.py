@@ -282,6 +282,7 @@ def AccumulateHistogram(ctx, X, *, lower_bound: float = 0.0, upper_bound: float 
     return current, total
 
 
+_LOWEST = 1e-24
 _WIDER = 1.0001  # the range is made wider by this, so that the largest value falls into the last bin
 
 
@@ -292,7 +293,8 @@ def SelfBinningHistogram(
     """A histogram whose bins span the values: their left edges and the end, and the counts (0 for the end).
 
     Xs of any shape, values [num_bins + 1] of their dtype, counts [num_bins + 1] (int64); float32 or float64.
-    ValueError where num_bins is not above 0 or bin_spacing is neither linear nor logarithmic.
+    Logarithmic bins begin at 1e-24 or above; as in Caffe2, `logspacing_start` does not change that.  ValueError where
+    num_bins is not above 0 or bin_spacing is neither linear nor logarithmic.
     """
     if num_bins < 1:
         raise ValueError(f"Number of bins must be greater than or equal to 1. Found num_bins {num_bins}")
@@ -313,11 +315,11 @@ def SelfBinningHistogram(
         values[...] = low + xp.arange(num_bins + 1) * width
         place = (x - low) / width if width else xp.zeros(x.shape)
     else:
-        low = max(low, logspacing_start)
-        span = math.log(max(high / low, 1.0) * _WIDER)
-        values[...] = low * xp.exp(xp.arange(num_bins + 1) * (span / num_bins))
-        place = xp.log(xp.maximum(x / kind.type(low), 1)) / (span / num_bins)
-    if bin_spacing == "linear" and high == low:
+        low, high = max(low, _LOWEST), max(high, _LOWEST)
+        step = kind.type(math.log((low + (high - low) * _WIDER) / low) / num_bins)
+        values[...] = low * xp.exp(xp.arange(num_bins + 1).astype(kind) * step)
+        place = xp.log(xp.maximum(x / kind.type(low), 1)) / step if step else xp.zeros(x.shape)
+    if high == low:
         counts[0] = x.size
         return values, counts
     guess = xp.clip(place.astype("int64"), 0, num_bins - 1)

@@ -169,8 +169,10 @@ for _name, _outputs, _kernel, _types, _doc in (
     ),
 ):
     _shapes = "dY [K, ...], lengths [K]" + (", data [R, ...]" if "WithMainInput" in _name else "")
+    if "WithMainInput" in _name:
+        _types = {**_types, "data": "float32"}
     if "_sparse_both" in _kernel.__name__:
-        _types, _shapes = {**_types, "data": "float32", "indices": INDEX}, _shapes + ", indices [I]"
+        _types, _shapes = {**_types, "indices": INDEX}, _shapes + ", indices [I]"
     operator(
         _outputs,
         name=_name,

@@ -53,12 +53,12 @@ class Merge:
 
     def back(self, merged):
         """Return merged rows in the order of the inputs, one input after the other."""
-        if merged.ndim < 1 or merged.shape[0] != self.rows.shape[0]:
+        if merged.ndim < 1 or merged.size != self.rows.shape[0]:
             raise ValueError(
                 f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}"
             )
-        result = self.xp.empty_like(merged)
-        result[self.rows] = merged
+        result = self.xp.empty(merged.size, merged.dtype)
+        result[self.rows] = merged.reshape(-1)
         return result
 
 
@@ -275,10 +275,10 @@ def MergeSingleMapFeatureTensors(xp, *inputs, feature_ids: list[int] = (), out):
 
 def _single_back(xp, *inputs, out):
     *pairs, dY = inputs
-    if dY.ndim != 1:
-        raise ValueError(f"the gradient of the values must be a vector, found the shape {list(dY.shape)}")
     groups = _groups(tuple(pairs), ("int32", "bool"))
     _check_outputs(groups, out)
+    for lengths, _ in groups:
+        _repeat_check(lengths)
     _same_examples([operand for g in groups for operand in g])
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
@@ -454,6 +454,9 @@ def MergeIdLists(xp, *inputs, out):
         _check_counts(lengths, values, "a list")
     examples = xp.concatenate([_repeat(xp, n) for n, _ in groups])
     _check_vectors([v for _, v in groups])
+    for _, values in groups:
+        if values.dtype.name not in ("int32", "int64"):
+            raise TypeError(f"ids are int32 or int64, found {values.dtype}")
     ids = xp.concatenate([v for _, v in groups])
     low = int(ids.min()) if ids.size else 0
     span = int(ids.max()) - low + 1 if ids.size else 1

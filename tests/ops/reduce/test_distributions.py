@@ -105,6 +105,10 @@ def test_histograms_that_find_their_bins(kind):
     values, counts = run("SelfBinningHistogram", [x], args, 2)
     np.testing.assert_allclose(np.diff(np.log(values)), np.log(values[-1] / values[0]) / 5, rtol=1e-3)
     assert counts.sum() == x.size
+    args = {"num_bins": 3, "bin_spacing": "logarithmic", "logspacing_start": 2.5}  # which changes nothing in Caffe2
+    values, counts = run("SelfBinningHistogram", [np.arange(9, dtype="f")], args, 2)
+    np.testing.assert_allclose(values, [1e-24, 2.0000663e-16, 4.0002654e-08, 8.0007963], rtol=1e-6)
+    assert counts.tolist() == [1, 0, 8, 0]
     assert run("SelfBinningHistogram", [x[:0]], {"num_bins": 3}, 2)[1].tolist() == [0] * 4
 
 
