@@ -42,7 +42,10 @@ FC = ["x", "w", "b"]
         ([("Relu", ["x"], "y"), ("Relu", ["x"], "z")], [("Relu", ["x"], "y"), ("Relu", ["x"], "z")]),
         ([("FC", FC, "y", 1), ("FC", FC, "z")], [("FC", FC, "y", 1), ("FC", FC, "z")]),
         ([("FC", FC, "y"), ("FC", FC, "z", 1)], [("FC", FC, "transform/y")]),  # the first one's arguments count
-        ([("LearningRate", ["i"], "y", 2), ("LearningRate", ["i"], "z", 2)], [("LearningRate", ["i"], "transform/y", 2)]),
+        (
+            [("LearningRate", ["i"], "y", 2), ("LearningRate", ["i"], "z", 2)],
+            [("LearningRate", ["i"], "transform/y", 2)],
+        ),
     ],
 )
 def test_common_subexpressions(given, wanted):

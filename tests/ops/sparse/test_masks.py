@@ -39,7 +39,9 @@ def test_without_lengths_the_last_of_equal_indices_stays():
 
 @pytest.mark.parametrize(("limit", "runs"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 2), (-1, 9)])
 def test_rows_with_indices_that_cannot_be_are_counted_over_all_runs(limit, runs):
-    ids = np.array([-1, np.iinfo("int32").max, 2, 2**31 - 2, -5], "int32")  # two rows of three: [-1, max, 2], [], [..., -5]
+    ids = np.array(
+        [-1, np.iinfo("int32").max, 2, 2**31 - 2, -5], "int32"
+    )  # two rows of three: [-1, max, 2], [], [..., -5]
     workspace = Workspace()
     for name, value in {"ids": ids, "rows": ROWS, "default": DEFAULT, "lengths": LENGTHS}.items():
         workspace.feed(name, value)
