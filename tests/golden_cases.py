@@ -135,7 +135,7 @@ def replay(files, gpu=False, device_id=0):
     ):
         refused = None  # genuine has Detectron's operators for GPUs only
     try:
-        runner.run_operator(workspace, op)
+        runner.run_operator(workspace, op, meta.get("runs", 1))
     except Exception as e:
         return None if refused else f"{type(e).__name__}: {e}"
     if refused:

@@ -21,6 +21,41 @@ def test_convolutions_on_the_cpu_get_the_engine():
     assert net.SerializeToString() == before
 
 
+FC = ["x", "w", "b"]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (  # three become one; operators are taken as their inputs are there, the new one last
+            [("FC", FC, "y"), ("Tanh", ["x"], "t"), ("FC", FC, "z"), ("FC", FC, "q"), ("Sum", ["y", "z", "q"], "s")],
+            [("Tanh", ["x"], "t"), ("FC", FC, "transform/y"), ("Sum", ["transform/y"] * 3, "s")],
+        ),
+        (  # what follows equal operators is not equal before, and stays
+            [("FC", FC, "y"), ("FC", FC, "z"), ("FC", ["y", "w", "b"], "q"), ("FC", ["z", "w", "b"], "v")],
+            [("FC", FC, "transform/y"), ("FC", ["transform/y", "w", "b"], "q"), ("FC", ["transform/y", "w", "b"], "v")],
+        ),
+        (  # another x in between
+            [("FC", FC, "y"), ("Relu", ["x"], "x"), ("FC", FC, "z")],
+            [("FC", FC, "y"), ("Relu", ["x"], "x"), ("FC", FC, "z")],
+        ),
+        ([("Relu", ["x"], "y"), ("Relu", ["x"], "z")], [("Relu", ["x"], "y"), ("Relu", ["x"], "z")]),
+        ([("FC", FC, "y", 1), ("FC", FC, "z")], [("FC", FC, "y", 1), ("FC", FC, "z")]),
+        ([("FC", FC, "y"), ("FC", FC, "z", 1)], [("FC", FC, "transform/y")]),  # the first one's arguments count
+        (
+            [("LearningRate", ["i"], "y", 2), ("LearningRate", ["i"], "z", 2)],
+            [("LearningRate", ["i"], "transform/y", 2)],
+        ),
+    ],
+)
+def test_common_subexpressions(given, wanted):
+    net = core.Net("equal_parts")
+    for kind, inputs, output, *axis in given:
+        net.Proto().op.extend([core.CreateOperator(kind, inputs, [output], **{"axis": a for a in axis})])
+    made = workspace.ApplyTransform("CommonSubexpressionElimination", net.Proto())
+    assert [(op.type, list(op.input), *op.output, *(a.i for a in op.arg)) for op in made.op] == wanted
+
+
 def test_an_unknown_transform_is_an_error_that_names_those_there_are():
     with pytest.raises(RuntimeError, match=r"'nope'.*ConvToNNPack"):
         workspace.ApplyTransform("nope", small_net())

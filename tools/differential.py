@@ -8,8 +8,8 @@ operands.  PYTHON, an interpreter that imports genuine Caffe2, runs each in a pr
 With --gradients it is gradient makers that are compared: OperatorDefs with changed arguments, with names in place,
 with more and fewer operands, with gradients that are missing or sparse.
 What differs is printed: results, and refusals of one side only.  Results that genuine takes from memory that the
-operator does not own are counted apart, as "memory": genuine gives others when malloc fills memory otherwise.  --keep
-writes the cases on which both agree as zips for tests/golden/changed.
+operator does not own are counted apart, as "memory": it ends, or gives others, in guarded memory (guarded.c, which needs
+a C compiler).  Those that known_differences.txt has a reason for are counted by it.  --keep writes the cases on which both agree as zips for tests/golden/changed.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def run(files):
             workspace.DeserializeBlob(name, content)
     made, error = {}, None
     try:
-        workspace.RunOperatorOnce(op)
+        workspace.RunOperatorMultiple(op, json.loads(files["meta.json"])["runs"])
         for i, name in enumerate(op.output):
             try:
                 made["out_%d.blob" % i] = workspace.SerializeBlob(name)
@@ -63,7 +63,7 @@ def run(files):
                 pass  # a blob that cannot be written: not compared
     except Exception as e:
         made, error = {}, str(e)[:200] or "error"
-    made["meta.json"] = json.dumps({"engine_error": error, "random": False}).encode()
+    made["meta.json"] = json.dumps({**json.loads(files["meta.json"]), "engine_error": error}).encode()
     return made
 """
 
@@ -99,6 +99,8 @@ def run(files):
 
 # And the rest of that program: cases of a zip in, the same with what they give out.
 LOOP = r"""
+import ctypes
+guard = os.environ.get("GUARDED")  # what memory is filled with, and whether a page guards it in front
 for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
     cases = {}
     with zipfile.ZipFile(source) as z:
@@ -113,6 +115,8 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
                 signal.alarm(10)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
                 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+                if guard:
+                    ctypes.CDLL(None).guard_memory(*map(int, guard.split()))
                 with os.fdopen(writer, "wb") as f:
                     pickle.dump(run(files), f)
                 os._exit(0)
@@ -195,7 +199,8 @@ def changed(rng, record, recorded):
             fuzz.change_argument(rng, op, record)
         else:
             fuzz.change_count(rng, op, workspace)
-    files = {"op.pb": op.SerializeToString()}
+    meta = {"runs": 2 if rng.random() < 0.1 else 1}  # some operators keep what they have seen
+    files = {"op.pb": op.SerializeToString(), "meta.json": json.dumps(meta).encode()}
     for i, name in enumerate(op.input):
         blob = workspace.get_blob(name)
         if blob is not None and blob.value is not None:
@@ -293,24 +298,23 @@ def ask(genuine, recorder, pairs, **environment):
 def unsettled(genuine, differing, folder):
     """Which of the differing cases genuine Caffe2 answers from memory that is not the operator's.
 
-    It is asked twice, with memory that malloc gives and takes back filled in two ways: such answers then differ, or
-    the process ends.
+    It is asked twice in guarded memory, which is filled in two ways, and guarded behind and in front: such answers then
+    differ, or the process ends.
     """
     cases = {f"{kind}+{case}": files for (kind, case), (_, files) in differing.items()}
-    answers = []
-    for filling in ("85", "170"):
-        source, target = folder / "again.zip", folder / f"filled_{filling}.zip"
-        write(source, {name: {k: v for k, v in files.items() if not made(k)} for name, files in cases.items()})
-        ask(genuine, OPERATOR, [(source, target)], MALLOC_PERTURB_=filling)
+    if not cases:
+        return set()
+    library = folder / "guarded.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tools" / "guarded.c"], check=True)
+    source, answers = folder / "again.zip", []
+    write(source, {name: {k: v for k, v in files.items() if not k.startswith("out_")} for name, files in cases.items()})
+    for guard in ("85 0", "170 1"):
+        target = folder / f"guarded_{guard[-1]}.zip"
+        ask(genuine, OPERATOR, [(source, target)], LD_PRELOAD=str(library), GUARDED=guard)
         answers.append({name: {k: v for k, v in files.items() if k.startswith("out_")}
                         for name, files in golden_cases.cases_of(target)})  # fmt: skip
     first, second = answers
     return {tuple(name.split("+")) for name in cases if first.get(name) is None or first.get(name) != second.get(name)}
-
-
-def made(name):
-    """Whether genuine Caffe2 wrote this file of a case."""
-    return name.startswith("out_") or name == "meta.json"
 
 
 if __name__ == "__main__":

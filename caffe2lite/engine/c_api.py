@@ -264,8 +264,8 @@ def run_operator_once(op_def: Definition) -> bool:
 
 
 def run_operator_multiple(op_def: Definition, num_runs: int) -> bool:
-    """Run one operator several times."""
-    return all(runner.run_operator(_ws, op_def) for _ in range(num_runs))
+    """Make one operator and run it several times."""
+    return runner.run_operator(_ws, op_def, num_runs)
 
 
 def fill_random_network_inputs(

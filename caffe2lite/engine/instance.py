@@ -259,10 +259,10 @@ class Instance:
                 kinds = None  # a tensor elsewhere
             self.checked_kinds = kinds
         record = self.record
-        if record.alike:
-            self._check_alike(ins)
-        if record.shapes:
-            self._check_shapes(ins)
+        shapes = {
+            **(self._check_alike(ins) if record.alike else {}),
+            **(self._check_shapes(ins) if record.shapes else {}),
+        }
         for check, names in record.checks:
             check(*ins, **{name: value for name, value in self.kwargs.items() if name in names})
         if self.compiled_kernel is not None:
@@ -270,6 +270,10 @@ class Instance:
             wanted = compiled.worthwhile(kernel, ins)
             self.waits = wanted and not compiled.ready(kernel, self.record, ins, self.kwargs)
             self.kernel = kernel if wanted and not self.waits else self.plain_kernel
+        else:
+            self.kernel = self.plain_kernel
+        if shapes:
+            self.kernel = forms.reshaping(self.kernel, shapes)
         for out in self.allocators:
             out.safe = None
         self.checked_arrays = ins
@@ -305,21 +309,24 @@ class Instance:
                 words = " or ".join("string" if a == "object" else a for a in accepted)
                 raise TypeError(f"input blob {blob.name!r} is {describe(value)}; {record.name} takes {words} there")
 
-    def _check_alike(self, ins: Sequence[Any]) -> None:
-        first, *others = self.record.alike
-        for i in others:
-            if ins[i].shape != ins[first].shape:
-                raise ValueError(
-                    f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have the shape of "
-                    f"{self.inputs[first].name!r}, {describe(ins[first])}"
-                )
+    def _check_alike(self, ins: Sequence[Any]) -> dict[int, tuple[int, ...]]:
+        """The shapes that operands get which have another one, with as many values."""
+        wrong, shapes = forms.alike(self.record.alike, ins, self.record.broadcasts)
+        if wrong is not None:
+            first = self.record.alike[0]
+            raise ValueError(
+                f"input blob {self.inputs[wrong].name!r} is {describe(ins[wrong])}; it must have the shape of "
+                f"{self.inputs[first].name!r}, {describe(ins[first])}"
+            )
+        return shapes
 
-    def _check_shapes(self, ins: Sequence[Any]) -> None:
+    def _check_shapes(self, ins: Sequence[Any]) -> dict[int, tuple[int, ...]]:
         record = self.record
-        wrong = forms.mismatch(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
+        wrong, shapes = forms.fit(record.shapes, ins, len(record.inputs) - 1 if record.variadic else None)
         if wrong is not None:
             i, wanted = wrong
             raise ValueError(f"input blob {self.inputs[i].name!r} is {describe(ins[i])}; it must have {wanted}")
+        return shapes
 
     def _check_place(self, value: Array, blob: Blob, operand: str) -> None:
         record, device = self.record, self.device

@@ -135,12 +135,15 @@ def run_net_once(workspace: Workspace, definition: caffe2_pb2.NetDef) -> bool:
 # ---- single operators --------------------------------------------------------------------------------------------
 
 
-def run_operator(workspace: Workspace, op: caffe2_pb2.OperatorDef | bytes) -> bool:
-    """Run one OperatorDef, which may come serialised; one that stops, as at a closed queue, is an error."""
+def run_operator(workspace: Workspace, op: caffe2_pb2.OperatorDef | bytes, runs: int = 1) -> bool:
+    """Run one OperatorDef, which may come serialised, `runs` times; one that stops, as at a closed queue, is an error.
+
+    What the operator keeps for itself lasts for these runs.
+    """
     key = op if isinstance(op, bytes) else op.SerializeToString()
     run = workspace.single_operators.get(key) or _single_operator(workspace, key)
     with quiet():
-        return run()
+        return all(run() for _ in range(runs))
 
 
 class _SingleOperator:
@@ -191,7 +194,7 @@ def _single_operator(workspace: Workspace, content: bytes) -> _SingleOperator:
     except (DecodeError, ValueError) as e:
         raise EngineError(f"these {len(content)} bytes are no OperatorDef: {e}") from None
     made = _SingleOperator(Instance(op, workspace, Surroundings(make_net, [op])))
-    if not made.instance.record.stateful:  # state lives for one run here
+    if not made.instance.record.stateful:  # state lives for these runs only
         ready = workspace.single_operators
         if len(ready) >= _MOST_SINGLE_OPERATORS:
             ready.clear()

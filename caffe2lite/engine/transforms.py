@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from caffe2lite.engine import fusion
+from caffe2lite.engine import fusion, subexpressions
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.runner import make_net, run_net_once
 from caffe2lite.engine.workspace import Workspace
@@ -13,6 +13,7 @@ from caffe2lite.proto import caffe2_pb2
 
 # Of the net alone, and of the net and the weights in a workspace.
 OF_NETS: dict[str, Callable[[caffe2_pb2.NetDef], None]] = {
+    "CommonSubexpressionElimination": subexpressions.eliminate,
     "AddNNPACK": fusion.add_nnpack,
     "ConvToNNPack": fusion.name_nnpack,
     "FuseNNPACKConvRelu": fusion.fuse_nnpack_conv_relu,

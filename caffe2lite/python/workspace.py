@@ -223,7 +223,7 @@ def RunOperatorOnce(operator):
 
 
 def RunOperatorMultiple(operator, num_runs):
-    """Run one operator `num_runs` times."""
+    """Make one operator and run it `num_runs` times."""
     return C.run_operator_multiple(_definition(operator), num_runs)
 
 

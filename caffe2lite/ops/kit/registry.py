@@ -97,6 +97,7 @@ class Operator:
     enforced: frozenset[tuple[int, int]]
     aliases: frozenset[tuple[int, int]]
     alike: tuple[int, ...]
+    broadcasts: bool
     shapes: tuple[forms.Form, ...]
     checks: Sequence[tuple[Callable[..., None], frozenset[str]]]
     types: Mapping[int, tuple[str, ...]]
@@ -218,6 +219,7 @@ def operator(
     types: str | Mapping[str, str] | None = None,
     cuda_types: str | Mapping[str, str] | None = None,
     alike: str = "",
+    broadcasts: str = "",
     shapes: str = "",
     check: Callable[..., None] | None = None,
     host: str = "",
@@ -241,7 +243,8 @@ def operator(
     aliases     pairs that share storage by design
     types       dtypes the first input may have on the CPU ("float32 float64"), or {input: dtypes}; "=X" means the
                 dtype of input X.  No entry: any.  `cuda_types` likewise for CUDA, where it differs
-    alike       inputs that must have one shape
+    alike       inputs that must have one shape; another one with as many values is taken for the first one's
+    broadcasts  the same where one input may have more dimensions than the other, all of them 1, and the result has them
     shapes      what shapes the inputs must have: "X [N, ...], W [M, N], dY = X", see forms.py
     check       a function of the inputs and of those arguments that it names, which raises ValueError where they do not
                 go together.  It is called before any kernel, whenever an input is another array: it may look at shapes,
@@ -287,7 +290,8 @@ def operator(
             inplace=_pairs(inplace) | _pairs(mutates),
             enforced=_pairs(mutates),
             aliases=_pairs(aliases),
-            alike=tuple(inputs.index(operand) for operand in alike.split()),
+            alike=tuple(inputs.index(operand) for operand in (alike or broadcasts).split()),
+            broadcasts=bool(broadcasts),
             types=_types(title, inputs, types),
             cuda_types=_types(title, inputs, cuda_types if cuda_types is not None else types),
             shapes=forms.parse(title, inputs, shapes),

@@ -131,7 +131,7 @@ def unary_gradient(name: str, order: str, derivative: Any, inplace: Any = (), ty
         name=name,
         inplace=inplace,
         types={first: types, "V" if first == "dY" else "dY": f"={first}"},
-        alike="V dY",
+        broadcasts="V dY",
         infer=like(0),
         doc=f"""dX = dY times the derivative of {name.removesuffix("Gradient")}, from its {"output" if inplace else "input"} {V}.
 

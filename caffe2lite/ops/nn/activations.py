@@ -38,7 +38,7 @@ def _sigmoid(X, Y):
         Y[i] = np.float32(1) / (np.float32(1) + exp32(-X[i]))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, broadcasts="Y dY", infer=like(0))
 @in_blocks
 def SigmoidGradient(xp, Y, dY, *, out):
     """dX = dY * Y * (1 - Y).
@@ -80,7 +80,7 @@ def _softsign(X, Y):
         Y[i] = X[i] / (np.float32(1) + abs(X[i]))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_X, alike="X dY", infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_X, broadcasts="X dY", infer=like(0))
 @in_blocks
 def SoftsignGradient(xp, X, dY, *, out):
     """dX = dY / (1 + |X|)^2.
@@ -209,7 +209,7 @@ def _hard_sigmoid(X, Y, alpha, beta):
         Y[i] = max(min(X[i] * alpha + beta, np.float32(1)), np.float32(0))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, broadcasts="Y dY", infer=like(0))
 @in_blocks
 def HardSigmoidGradient(xp, Y, dY, *, alpha: float = 0.2, out):
     """dX = alpha * dY where 0 < Y < 1, else 0.

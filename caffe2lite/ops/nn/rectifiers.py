@@ -50,7 +50,12 @@ def _relu_again(xp, inputs, outputs, args):
 
 
 @operator(
-    "dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", cuda_types={"Y": "float32 float16", "dY": "=Y"}, infer=like(0)
+    "dX",
+    inplace={1: 0},
+    types=_FROM_Y,
+    broadcasts="Y dY",
+    cuda_types={"Y": "float32 float16", "dY": "=Y"},
+    infer=like(0),
 )
 @in_blocks
 def ReluGradient(xp, Y, dY, *, out):
@@ -88,7 +93,7 @@ def _elu(X, Y, alpha):
         Y[i] = X[i] if X[i] >= 0 else alpha * (exp32(X[i]) - np.float32(1))
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0))
+@operator("dX", inplace={1: 0}, types=_FROM_Y, broadcasts="Y dY", infer=like(0))
 @in_blocks
 def EluGradient(xp, Y, dY, *, alpha: float = 1.0, out):
     """dX = dY where Y >= 0, dY * (Y + alpha) elsewhere.
@@ -278,7 +283,7 @@ def _relu_n(X, Y, n):
         Y[i] = min(max(X[i], np.float32(0)), n)
 
 
-@operator("dX", inplace={1: 0}, types=_FROM_Y, alike="Y dY", infer=like(0), limits="n > 0")
+@operator("dX", inplace={1: 0}, types=_FROM_Y, broadcasts="Y dY", infer=like(0), limits="n > 0")
 @in_blocks
 def ReluNGradient(xp, Y, dY, *, n: float = 6.0, out):
     """dX = dY where 0 < Y < n, else 0.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from caffe2lite.ops.kit.compiled import pays
 from caffe2lite.ops.kit.infer import UNKNOWN, Spec
 from caffe2lite.ops.kit.memory import clear
@@ -64,15 +66,28 @@ def _infer(args: Any, inputs: Any) -> list[Spec]:
     ]
 
 
+def _count_skipped(ctx: Any, indices: Any, rows: Any, limit: int) -> None:
+    """Refuse once that many rows, in all runs of this operator, had an index that cannot be: below 0, or the type's largest."""
+    xp = ctx.xp
+    wrong = (indices < 0) | (indices == np.iinfo(indices.dtype).max)
+    ctx.state.skipped = getattr(ctx.state, "skipped", 0) + int(xp.unique(rows[wrong]).size)
+    if 0 <= limit <= ctx.state.skipped:
+        raise ValueError(
+            f"{ctx.state.skipped} rows had indices below 0, or the largest of their type; max_skipped_indices allows "
+            f"for fewer than {limit}"
+        )
+
+
 @operator(
     "Y presence?",
+    stateful=True,
     types={"indices": "int32 int64", "default": "=values", "lengths": "int32"},
     host="lengths",
     gradient=_gradient,
     infer=_infer,
 )
 def SparseToDenseMask(
-    xp,
+    ctx,
     indices,
     values,
     default,
@@ -87,9 +102,11 @@ def SparseToDenseMask(
 
     indices [N] int32 or int64, values [N, ...] of any type, default [...] like a value, lengths [R] int32 -> Y [R, K,
     ...], presence [R, K] bool, for the K indices in `mask`; without lengths Y [K, ...]. Of several values with one
-    index the last stays. ValueError where the shapes or lengths do not fit, or the mask is empty or has a negative
-    index.
+    index the last stays. ValueError where the shapes or lengths do not fit, where the mask is empty or has a negative
+    index, or where as many rows as `max_skipped_indices` (below 0: any number), those of the operator's earlier runs
+    among them, had an index below 0.
     """
+    xp = ctx.xp
     if values.ndim < 1 or values.shape[0] != indices.size:
         raise ValueError(f"one value for each of {indices.size} indices is needed, found {list(values.shape)}")
     block = values.shape[1:]
@@ -99,6 +116,8 @@ def SparseToDenseMask(
     if not mask:
         raise ValueError("the argument mask must have the indices of the columns, found none")
     rows, columns, count = _places(xp, indices, mask, lengths)
+    if count:
+        _count_skipped(ctx, indices, rows, max_skipped_indices)
     front = () if lengths is None else (count,)
     Y = out[0]((*front, len(mask), *block), values.dtype)
     each = Y.reshape(count, len(mask), *block)

@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
-from running import refused, run
+from running import definition, refused, run
+
+from caffe2lite.engine import runner
+from caffe2lite.engine.errors import OperatorError
+from caffe2lite.engine.workspace import Workspace
 
 IDS = np.array([5, 2, 9, 5, 2])
 ROWS = np.arange(10, dtype="f").reshape(5, 2) + 1
@@ -31,6 +35,23 @@ def test_without_lengths_the_last_of_equal_indices_stays():
     np.testing.assert_array_equal(Y, [ROWS[4], ROWS[3], DEFAULT])
     (dX,) = run("SparseToDenseMaskGradient", [IDS, Y], {"mask": [2, 5, 7]})
     np.testing.assert_array_equal(dX, [[0, 0]] * 3 + [*ROWS[3:]])
+
+
+@pytest.mark.parametrize(("limit", "runs"), [(0, 0), (1, 0), (2, 0), (3, 1), (5, 2), (-1, 9)])
+def test_rows_with_indices_that_cannot_be_are_counted_over_all_runs(limit, runs):
+    ids = np.array(
+        [-1, np.iinfo("int32").max, 2, 2**31 - 2, -5], "int32"
+    )  # two rows of three: [-1, max, 2], [], [..., -5]
+    workspace = Workspace()
+    for name, value in {"ids": ids, "rows": ROWS, "default": DEFAULT, "lengths": LENGTHS}.items():
+        workspace.feed(name, value)
+    args = {"mask": [2, 5, 7], "max_skipped_indices": limit}
+    op = definition("SparseToDenseMask", ["ids", "rows", "default", "lengths"], ["Y"], args)
+    runner.run_operator(workspace, op, runs)
+    if limit >= 0:
+        with pytest.raises(OperatorError, match=f"{2 * (runs + 1)} rows had indices below 0"):
+            runner.run_operator(workspace, op, runs + 1)
+    runner.run_operator(workspace, op, 0)  # made, not run
 
 
 @pytest.mark.parametrize("parts", [2, 3])
