@@ -1,20 +1,28 @@
 """Agreeing on a fresh run over a store that may hold keys of earlier ones.
 
-Every process writes a number that nobody has used before.  The first one writes a session, made of all these numbers,
+Every process writes a number that nobody has used before.  Rank 0, the host, writes a session, made of all these numbers,
 and writes it anew whenever one changes; the others confirm only a session that holds their own number.  What dead
 processes have left can therefore never complete it.
+
+It is the host alone that decides whether a session is a run (two-phase commit: J. Gray, "Notes on Data Base Operating
+Systems", 1978).  Who has confirmed waits for its word, whoever else may come to the store meanwhile: a run is met by all
+of its ranks or by none, also where two jobs share a store by mistake.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import time
 import uuid
 from typing import NamedTuple
 
 from caffe2lite import __version__
 from caffe2lite.distributed.stores import Store, StoreError, StoreHandlerTimeoutError, poll
+
+_SILENCE = 2.0  # seconds without a word after which the host of a session is taken for dead, where another has come
 
 
 class Session(NamedTuple):
@@ -51,15 +59,19 @@ def meet(store: Store, prefix: str, rank: int, size: int, timeout: float) -> Ses
     me = _Member(uuid.uuid4().hex, socket.gethostname(), size, os.getpid(), __version__)
     mine = json.dumps(me)
     store.set(f"{prefix}/here/{rank}", mine.encode())
-    meeting = _Host(store, prefix, size) if rank == 0 else _Guest(store, prefix, rank, mine)
+    meeting = _Host(store, prefix, size, mine) if rank == 0 else _Guest(store, prefix, rank, mine)
 
     def step() -> tuple[str, list[str]] | None:
-        _alone(store, prefix, rank, me)
+        if not meeting.bound:
+            _alone(store, prefix, rank, me)
         return meeting.step()
 
     try:
         name, told = poll(step, timeout, lambda: f"{meeting.waiting_for}, as rank {rank} of {size} in {store}")
-    except StoreHandlerTimeoutError:
+    except RuntimeError as e:
+        meeting.leave()
+        if not isinstance(e, StoreHandlerTimeoutError):
+            raise
         raise StoreHandlerTimeoutError(
             f"rank {rank} of {size} waited {timeout:g} s in {store} for {meeting.waiting_for}: is it started, with the "
             f"same store and number of shards?"
@@ -98,14 +110,16 @@ def _alone(store: Store, prefix: str, rank: int, me: _Member) -> None:
 class _Host:
     """Rank 0."""
 
-    def __init__(self, store: Store, prefix: str, size: int) -> None:
-        self.store, self.prefix, self.size = store, prefix, size
+    bound = False
+
+    def __init__(self, store: Store, prefix: str, size: int, mine: str) -> None:
+        self.store, self.prefix, self.size, self.mine = store, prefix, size, mine
         self.name = ""
         self.members: list[str] = []
         self.waiting_for = "the other ranks"
 
     def step(self) -> tuple[str, list[str]] | None:
-        found = [self.store.peek(f"{self.prefix}/here/{r}") for r in range(self.size)]
+        found = [self.mine.encode(), *(self.store.peek(f"{self.prefix}/here/{r}") for r in range(1, self.size))]
         absent = [r for r, m in enumerate(found) if _Member.read(m) is None]
         if absent:
             odd = [r for r in absent if found[r] is not None]
@@ -128,30 +142,61 @@ class _Host:
         self.store.set(f"{self.prefix}/go/{self.name}", b"1")
         return self.name, members
 
+    def leave(self) -> None:
+        """Tell those who have confirmed that there will be no run."""
+        with contextlib.suppress(StoreError):
+            self.store.set(f"{self.prefix}/left/{_nonce(self.mine)}", b"1")
+
 
 class _Guest:
     """Any other rank."""
 
     def __init__(self, store: Store, prefix: str, rank: int, mine: str) -> None:
         self.store, self.prefix, self.rank, self.mine = store, prefix, rank, mine
-        self.confirmed: set[str] = set()
+        self.session: tuple[str, list[str]] = ("", [])  # what it has confirmed
+        self.bound = False  # until its host has decided
+        self.another: float | None = None  # since when there is the session of another host
         self.waiting_for = "rank 0"
 
     def step(self) -> tuple[str, list[str]] | None:
-        session = self.store.peek(f"{self.prefix}/session")
-        if session is None:
-            return None
+        found = self._found()
+        if self.bound:
+            name, members = self.session
+            if self.store.peek(f"{self.prefix}/go/{name}"):
+                return self.session
+            if found is not None and found[0] == name:
+                return None
+            if found is not None and found[1][:1] != members[:1] and not self._gone(members[0]):
+                return None
+            self.bound, self.another = False, None  # its host has begun anew, or is gone, or the store was emptied
+        if found is None or self.rank >= len(found[1]) or found[1][self.rank] != self.mine:
+            return None  # of an earlier run, or from before this process came
+        self.session, self.bound = found, True
+        self.store.set(f"{self.prefix}/ack/{found[0]}/{self.rank}", b"1")
+        self.waiting_for = "rank 0 and the ranks that it waits for"
+        return None
+
+    def _found(self) -> tuple[str, list[str]] | None:
         try:
-            name, members = json.loads(session)
+            name, members = json.loads(self.store.peek(f"{self.prefix}/session") or "null")
         except (TypeError, ValueError, RecursionError):
             return None
-        if self.rank >= len(members) or members[self.rank] != self.mine:
-            return None  # of an earlier run, or from before this process came
-        if name not in self.confirmed:
-            self.store.set(f"{self.prefix}/ack/{name}/{self.rank}", b"1")
-            self.confirmed.add(name)
-            self.waiting_for = "rank 0 and the ranks that it waits for"
-        return (name, members) if self.store.peek(f"{self.prefix}/go/{name}") else None
+        well_formed = isinstance(name, str) and isinstance(members, list) and all(isinstance(m, str) for m in members)
+        return (name, members) if well_formed else None
+
+    def _gone(self, host: str) -> bool:
+        """Whether the host has left, or has been silent for long since another one came."""
+        now = time.monotonic()
+        self.another = self.another or now
+        return now - self.another > _SILENCE or self.store.peek(f"{self.prefix}/left/{_nonce(host)}") is not None
+
+    def leave(self) -> None:
+        """Nobody waits for the word of a guest."""
+
+
+def _nonce(member: str) -> str:
+    known = _Member.read(member)
+    return known.nonce if known is not None else ""
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -17,7 +18,7 @@ import pytest
 from caffe2.python import core, workspace
 
 from caffe2lite.distributed import handshake
-from caffe2lite.distributed.stores import FileStore, RedisStore, StoreError, StoreHandlerTimeoutError
+from caffe2lite.distributed.stores import FileStore, RedisStore, Store, StoreError, StoreHandlerTimeoutError
 
 DEADLINE = 1.5
 
@@ -144,16 +145,58 @@ def test_shards_of_another_size(sizes, tmp_path):
         assert "disagree about their number" in str(error) or "number of shards" in str(error)
 
 
-def test_two_jobs_in_one_folder(tmp_path):
-    """Neither takes part in the other: a job has met whole, or its ranks say that the store is not theirs alone."""
-    outcomes = all_meet(*((tmp_path, rank, 2) for rank in (0, 1, 0, 1)))
+def whole_or_none(ranks, outcomes):
+    """A run is met by all of its ranks, or by none; the others say that the store is not theirs alone, or waited."""
     sessions = collections.defaultdict(list)
-    for rank, outcome in zip((0, 1, 0, 1), outcomes):
+    for rank, outcome in zip(ranks, outcomes):
         if isinstance(outcome, Exception):
             assert re.search("each job a store of its own|waited", str(outcome)), outcome
         else:
             sessions[outcome.name].append(rank)
-    assert all(sorted(ranks) == [0, 1] for ranks in sessions.values()), outcomes
+    assert all(sorted(met) == sorted(set(ranks)) for met in sessions.values()), outcomes
+
+
+def test_two_jobs_in_one_folder(tmp_path):
+    ranks = (0, 1, 0, 1)
+    whole_or_none(ranks, all_meet(*((tmp_path, rank, 2) for rank in ranks)))
+
+
+class Slow(Store):
+    """Keys in memory; each question takes its time, at random."""
+
+    def __init__(self, values, seed):
+        self.values, self.random = values, random.Random(seed)
+
+    def _wait(self):
+        time.sleep(self.random.choice((0, 0, 0.001, 0.004)))
+
+    def set(self, key, value):
+        self._wait()
+        self.values[key] = value
+
+    def peek(self, key):
+        self._wait()
+        return self.values.get(key)
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 0, 1), (0, 1, 1), (0, 0, 1), (0, 1, 2, 0, 1, 2), (0, 1, 2, 2)])
+def test_who_comes_when_does_not_matter(ranks, monkeypatch):
+    """Two jobs, or parts of them, that come to one store in any order."""
+    monkeypatch.setattr(handshake, "_SILENCE", 0.5)
+
+    def one(values, seed, rank):
+        try:
+            return handshake.meet(Slow(values, seed), "job", rank, max(ranks) + 1, 1)
+        except RuntimeError as e:
+            return e
+
+    with concurrent.futures.ThreadPoolExecutor(10 * len(ranks)) as pool:
+        rounds = []
+        for trial in range(30):
+            values = {}
+            rounds.append([pool.submit(one, values, (trial * 10 + k), rank) for k, rank in enumerate(ranks)])
+        for tried in rounds:
+            whole_or_none(ranks, [f.result() for f in tried])
 
 
 def test_two_jobs_that_wait_in_one_folder(tmp_path):
