@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from caffe2lite import __version__, devices
+from caffe2lite.engine import python_op  # noqa: F401 - operators, too
 from caffe2lite.extras import install
 from caffe2lite.ops.kit import registry
 
@@ -43,7 +44,7 @@ def examine() -> list[Finding]:
         _mpi(),
         _blas(),
     ]
-    extras = {"lmdb": "lmdb", "redis": "redis", "onnx": "onnx", "pillow": "image", "pydot": "tools", "click": "tools",
+    extras = {"lmdb": "lmdb", "plyvel": "leveldb", "redis": "redis", "onnx": "onnx", "pillow": "image", "pydot": "tools", "click": "tools",
               "libcst": "port", "fissix": "port", "numba": "fast", "av": "video", "torch": "torch"}  # fmt: skip
     return found + [_package(name, install(extra)) for name, extra in extras.items()]
 

@@ -128,6 +128,8 @@ def main():
     parser.add_argument("--shard", type=int, default=0)
     parser.add_argument("--store", help="folder in which shards meet")
     args = parser.parse_args()
+    if args.gpus > workspace.NumGpuDevices():
+        parser.error(f"there are {workspace.NumGpuDevices()} GPUs; CAFFE2LITE_EMULATED_GPUS={args.gpus} imitates them")
 
     core.GlobalInit(["digits", "--caffe2_log_level=2"])
     train_x, train_y, test_x, test_y = digits()

@@ -25,4 +25,4 @@ def test_the_example_works(tmp_path):
     environment = {"PYTHONPATH": str(ROOT / "tests" / "ops"), "PATH": ""}
     line = [sys.executable, "-c", RUN, *paths, tmp_path]
     done = subprocess.run(line, capture_output=True, text=True, env=environment, cwd=tmp_path)
-    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr

@@ -144,7 +144,8 @@ def build(target: pathlib.Path) -> None:
         for name, made in (("README.md", "index.md"), *_HERE.items()):
             (source / made).write_text(from_root((ROOT / name).read_text()))
         for path in source.glob("*.md"):
-            path.write_text(re.sub(r"\]\(\.\./(?!\w+\.md)[^)]*\)", "]", path.read_text()))
+            text = re.sub(r"\]\(\.\./(\w+\.md)\)", lambda m: f"]({_HERE.get(m[1], m[1])})", path.read_text())
+            path.write_text(re.sub(r"\]\(\.\./(?!\w+\.md)[^)]*\)", "]", text))
         write_pages(source / "api")
         config = pathlib.Path(temporary) / "mkdocs.yml"
         config.write_text(json.dumps(_CONFIG))  # which is YAML too

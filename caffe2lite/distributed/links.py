@@ -116,7 +116,7 @@ class NcclLink:
             except Exception as e:  # told below, when the others know
                 failure = e
         world.broadcast(calls.plain(world.name, "the first use of NCCL"), wire, 0)
-        if failure or not wire.any():
+        if failure or not wire.any():  # rank 0 has sent zeros: it has no id
             raise WorldError(f"{self._words('the first use of NCCL')}: rank 0 could not make an id: {failure or ''}")
         self._comm: nccl.Communicator | None = self._guarded(
             lambda: nccl.join(self._nccl, world.size, wire.tobytes(), world.rank), "to join NCCL"
@@ -166,7 +166,7 @@ class NcclLink:
         return ended
 
     def _give_up(self, comm: nccl.Communicator) -> None:
-        """Take back what is on the stream, which would wait for the dead for ever."""
+        """Take back what is on the stream, which would wait forever for dead peers."""
         self._comm = None
         threading.Thread(target=comm.abort, daemon=True).start()  # it may take its time, the error should not
 

@@ -237,7 +237,7 @@ def recurrent_net(
 def _states(cell_net, initial_cell_inputs, links):
     """Return (state that the step reads, state that it writes, initial value) of each state."""
     states = []
-    for read, initial in ((pair[0], pair[1]) for pair in initial_cell_inputs):
+    for read, initial, *_ in initial_cell_inputs:
         if str(read) not in links:
             raise KeyError(f"{read}: no link says which state follows it; there are links for {list(links)}")
         states.append((str(read), str(links[str(read)]), _reference(initial)))
@@ -288,9 +288,9 @@ def set_rnn_executor_config(rnn_op, num_threads=None, max_cuda_streams=None):
 
 
 def retrieve_step_blobs(net, prefix="rnn"):
-    """Return copies the blobs of the steps of a net's recurrent operators into the workspace.
+    """Copy the blobs of the steps of a net's recurrent operators into the workspace; return the copies' names.
 
-    Return their names, each of which starts with ``prefix`` and ends with
+    Each of these starts with ``prefix`` and ends with
     the number of the step.
     """
     retrieved = []
