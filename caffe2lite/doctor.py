@@ -44,8 +44,9 @@ def examine() -> list[Finding]:
         _mpi(),
         _blas(),
     ]
-    extras = {"lmdb": "lmdb", "plyvel": "leveldb", "redis": "redis", "onnx": "onnx", "pillow": "image", "pydot": "tools", "click": "tools",
-              "libcst": "port", "fissix": "port", "numba": "fast", "av": "video", "torch": "torch"}  # fmt: skip
+    extras = {"lmdb": "lmdb", "plyvel": "leveldb", "redis": "redis", "onnx": "onnx", "pillow": "image",
+              "pydot": "tools", "click": "tools", "libcst": "port", "fissix": "port", "numba": "fast",
+              "av": "video", "torch": "torch"}  # fmt: skip
     return found + [_package(name, install(extra)) for name, extra in extras.items()]
 
 
