@@ -318,6 +318,8 @@ class Instance:
                 f"input blob {self.inputs[wrong].name!r} is {describe(ins[wrong])}; it must have the shape of "
                 f"{self.inputs[first].name!r}, {describe(ins[first])}"
             )
+        if self.record.broadcasts and any(self.inputs[i] in self.outputs for i in shapes):
+            raise ValueError("an operand that is broadcast cannot be overwritten by the result")
         return shapes
 
     def _check_shapes(self, ins: Sequence[Any]) -> dict[int, tuple[int, ...]]:

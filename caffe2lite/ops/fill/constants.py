@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from caffe2lite.ops.kit.arguments import Values
+from caffe2lite.ops.kit.arguments import Shape, Values
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.ops.kit.memory import check_result, clear
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.proto.caffe2_pb2 import Argument
+from caffe2lite.proto.caffe2_pb2 import Argument, TensorProto
 
 _FLOATS = ("float32", "float64", "float16")
 _BOUNDS = {"int8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31, "int64": 1 << 63}
@@ -59,7 +59,7 @@ def ConstantFill(
     *,
     value: Argument = None,
     dtype: int = 0,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -91,7 +91,7 @@ def DiagonalFill(
     *,
     value: Argument = None,
     dtype: int = 0,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -115,7 +115,7 @@ def DiagonalFill(
 
 
 @operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"), traits="fill")
-def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
+def Float16ConstantFill(xp, *, value: float = 0.0, shape: Shape = (), out):
     """Y = value everywhere, in half precision.
 
     Y [shape ...], float16.  ValueError where the shape cannot be.
@@ -150,7 +150,7 @@ def GivenTensorFill(
     *,
     values: Values,
     dtype: int = 0,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -185,7 +185,7 @@ def _given_fill(name: str, kind: str) -> None:
         X=None,
         *,
         values: Values,
-        shape: list[int] = (),
+        shape: Shape = (),
         extra_shape: list[int] = (),
         input_as_shape: bool = False,
         out,
@@ -210,7 +210,8 @@ def GivenTensorByteStringToUInt8Fill(
     X=None,
     *,
     values: list[bytes],
-    shape: list[int] = (),
+    dtype: int = TensorProto.UINT8,
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -218,8 +219,10 @@ def GivenTensorByteStringToUInt8Fill(
     """Y = the bytes of the one string in `values`.
 
     Y [shape ...], uint8; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError where
-    the string is too short, or the shape is given twice.
+    the string is too short, dtype is another type, or the shape is given twice.
     """
+    if dtype != TensorProto.UINT8:
+        raise ValueError(f"dtype must be UINT8 ({TensorProto.UINT8}), found {dtype}")
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
     if len(data) < math.prod(dims):
@@ -232,7 +235,7 @@ def GivenTensorByteStringToUInt8Fill(
 
 
 @operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
-def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
+def RangeFill(xp, X=None, *, shape: Shape = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = 0, 1, 2, ... row by row.
 
     Y [shape ...], float32; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError

@@ -107,6 +107,16 @@ def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, 
     return lambda message, title, kind: [convert(v) for v in getattr(message, field)]
 
 
+Shape = list[int]  # in annotations: the argument `shape` of a fill
+
+
+def _shape(message: caffe2_pb2.Argument, title: str, kind: str) -> list[int]:
+    """Sizes, which may not be a number."""
+    if message.HasField("i"):
+        raise ValueError(f"argument {message.name} of {title} must be a list of sizes, found the number {message.i}")
+    return list(message.ints)
+
+
 class Misplaced(str):
     """What is wrong with an argument that is in the field of another type, for whoever reads it."""
 
@@ -156,6 +166,7 @@ _READERS: Mapping[str, Callable[[Any, str, str], Any]] = {
     "NetDef": _single("n", lambda v: v),
     "TensorProto": _single("t", lambda v: v),
     "list[int]": _repeated("ints", int),
+    "Shape": _shape,
     "list[bool]": _repeated("ints", bool),
     "list[float]": _repeated("floats", float),
     "list[str]": _repeated("strings", _text),

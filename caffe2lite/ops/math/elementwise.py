@@ -40,7 +40,12 @@ def _scale_again(xp, inputs, outputs, args):
 
 
 @operator(
-    "Ys*", inplace=[(-1, -1)], types="float32 float64", num_inputs=(1, MANY), num_outputs=(1, MANY), infer=each_like
+    "Ys*",
+    inplace=[(-1, -1)],
+    types={"Xs": "float32 float64"},
+    num_inputs=(1, MANY),
+    num_outputs=(1, MANY),
+    infer=each_like,
 )
 def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
     """Each output = scale * the input of its position.
@@ -50,6 +55,8 @@ def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
     """
     if len(out) != len(Xs):
         raise ValueError(f"as many outputs as inputs are needed: {len(Xs)} inputs, {len(out)} outputs")
+    if any(X.dtype != Xs[0].dtype for X in Xs):
+        raise TypeError(f"all inputs must have one type, found {', '.join(X.dtype.name for X in Xs)}")
     return tuple(xp.multiply(X, X.dtype.type(scale), o(X.shape, X.dtype)) for X, o in zip(Xs, out))
 
 

@@ -227,7 +227,11 @@ def GroupNorm(
     return (Y, *(_into(o, v) for o, v in zip(out[1:], _group_norm(xp, groups, X, gamma, beta, epsilon, Y))))
 
 
-@operator("dX dgamma dbeta", types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY"}, infer=like(1, 2, 2))
+@operator(
+    "dX dgamma dbeta",
+    types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY", "mean": "=dY", "inv_std": "=dY"},
+    infer=like(1, 2, 2),
+)
 def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32, order: str = "NCHW", out):
     """Gradients of GroupNorm.
 
@@ -528,7 +532,7 @@ def Normalize(xp, X, *, axis: int = -1, out):
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
-@operator("dX", shapes="dY = X", types={"X": "float32", "dY": "=X"}, infer=like(0))
+@operator("dX", alike="dY X", types={"X": "float32", "dY": "=X"}, infer=like(0))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3.
 

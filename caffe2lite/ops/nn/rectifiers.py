@@ -167,6 +167,8 @@ def _leaky_relu_gradient(Y, dY, dX, alpha):
 
 def _slopes(xp, X, slope, order):
     """Return the slopes as an array that broadcasts against X."""
+    if order not in ("NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
     axis = 1 if order == "NCHW" else X.ndim - 1
     if not 0 <= axis < X.ndim:
         raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
@@ -221,7 +223,7 @@ def _p_relu_rows(X, slope, Y):
             y[i] = x[i] if x[i] > 0 else w * x[i]
 
 
-@operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
+@operator("dX dSlope", alike="Y dY X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0.
 

@@ -124,7 +124,7 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         grads = grads[segments]
         if weights.size != ids.size:
             raise ValueError(f"one weight for each of {ids.size} indices is needed, found {list(weights.shape)}")
-        aux = out[2](weights.shape, weights.dtype)
+        aux = out[2]((ids.size,), weights.dtype)
         place = xp.asarray([k for n in lengths.tolist() for k in range(n)], dtype="int64")
         weights = weights.reshape(-1)[place]  # as Caffe2 does: each segment begins with the first weight again
         along = aux.reshape(-1)

@@ -291,8 +291,10 @@ def SparseToDense(xp, indices, values, rows_of=None, *, out):
         raise ValueError(
             f"one row of values for each index is needed: indices {list(indices.shape)}, values {list(values.shape)}"
         )
+    if rows_of is not None and not rows_of.ndim:
+        raise ValueError("the third input must have rows, found a scalar")
     needed = int(indices.max()) + 1 if indices.size else 0
-    rows = needed if rows_of is None else (rows_of.shape[0] if rows_of.ndim else 0)
+    rows = needed if rows_of is None else rows_of.shape[0]
     check_indices(indices, rows, "the dense tensor")
     Y = out((rows, *values.shape[1:]), values.dtype)
     clear(Y)
@@ -333,6 +335,8 @@ def CopyRowsToTensorGradient(xp, dY, *, out):
 
     dY [...] float32, float64, float16, int32 or int64 -> dX of its shape. TypeError for other types.
     """
+    if not dY.ndim:
+        raise ValueError("dY must have rows, found a scalar")
     in_place = out.replaces(dY)
     dX = out(dY.shape, dY.dtype)
     if not in_place:
