@@ -210,7 +210,7 @@ def GivenTensorByteStringToUInt8Fill(
     X=None,
     *,
     values: list[bytes],
-    dtype: int = TensorProto.UINT8,
+    dtype: int = TensorProto.STRING,
     shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
@@ -221,8 +221,8 @@ def GivenTensorByteStringToUInt8Fill(
     Y [shape ...], uint8; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError where
     the string is too short, dtype is another type, or the shape is given twice.
     """
-    if dtype != TensorProto.UINT8:
-        raise ValueError(f"dtype must be UINT8 ({TensorProto.UINT8}), found {dtype}")
+    if dtype != TensorProto.STRING:
+        raise ValueError(f"dtype must be STRING ({TensorProto.STRING}), the type of `values`, found {dtype}")
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
     if len(data) < math.prod(dims):

@@ -43,7 +43,7 @@ class Window(NamedTuple):
     channels_last: bool
 
 
-Pool = Window  # that of a pool, which is made of the same arguments by other rules
+Pool = PoolGradient = Window  # those of pools, which are made of the same arguments by other rules
 
 
 class Place(NamedTuple):
@@ -135,8 +135,14 @@ def of_pool(args: Mapping[str, Any]) -> Window:
     return window._replace(legacy_pad=rule)
 
 
+def _of_pool_gradient(args: Mapping[str, Any]) -> Window:
+    """The same for the gradient of a pool, which passes over a dilation."""
+    return of_pool({name: value for name, value in args.items() if not name.startswith("dilation")})
+
+
 group("Window", WINDOW_ARGS, parse)
 group("Pool", WINDOW_ARGS, of_pool)
+group("PoolGradient", WINDOW_ARGS, _of_pool_gradient)
 
 
 @functools.lru_cache(maxsize=4096)

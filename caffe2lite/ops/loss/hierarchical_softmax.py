@@ -134,8 +134,7 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
             p = intermediate[at + n + span]
             to_p = xp.zeros_like(p)
             to_p[:, target] = -d[:, 0] / xp.maximum(p[:, target], _TINY)
-            to_score = p * d
-            to_score[:, target] -= d[:, 0]
+            to_score = p * (to_p - (to_p * p).sum(axis=1, keepdims=True))
             dinner[at + span] = to_score
             dinner[at + n + span] = to_p
             at = at + 2 * n

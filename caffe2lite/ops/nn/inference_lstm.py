@@ -34,7 +34,7 @@ def InferenceLSTM(
     inputs,
     *rest,
     num_layers: int = 1,
-    has_biases: bool = False,
+    has_biases: bool = True,
     batch_first: bool = False,
     bidirectional: bool = False,
 ):
@@ -50,10 +50,10 @@ def InferenceLSTM(
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
     wanted = 2 + num_layers * directions * each
-    if len(rest) != wanted or inputs.ndim != 3 or (wanted - 2) % 4:
+    if len(rest) != wanted or inputs.ndim != 3:
         raise ValueError(
-            f"{num_layers} layers in {directions} directions take {1 + wanted} inputs, the first of three dimensions, and "
-            f"a multiple of 4 weights and biases; there are {1 + len(rest)}, the first {list(inputs.shape)}"
+            f"{num_layers} layers in {directions} directions take {1 + wanted} inputs, the first of three dimensions; "
+            f"there are {1 + len(rest)}, the first {list(inputs.shape)}"
         )
     hidden, cell, *weights = rest
     for k, weight in enumerate(weights):

@@ -16,7 +16,7 @@ from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.products import mean_along
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import Pool
+from caffe2lite.ops.kit.windows import Pool, PoolGradient
 from caffe2lite.ops.nn import cuda
 
 
@@ -174,11 +174,11 @@ def _MaxPool(xp, X, *, window: Pool, out):
     return Y
 
 
-def _MaxPoolGradient(xp, X, Y, dY, *, window: Pool, out):
+def _MaxPoolGradient(xp, X, Y, dY, *, window: PoolGradient, out):
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
     geometry = _kernel_geometry(xp, X, window)
-    window, place = _check_gradient(X, Y, dY, window)
+    window, place, Y, dY = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     if geometry is not None:
         cuda.MAX_POOL_GRADIENT(xp, dX.size, dX, X, Y, dY, *geometry)
@@ -201,10 +201,12 @@ def _is_empty(X, window):
 def _check_gradient(X, Y, dY, window):
     window, place, batch, channels = _prepare(X.shape, window)
     wanted = windows.join_shape(batch, channels, place.out, window)
+    made = []
     for what, array in (("result", Y), ("gradient", dY)):
-        if array.shape != wanted:
+        if array.size != math.prod(wanted):
             raise ValueError(f"the {what} has the shape {list(array.shape)}; this pool makes {list(wanted)}")
-    return window, place
+        made.append(array.reshape(wanted))
+    return window, place, *made
 
 
 def _counts(xp, place, window, include_pad, dtype):
@@ -243,11 +245,11 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Pool, out):
     return Y
 
 
-def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Pool, out):
+def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: PoolGradient, out):
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
     geometry = _kernel_geometry(xp, X, window)
-    window, place = _check_gradient(X, Y, dY, window)
+    window, place, Y, dY = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     if geometry is not None:
         cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
@@ -388,7 +390,7 @@ def _max_pool_loop(X, Y, row, planes, h, w, oh, ow, kh, kw, sh, sw, top, left):
 
 
 @compiled(*(registry.find(n) for n in ("MaxPoolGradient", "MaxPool1DGradient", "MaxPool2DGradient")))
-def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: Pool, out):
+def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: PoolGradient, out):
     geometry = _geometry(X, window) if X.size else None
     if geometry is None:
         return _MaxPoolGradient(xp, X, Y, dY, window=window, out=out)
@@ -457,7 +459,7 @@ def _average_pool_loop(X, Y, row, fixed, planes, h, w, oh, ow, kh, kw, sh, sw, t
 
 
 @compiled(*(registry.find(n) for n in ("AveragePoolGradient", "AveragePool1DGradient", "AveragePool2DGradient")))
-def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0, window: Pool, out):
+def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0, window: PoolGradient, out):
     geometry = _geometry(X, window) if X.size else None
     if geometry is None:
         return _AveragePoolGradient(xp, X, Y, dY, count_include_pad=count_include_pad, window=window, out=out)
@@ -509,7 +511,7 @@ def LpPool(xp, X, *, p: float = 2.0, window: Pool, out):
 
 
 @operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
-def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Pool, out):
+def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: PoolGradient, out):
     """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1).
 
     X and dX [N, C, ...], Y and dY [N, C, positions ...] (NHWC: channels last); float32.  ValueError where Y or dY
@@ -517,7 +519,7 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Pool, out):
     """
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
-    window, place = _check_gradient(X, Y, dY, window)
+    window, place, Y, dY = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     clear(dX)
     for positions, pixels in _windows_of(place, window):
@@ -557,7 +559,7 @@ def MaxPoolWithIndex(xp, X, *, window: Pool, out):
 
 @operator("dX", types={"X": "float32", "dY": "=X", "Index": "int32"},
           cuda_types={"X": "float32 float16", "dY": "=X", "Index": "int32"})  # fmt: skip
-def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Pool, out):
+def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: PoolGradient, out):
     """dX = the sum of dY over the windows whose maximum is the pixel that Index names.
 
     X and dX [N, C, ...], dY and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError

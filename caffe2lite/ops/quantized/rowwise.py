@@ -354,10 +354,10 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """Each row as bytes, and in a second tensor its scale and its minimum.
 
     input [N, ...] float32 -> quantized_input of its shape, uint8, scale_bias [N, 2] float32. ValueError where there are
-    no rows, or fewer than two dimensions.
+    no rows, or no values in them.
     """
-    if input.ndim < 2 or not input.shape[0]:
-        raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    if not input.ndim or not input.shape[0]:
+        raise ValueError(f"the input must have rows, got shape {list(input.shape)}")
     if not input.size:
         raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     rows = rows_of(input)

@@ -145,7 +145,7 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
         doc=f"{doc}\n\n{operands}",
     )(kernel)
 
-    def backward(xp, dY, X, Y, *, axes: list[int] = (), keepdims: bool = True, out):
+    def backward(xp, dY, X, Y, *, axes: list[int] = (), out):
         shape = kept_shape(X.shape, plain_axes(axes, X.ndim), True)
         check_results(X, shape, dY=dY, Y=Y)
         dX = out(X.shape, X.dtype)

@@ -13,6 +13,8 @@ from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 
+_VALUES = ("float32", "float64", "int32", "int64", "bool", "object")
+
 
 def _joined(xp, arrays):
     """The rows of all features; ValueError where they are not alike."""
@@ -53,6 +55,10 @@ class Merge:
 
     def back(self, merged):
         """Return merged rows in the order of the inputs, one input after the other."""
+        if merged.dtype.name not in _VALUES:
+            raise TypeError(
+                f"the gradient of the values is {merged.dtype.name}; it must be one of {', '.join(_VALUES)}"
+            )
         if merged.ndim < 1 or merged.shape[0] != self.rows.shape[0]:
             raise ValueError(
                 f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}"
