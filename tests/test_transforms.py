@@ -51,7 +51,7 @@ FC = ["x", "w", "b"]
 def test_common_subexpressions(given, wanted):
     net = core.Net("equal_parts")
     for kind, inputs, output, *axis in given:
-        net.Proto().op.extend([core.CreateOperator(kind, inputs, [output], **{"axis": a for a in axis})])
+        net.Proto().op.extend([core.CreateOperator(kind, inputs, [output], **dict(zip(["axis"], axis)))])
     made = workspace.ApplyTransform("CommonSubexpressionElimination", net.Proto())
     assert [(op.type, list(op.input), *op.output, *(a.i for a in op.arg)) for op in made.op] == wanted
 

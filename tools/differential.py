@@ -7,9 +7,11 @@ The recorded cases of tests/golden are changed a little: types, shapes and value
 operands.  PYTHON, an interpreter that imports genuine Caffe2, runs each in a process of its own, since some end it.
 With --gradients it is gradient makers that are compared: OperatorDefs with changed arguments, with names in place,
 with more and fewer operands, with gradients that are missing or sparse.
-What differs is printed: results, and refusals of one side only.  Results that genuine takes from memory that the
-operator does not own are counted apart, as "memory": it ends, or gives others, in guarded memory (guarded.c, which needs
-a C compiler).  Those that known_differences.txt has a reason for are counted by it.  --keep writes the cases on which both agree as zips for tests/golden/changed.
+What differs is printed: results, and refusals of one side only.  Three kinds are counted apart, each case proven by
+runs of genuine Caffe2: "memory", results from memory that the operator does not own (it ends, or gives others, in guarded
+memory: guarded.c, which needs a C compiler); "unread", an operand that does not fit and whose last value, or more, genuine
+does not read; and "nothing", where it leaves its outputs without a value.  Others that differential_known.txt has a reason
+for are counted by it.  --keep writes the cases on which both agree as zips for tests/golden/changed.
 """
 
 import argparse

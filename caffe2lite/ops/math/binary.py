@@ -331,7 +331,7 @@ def RowMul(xp, X, w, *, out):
 def ReduceTailSum(xp, X, *, out):
     """Y[i] = sum of all elements of row i.
 
-    X [N, ...] -> Y [N]; float32. A scalar has no rows.
+    X [N, ...] -> Y [N]; float32. A scalar has no rows. TypeError for another type.
     """
     Y = out(X.shape[:1] or (0,), X.dtype)
     Y[...] = X.sum(axis=tuple(range(1, X.ndim)))

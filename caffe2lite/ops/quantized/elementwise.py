@@ -308,16 +308,17 @@ def Int8Slice(
 ):
     """X[starts:ends] in each dimension; start_idx and end_idx, where both are given, are those of dimension `dim`.
 
-    X, an Int8 tensor [...] of uint8, with dim [N, H, W, C], starts and ends [k] int32 or int64 -> Y [ends - starts, ...].
-    ValueError where the bounds do not fit or are missing, dim is none of four, or Y_scale and Y_zero_point are not those
+    X, an Int8 tensor [...] of uint8, starts and ends [k] int32 or int64 -> Y [ends - starts, ...].
+    ValueError where the bounds do not fit or are missing, dim is none of its dimensions, or Y_scale and Y_zero_point are not those
     of X; TypeError where X is no Int8 tensor.
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if dim is not None and start_idx is not None and end_idx is not None:
-        if not 0 <= dim < 4:
-            raise ValueError(f"dim must be from 0 to 3, for [N, H, W, C]; got {dim}")
-        starts, ends = [*starts, *[0] * (4 - len(starts))], [*ends, *[-1] * (4 - len(ends))]
+        n = X.data.ndim
+        if not 0 <= dim < n:
+            raise ValueError(f"dim must be from 0 to {n - 1}, for the shape {list(X.shape)}; got {dim}")
+        starts, ends = [*starts, *[0] * (n - len(starts))], [*ends, *[-1] * (n - len(ends))]
         starts[dim], ends[dim] = start_idx, end_idx
     elif starts_in is None and not starts:
         raise ValueError("the bounds are missing: give starts and ends, or dim, start_idx and end_idx")
@@ -342,7 +343,8 @@ def Int8ChannelShuffle(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, wi
     """Channels (the last dimension) that lay group after group taken in turn from each of them.
 
     X, an Int8 tensor [N, H, W, C] of uint8 -> Y alike. ValueError where the order is not NHWC, C is no multiple of
-    `group`, which is at least 2, there is no `kernel` (it has no effect, but Caffe2 asks for it), or Y_scale and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    `group`, which is at least 2, there is no `kernel` (it has no effect, but Caffe2 asks for it), or Y_scale and
+    Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)

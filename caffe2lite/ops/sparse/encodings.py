@@ -19,9 +19,7 @@ def SinusoidPositionEncoding(
     """Y[n, :, k] = amplitude * sine (cosine for odd k) of position n / alpha^(k / size).
 
     positions [N, M] int32 or int64, of which the first column counts -> Y [N, M, embedding_size] float32; NaN for
-    negative positions and where alpha is not above 0. As in Caffe2 it is computed through logarithms in single
-    precision, from that of the position in equal steps, so that position 0 gives NaN for all k but the last.
-    ValueError where the positions are no matrix.
+    negative positions and where alpha is not above 0. ValueError where the positions are no matrix.
 
     A. Vaswani et al., "Attention is all you need", 2017.
     """
@@ -32,16 +30,10 @@ def SinusoidPositionEncoding(
     k = xp.arange(embedding_size)
     if not Y.size:
         return Y
-    single, last = xp.float32, embedding_size - 1
-    logarithm = math.log(alpha) if alpha > 0 else math.nan if alpha else -math.inf
     first = positions[:, :1].astype("float64")
-    low = xp.log(xp.where(first < 0, math.nan, first)).astype(single)
-    high = low - single(logarithm) * single(last / embedding_size)
-    step = (high - low) / single(max(last, 1)) if last else xp.zeros_like(low)
-    falling = low + k.astype(single) * step
-    rising = high - (last - k).astype(single) * step
-    power = xp.where(abs(high) < abs(low), xp.where(k == 0, low, rising), xp.where(k == max(last, 1), high, falling))
-    angle = xp.exp(power.astype("float64")).astype(single).astype("float64")
+    if alpha <= 0:
+        first[...] = math.nan
+    angle = xp.where(first < 0, math.nan, first / xp.power(max(float(alpha), 0.0), k / embedding_size))
     Y[...] = (amplitude * xp.where(k % 2 == 0, xp.sin(angle), xp.cos(angle)))[:, None]
     return Y
 
