@@ -125,19 +125,26 @@ def _sides(args: dict[str, Any], many: str, one: str) -> tuple[int, ...]:
     return sides
 
 
-def of_pool(args: Mapping[str, Any]) -> Window:
-    """The window of a pool, which has no groups and no dilation; without a known rule of padding it has no positions."""
+def _of_pool(args: Mapping[str, Any]) -> Window:
+    """The window of a pool, which has no groups; without a known rule of padding it has no positions."""
     rule = read(args.get("legacy_pad", NOTSET))
     known = NOTSET <= rule <= CAFFE_LEGACY_POOLING
     window = parse({name: value for name, value in args.items() if name != "group" and (known or name != "legacy_pad")})
+    return window._replace(legacy_pad=rule)
+
+
+def of_pool(args: Mapping[str, Any]) -> Window:
+    """The window of a pool, which has no groups and no dilation."""
+    window = _of_pool(args)
     if any(d != 1 for d in window.dilation):
         raise ValueError(f"a pool has no dilation: it must be 1, got {list(window.dilation)}")
-    return window._replace(legacy_pad=rule)
+    return window
 
 
 def _of_pool_gradient(args: Mapping[str, Any]) -> Window:
     """The same for the gradient of a pool, which passes over a dilation."""
-    return of_pool({name: value for name, value in args.items() if not name.startswith("dilation")})
+    window = _of_pool(args)
+    return window._replace(dilation=(1,) * len(window.dilation))
 
 
 group("Window", WINDOW_ARGS, parse)

@@ -232,12 +232,12 @@ def SigmoidCrossEntropyWithLogitsGradient(
 
     dY [...], logits, targets and dlogits [..., D]; float32.  ValueError where the shapes of logits and targets differ.
     """
-    _check_logits(logits, targets, log_D_trick, False)  # of both the first counts
+    _check_logits(logits, targets, False, unjoined_lr_loss)  # which, of both, counts
     sigmoid, t = _logistic(xp, logits), targets
-    if log_D_trick:
-        derivative = (2 * t - 1) * (1 - sigmoid)
-    elif unjoined_lr_loss:
+    if unjoined_lr_loss:
         derivative = t - (1 - t) * sigmoid
+    elif log_D_trick:
+        derivative = (2 * t - 1) * (1 - sigmoid)
     else:
         derivative = t - sigmoid
     return _spread(xp, dY, derivative, out)

@@ -280,10 +280,15 @@ def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
 
     X [...] -> Y of its shape; int32 or int64. ValueError where the divisor is 0.
     """
-    d = np.int64(divisor).astype(X.dtype)  # in Caffe2, too, only the lower bits count for int32
-    if d == 0:
-        raise ValueError(f"the divisor must not be 0; divisor={divisor} is 0 in {X.dtype}")
-    return (xp.remainder if sign_follow_divisor else xp.fmod)(X, d, out(X.shape, X.dtype))
+    if divisor == 0:
+        raise ValueError("the divisor must not be 0; found divisor=0")
+    remainder = xp.remainder if sign_follow_divisor else xp.fmod
+    bounds = np.iinfo(X.dtype)
+    if bounds.min <= divisor <= bounds.max:
+        return remainder(X, X.dtype.type(divisor), out(X.shape, X.dtype))
+    Y = out(X.shape, X.dtype)
+    Y[...] = remainder(X.astype("int64"), np.int64(divisor)).astype(X.dtype)
+    return Y
 
 
 @operator(

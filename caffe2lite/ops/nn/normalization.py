@@ -342,7 +342,7 @@ def _layer_loop(X, gamma, beta, Y, means, stds, epsilon):  # type: ignore[no-unt
 operator(
     "Y mean std",
     name="C10LayerNorm_DontUseThisOpYet",
-    num_inputs={1, 3},
+    num_inputs=(1, 3),
     inplace=[(0, 0), (0, 1)],
     types={"X": "float32", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,

@@ -70,7 +70,7 @@ def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
         return Int8Tensor(made, Y_scale, Y_zero_point)
     steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
     whole = np.where(abs(steps) < 2**31, steps, -(2**31)).astype(np.int64)
-    return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
+    return Int8Tensor(np.clip(whole + Y_zero_point, 0, 255).astype(np.uint8), Y_scale, Y_zero_point)
 
 
 @loop

@@ -346,5 +346,5 @@ def Int8RoIAlign(
         sums = total.reshape(pooled_h, grid_h, pooled_w, grid_w, channels).sum(axis=(1, 3))
         step = X.scale / (np.float64(np.float32(Y_scale)) * 255 * grid_h * grid_w)
         shift = X.zero_point * X.scale / np.float64(np.float32(Y_scale))
-        Y[r] = saturate(np.floor(sums * step - shift + 0.5).astype(np.int64), Y_zero_point)
+        Y[r] = np.clip(np.floor(sums * step - shift + 0.5).astype(np.int64) + Y_zero_point, 0, 255)
     return Int8Tensor(Y, Y_scale, Y_zero_point)

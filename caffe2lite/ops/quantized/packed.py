@@ -93,6 +93,10 @@ def _packed(kind, W, b, in_scale):
     if b is not None and not isinstance(b, Int8Tensor) and in_scale <= 0:
         raise ValueError("in_scale, the scale of the layer's input, must be given with a bias")
     weights = W if isinstance(W, Int8Tensor) else by_range(W)
+    if b is not None and not isinstance(b, Int8Tensor):
+        if b.size < W.shape[0]:
+            raise ValueError(f"a bias for each of {W.shape[0]} outputs is needed, found {list(b.shape)}")
+        b = b.reshape(-1)[: W.shape[0]]  # more are passed over, as in Caffe2
     return kind(weights, _bias(b, weights.scale, in_scale))
 
 

@@ -12,6 +12,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, spread
+from caffe2lite.ops.kit.shapes import fitted
 from caffe2lite.ops.reduce.lengths import AHEAD, INDEX, LINE, NO_INDICES, NOTHING, U, check_counts, place
 
 # ---- gradients -------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def _mean_gradient_of(xp, dY, lengths, indices, *, out):
 
 def _weighted_gradient(xp, weights, dY, lengths, *, out):
     made, _ = _spread(xp, dY, lengths, out)
-    check_weights(weights, made.shape[0])
+    weights = fitted(weights, made.shape[:1], "weights")
     return xp.multiply(made, column(xp, weights, made), out=made)
 
 
@@ -207,7 +208,7 @@ def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
 
 @compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
 def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
-    check_weights(weights, int(lengths.sum(dtype=np.int64)))
+    weights = fitted(weights, (int(lengths.sum(dtype=np.int64)),), "weights")
     return _spread_compiled(dY, weights, lengths, out, mean=False)
 
 

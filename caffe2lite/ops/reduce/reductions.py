@@ -355,9 +355,11 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
 
     def backward(xp, X, Y, dY, *, out):
         check(X)
+        left = X.shape[:axis] + X.shape[axis + 1 :]
         for what, operand in (("Y", Y), ("dY", dY)):
-            if operand.shape != X.shape[:axis] + X.shape[axis + 1 :]:
+            if operand.size != math.prod(left):
                 raise ValueError(f"{what} must be X {list(X.shape)} without axis {axis}, found {list(operand.shape)}")
+        Y, dY = Y.reshape(left), dY.reshape(left)
         place = (out or (None,))[0] if isinstance(out, tuple) else out
         if place is None:
             raise ValueError("the output dX is missing")
