@@ -96,7 +96,7 @@ def _packed(kind, W, b, in_scale):
     if b is not None and not isinstance(b, Int8Tensor):
         if b.size < W.shape[0]:
             raise ValueError(f"a bias for each of {W.shape[0]} outputs is needed, found {list(b.shape)}")
-        b = b.reshape(-1)[: W.shape[0]]  # more are passed over, as in Caffe2
+        b = np.where(np.arange(b.size) < W.shape[0], b.reshape(-1), b.dtype.type(0))  # more are 0, as in Caffe2
     return kind(weights, _bias(b, weights.scale, in_scale))
 
 

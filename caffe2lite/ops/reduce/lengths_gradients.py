@@ -12,7 +12,6 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, spread
-from caffe2lite.ops.kit.shapes import fitted
 from caffe2lite.ops.reduce.lengths import AHEAD, INDEX, LINE, NO_INDICES, NOTHING, U, check_counts, place
 
 # ---- gradients -------------------------------------------------------------------------------------------------
@@ -53,9 +52,17 @@ def _mean_gradient_of(xp, dY, lengths, indices, *, out):
     return _mean_gradient(xp, dY, lengths, out=out)
 
 
+def _one_each(weights, size):
+    """The weights as a vector, one for each of `size` rows; further dimensions of 1 are passed over."""
+    if weights.ndim > 1 and weights.size == weights.shape[0]:
+        weights = weights.reshape(-1)
+    check_weights(weights, size)
+    return weights
+
+
 def _weighted_gradient(xp, weights, dY, lengths, *, out):
     made, _ = _spread(xp, dY, lengths, out)
-    weights = fitted(weights, made.shape[:1], "weights")
+    weights = _one_each(weights, made.shape[0])
     return xp.multiply(made, column(xp, weights, made), out=made)
 
 
@@ -208,7 +215,7 @@ def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
 
 @compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
 def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
-    weights = fitted(weights, (int(lengths.sum(dtype=np.int64)),), "weights")
+    weights = _one_each(weights, int(lengths.sum(dtype=np.int64)))
     return _spread_compiled(dY, weights, lengths, out, mean=False)
 
 
