@@ -90,7 +90,7 @@ def DiagonalFill(
     X=None,
     *,
     value: Argument = None,
-    dtype: int = 0,
+    dtype: int | None = None,
     shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
@@ -101,7 +101,9 @@ def DiagonalFill(
     Y [n, m] or [n, n, n ...], dtypes (float32 or what `dtype` says) and X as in ConstantFill.  ValueError where there are fewer than 2
     dimensions, or more that are not equal.
     """
-    kind = _kind(dtype, value)
+    if dtype in (TensorProto.UNDEFINED, TensorProto.BYTE):
+        raise ValueError(f"dtype={dtype} is no type of a diagonal")
+    kind = _kind(dtype or 0, value)
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     if len(dims) < 2:
         raise ValueError(f"a diagonal needs 2 dimensions or more, found the shape {list(dims)}")

@@ -53,7 +53,7 @@ def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
     Any number of inputs [...], each with an output of its shape; float32 or float64. ValueError where the numbers of
     inputs and outputs differ.
     """
-    if len(out) != len(Xs):
+    if len(out) < len(Xs):
         raise ValueError(f"as many outputs as inputs are needed: {len(Xs)} inputs, {len(out)} outputs")
     if any(X.dtype != Xs[0].dtype for X in Xs):
         raise TypeError(f"all inputs must have one type, found {', '.join(X.dtype.name for X in Xs)}")

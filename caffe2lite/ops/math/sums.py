@@ -200,7 +200,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     wanted = 2 * n if grad_on_w else n
     if len(out) != wanted:
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
-    check_alike((dY, *Xs), "WeightedSumGradient")
+    check_alike((dY, *Xs), "WeightedSumGradient", any_shape=True)
     results = []
     for w, place in zip(ws, out):
         results.append(xp.multiply(dY, w, out=place(dY.shape, dY.dtype)))

@@ -185,7 +185,7 @@ def _into(out: Any, value: Any) -> Any:
 
 @operator(
     "dX dscale dbias",
-    types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X"},
+    types={"X": "float32", "scale": "=X", "bias": "=X", "dY": "=X", "mean": "=X", "inv_std": "=X"},
     infer=like(0, 1, 1),
     limits="epsilon >= 0",
 )
@@ -238,6 +238,8 @@ def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32,
     dY [N, C, ...] (NHWC: [N, ..., C]), X and dX of its shape, gamma, beta, dgamma and dbeta [C], mean and inv_std
     [N, group]; float32.  ValueError where gamma is not [C], or C is no multiple of group.
     """
+    if beta.size != gamma.size:
+        raise ValueError(f"beta {list(beta.shape)} must have as many values as gamma {list(gamma.shape)}")
     return _group_norm_gradient(xp, _Groups(X, order, group), X, dY, gamma, mean, inv_std, out)
 
 
@@ -272,7 +274,7 @@ def _infer_layer(args: Any, inputs: Any) -> list[Spec]:
 @operator(
     "Y mean std",
     num_inputs={1, 3},
-    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    types={"X": "float32 float64", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     gradient=_layer_gradient,
 )
@@ -282,7 +284,7 @@ def LayerNorm(
     """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for.
 
     Ba et al., Layer Normalization, 2016.  X [..., row ...], Y of its shape, mean and std = sqrt(variance + epsilon)
-    [..., 1], gamma and beta with one value for each of a row's; float32.  ValueError where X has no such axis, gamma
+    [..., 1], gamma and beta with one value for each of a row's; float32 or float64.  ValueError where X has no such axis, gamma
     or beta has another size, or elementwise_affine has none.
     """
     if X.ndim < 2:
@@ -344,7 +346,7 @@ operator(
     name="C10LayerNorm_DontUseThisOpYet",
     num_inputs=(1, 3),
     inplace=[(0, 0), (0, 1)],
-    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    types={"X": "float32 float64", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     doc=f"LayerNorm under a name of its own, without a gradient.\n\n{_LAYER_OPERANDS}",
 )(LayerNorm.kernels["", None])

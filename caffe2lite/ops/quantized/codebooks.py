@@ -147,9 +147,9 @@ def QuantDecodeGradient(xp, codebook, *rest, out):
     for code, gradient in zip(rest[:half], rest[half:]):
         if code.size != gradient.size:
             raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
-        if codebook.ndim != 1 or code.dtype.kind not in "iu" or gradient.dtype.kind != "f":
+        if codebook.ndim != 1 or code.dtype.kind not in "iu" or gradient.dtype != "float32":
             raise ValueError(
-                f"a code book [N], codes of integers and gradients of floats are needed, found {list(codebook.shape)}, "
+                f"a code book [N], codes of integers and gradients of float32 are needed, found {list(codebook.shape)}, "
                 f"{code.dtype} and {gradient.dtype}"
             )
         segments.check_indices(code.reshape(-1), codebook.shape[0])

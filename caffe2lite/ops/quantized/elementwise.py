@@ -277,16 +277,18 @@ def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
     shapes="new_shape [K]",
     infer=bytes_as("Reshape"),
 )
-def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
+def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] | None = None, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had.
 
     X, an Int8 tensor [...] of uint8, new_shape [k] int32 or int64 -> Y, old_shape [dimensions of X]. ValueError where
-    the new shape has another number of elements, or Y_scale and Y_zero_point are not those of X; TypeError where X is
+    the new shape has another number of elements or is given twice, or Y_scale and Y_zero_point are not those of X; TypeError where X is
     no Int8 tensor.
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    wanted = wanted_shape(list(shape) if new_shape is None else new_shape.tolist(), X.data)
+    if new_shape is not None and shape is not None:
+        raise ValueError(f"the new shape comes as argument ({list(shape)}) or as second input, not as both")
+    wanted = wanted_shape(list(shape or ()) if new_shape is None else new_shape.tolist(), X.data)
     old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
     return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
 

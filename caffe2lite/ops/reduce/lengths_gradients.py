@@ -72,14 +72,14 @@ def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
 
 def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     made, _ = _spread(xp, dY, lengths, out[0])
-    check_weights(weights, made.shape[0])
+    shape, weights = weights.shape, _one_each(weights, made.shape[0])
     rows = data if indices is None else segments.take_rows(xp, data, indices)
-    by_weights = out[1](weights.shape, weights.dtype)
+    by_weights = out[1](shape, weights.dtype)
     if made.size != rows.size or made.shape[0] != rows.shape[0]:
         raise ValueError(f"the rows of dY {list(dY.shape)} and of the data {list(data.shape)} must have one size")
     if made.size:
         flat = made.shape[0], -1
-        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights)
+        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights.reshape(-1))
     else:
         by_weights[...] = 0
     return xp.multiply(made, column(xp, weights, made), out=made), by_weights
@@ -228,10 +228,10 @@ def _both_compiled(weights, dY, lengths, data, indices, out):
     _check_gradients(dY, lengths)
     size = data.shape[0] if indices is None else indices.shape[0]
     check_counts(lengths, size)
-    check_weights(weights, size)
+    shape, weights = weights.shape, _one_each(weights, size)
     if indices is not None:
         segments.check_indices(indices, data.shape[0])
-    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](weights.shape, weights.dtype)
+    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](shape, weights.dtype)
     if dX.size and dY.shape[1:] == data.shape[1:]:
         where = NO_INDICES if indices is None else indices
         _gradient_by_both(weights, dY.reshape(-1), lengths, data.reshape(-1), where, dX.reshape(-1), dW)

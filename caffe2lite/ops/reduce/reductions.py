@@ -447,7 +447,7 @@ def _weighted_gradient(g: Any) -> Any:
     infer=lambda args, inputs: [Spec(inputs[0].shape[1:], inputs[0].dtype)],
     gradient=_weighted_gradient,
 )
-def ReduceFrontWeightedSum(xp, X, weights, *, grad_on_weights: bool = False, out):
+def ReduceFrontWeightedSum(xp, X, weights, *, out):
     """Y = sum over rows i of weights[i] * X[i].
 
     X [N, ...], weights [N], Y [...]; float32.  ValueError where the weights are not [N].

@@ -219,13 +219,13 @@ def ReversePackedSegs(xp, data, lengths, *, out):
 
 @operator(
     "Y",
-    types={"values": "float32 float64 int32 int64 bool string", "lengths": "int32"},
+    types={"values": "float32 float64 int32 int64 string", "lengths": "int32"},
     gradient=single("UnpackRNNSequence", "GO0 I1 -> GI0"),
 )
 def PackRNNSequence(xp, values, lengths, *, out):
     """Step t of each segment side by side, zeros (or empty strings) past its end.
 
-    values [N, ...] float32, float64, int32, int64, bool or string, lengths [S] int32 -> Y [longest, S, ...].
+    values [N, ...] float32, float64, int32, int64 or string, lengths [S] int32 -> Y [longest, S, ...].
     ValueError where the values have fewer than two dimensions, the lengths do not sum to N, or one is negative.
     """
     total = _total(lengths)

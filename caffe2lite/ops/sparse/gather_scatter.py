@@ -412,8 +412,8 @@ def BooleanUnmask(xp, *pairs, out):
         turn = mask & ~filled
         place = xp.cumsum(mask) - 1
         count = int(mask.sum())
-        if count > value.size:
-            raise ValueError(f"mask {k} is true {count} times, but there are only {value.size} values")
+        if count != value.size:
+            raise ValueError(f"mask {k} is true {count} times, and there are {value.size} values")
         Y[turn] = value[place[turn]]
         filled |= mask
     if not filled.all():
