@@ -321,16 +321,17 @@ for _name, _form, _kernel, _mean in (
     "output_indices output_lengths output_weights?",
     shapes="INDICES [I], LENGTHS [K], MAPPING [M], WEIGHTS [I]",
     types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
-    counts=lambda inputs, outputs: inputs < 4 or outputs == 3,
     gradient=NO_GRADIENT,
 )
 def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *, out):
     """Indices into a pruned table, without those that were pruned; lengths and weights to match.
 
     INDICES [M] int32 or int64, LENGTHS [S] int32, MAPPING [N] int32, WEIGHTS [M] float32 -> output_indices [K] of
-    INDICES' type, output_lengths [S] int32, output_weights [K]. ValueError where the lengths do not sum to M, or an
-    index is not in [0, N).
+    INDICES' type, output_lengths [S] int32, output_weights [K]. ValueError where the lengths do not sum to M, an
+    index is not in [0, N), or weights have no output.
     """
+    if WEIGHTS is not None and len(out) < 3:
+        raise ValueError("with weights a third output, output_weights, is needed")
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
     check_indices(INDICES, MAPPING.shape[0])
     rows = MAPPING[INDICES]

@@ -64,11 +64,11 @@ def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: boo
 
 
 def _gather_gradient(g: Any) -> Any:
+    axis = g.arg("axis", 0)
+    if axis > 0:
+        return g.single("BatchGatherGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0)], axis=axis)
     if g.arg("dense_gradient", 0):
         return g.single("SparseToDense", [g.I(1), g.GO(0), g.I(0)], [g.GI(0)])
-    axis = g.arg("axis", 0)
-    if axis:
-        return g.single("BatchGatherGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0)], axis=axis)
     g.set_sparse(0, g.I(1), g.GO(0))
     return []
 
