@@ -86,7 +86,9 @@ def _undefined(text, there, here):
     return bool(step) and "is not defined" in there["errors"][step[1]][1]
 
 
-@rule("the ONNX backend writes a slice's bounds as arguments here; genuine's finds them as the net runs, and cuts one axis")
+@rule(
+    "the ONNX backend writes a slice's bounds as arguments here; genuine's finds them as the net runs, and cuts one axis"
+)
 def _bounds(text, there, here):
     return "'Shape' there, 'Slice' here" in text
 

@@ -33,8 +33,10 @@ def _constant(value: Any, kind: str) -> Any:
     return constant
 
 
-def _kind(dtype: int, value: Any) -> str:
-    if dtype:
+def _kind(dtype: int | None, value: Any) -> str:
+    if dtype is not None:
+        if dtype in (TensorProto.UNDEFINED, TensorProto.BYTE):
+            raise ValueError(f"dtype={dtype} is no type of a fill")
         kind = dtype_of(dtype)
         if kind == "float16":
             raise ValueError("a fill of float16 is Float16ConstantFill; dtype=FLOAT16 is not taken here")
@@ -58,7 +60,7 @@ def ConstantFill(
     constant=None,
     *,
     value: Argument = None,
-    dtype: int = 0,
+    dtype: int | None = None,
     shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
@@ -80,7 +82,7 @@ def ConstantFill(
 
 def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
     """What dtype says, float16 too, which does not run: Caffe2's layers ask for the type of a blob in this way."""
-    kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
+    kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(None, args.get("value"))
     return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 
@@ -101,9 +103,7 @@ def DiagonalFill(
     Y [n, m] or [n, n, n ...], dtypes (float32 or what `dtype` says) and X as in ConstantFill.  ValueError where there are fewer than 2
     dimensions, or more that are not equal.
     """
-    if dtype in (TensorProto.UNDEFINED, TensorProto.BYTE):
-        raise ValueError(f"dtype={dtype} is no type of a diagonal")
-    kind = _kind(dtype or 0, value)
+    kind = _kind(dtype, value)
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     if len(dims) < 2:
         raise ValueError(f"a diagonal needs 2 dimensions or more, found the shape {list(dims)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,10 @@ def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX,
         raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")
+    if math.prod(param.shape[1:]) != math.prod(grad.shape[indices.ndim :]):
+        raise ValueError(
+            f"the rows of the gradient {list(grad.shape)} must be those of the parameter {list(param.shape)}"
+        )
     Y = out(param.shape, param.dtype)
     rows = indices.reshape(-1)
     check_indices(rows, param.shape[0])

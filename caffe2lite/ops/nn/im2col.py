@@ -49,6 +49,8 @@ def Im2Col(xp, X, *, window: ColumnWindow, out):
     """
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
+    if any(n < reach for n, reach in zip(size, place.reach)):
+        raise ValueError(f"a window of {list(place.reach)} must fit into the {list(size)} pixels without padding")
     depth = channels * place.kernel[0] * place.kernel[1]
     Y = out(windows.join_shape(batch, depth, place.out, window), X.dtype)
     x = windows.channels_first(X, window)

@@ -534,16 +534,19 @@ def Normalize(xp, X, *, axis: int = -1, out):
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
-@operator("dX", alike="dY X", types={"X": "float32", "dY": "=X"}, infer=like(0))
+@operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(1))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3.
 
-    X [...], dY and dX of its shape; float32.  ValueError where X has no such axis or dY does not fit.
+    X [...], dY of its size, dX of dY's shape; float32.  ValueError where X has no such axis or dY does not fit.
     """
     at = axis_of(axis, X.ndim)
+    G = fitted(dY, X.shape, "dY")
     norm = _norm(xp, X, at)
-    along = (X * dY).sum(axis=at, keepdims=True) / (norm * norm * norm)
-    return xp.subtract(dY / norm, X * along, out(X.shape, X.dtype))
+    along = (X * G).sum(axis=at, keepdims=True) / (norm * norm * norm)
+    dX = out(dY.shape, X.dtype)
+    xp.subtract(G / norm, X * along, dX.reshape(X.shape))
+    return dX
 
 
 @operator("Y", types="float32", infer=like(0))

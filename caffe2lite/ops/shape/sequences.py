@@ -253,7 +253,7 @@ def UnpackRNNSequence(xp, values, lengths, *, out):
     ValueError where there are not S lengths, or one is negative or above `longest`.
     """
     total = _total(lengths)
-    if values.ndim < 2 or values.shape[1] != lengths.shape[0]:
+    if values.ndim < 3 or values.shape[1] != lengths.shape[0]:
         raise ValueError(f"{lengths.shape[0]} lengths are given for values of shape {list(values.shape)}")
     if lengths.size and int(lengths.max()) > values.shape[0]:
         raise ValueError(f"a length is {int(lengths.max())}, and there are {values.shape[0]} steps")

@@ -325,6 +325,8 @@ def CopyRowsToTensor(xp, X, indices, row):
         )
     if row.dtype != X.dtype:
         raise ValueError(f"the row must be {X.dtype}, found {row.dtype}")
+    if indices.ndim != 1:
+        raise ValueError(f"the indices must be a vector, found {list(indices.shape)}")
     X[check_indices(indices, X.shape[0], "the matrix")] = row
     return X
 
