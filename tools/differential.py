@@ -124,8 +124,11 @@ for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
                 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
                 if guard:
                     ctypes.CDLL(None).guard_memory(*map(int, guard.split()))
+                made = pickle.dumps(run(files))
+                if guard:
+                    ctypes.CDLL(None).guard_check()
                 with os.fdopen(writer, "wb") as f:
-                    pickle.dump(run(files), f)
+                    f.write(made)
                 os._exit(0)
             os.close(writer)
             with os.fdopen(reader, "rb") as f:
