@@ -45,7 +45,9 @@ def _late(text, there, here):
         "Cannot create operator" in m or "enforce fail" in m or "INTERNAL ASSERT" in m
         for _, m in there["errors"].values()
     )
-    return before and text.startswith("/blobs/") and "uninitialized" in text
+    step = re.match(r"/errors/(\d+): only there: RuntimeError", text)
+    made = bool(step) and "is of unexpected type" in there["errors"][step[1]][1]
+    return made or (before and text.startswith("/blobs/") and "uninitialized" in text)
 
 
 @rule("Print and Summarize of a blob that nothing was put into: an error here, a line about its type there")
@@ -126,3 +128,8 @@ def _scope_left(text, there, here):
 def _translated(text, there, here):
     step = re.match(r"/errors/(\d+): only there: RuntimeError", text)
     return bool(step) and "did not pass schema checking" in there["errors"][step[1]][1] and "_dims" in str(there)
+
+
+@rule("a tensor of fewer dimensions than LRN asks for: genuine reads its sizes from behind its shape")
+def _few_dimensions(text, there, here):
+    return any("images with 4 dimensions are needed" in m for _, m in here["errors"].values())

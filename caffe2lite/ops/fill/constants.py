@@ -82,7 +82,9 @@ def ConstantFill(
 
 def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
     """What dtype says, float16 too, which does not run: Caffe2's layers ask for the type of a blob in this way."""
-    kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(None, args.get("value"))
+    value = args.get("value")
+    whole = value is not None and value.HasField("i")
+    kind = dtype_of(args["dtype"]) if args.get("dtype") else "int64" if whole else "float32"
     return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 

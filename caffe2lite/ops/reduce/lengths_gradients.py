@@ -12,6 +12,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, spread
+from caffe2lite.ops.kit.shapes import fitted
 from caffe2lite.ops.reduce.lengths import AHEAD, INDEX, LINE, NO_INDICES, NOTHING, U, check_counts, place
 
 # ---- gradients -------------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
 
 def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     made, _ = _spread(xp, dY, lengths, out[0])
-    shape, weights = weights.shape, _one_each(weights, made.shape[0])
+    shape, weights = weights.shape, fitted(weights, made.shape[:1], "weights")
     rows = data if indices is None else segments.take_rows(xp, data, indices)
     by_weights = out[1](shape, weights.dtype)
     if made.size != rows.size or made.shape[0] != rows.shape[0]:
@@ -228,7 +229,7 @@ def _both_compiled(weights, dY, lengths, data, indices, out):
     _check_gradients(dY, lengths)
     size = data.shape[0] if indices is None else indices.shape[0]
     check_counts(lengths, size)
-    shape, weights = weights.shape, _one_each(weights, size)
+    shape, weights = weights.shape, fitted(weights, (size,), "weights")
     if indices is not None:
         segments.check_indices(indices, data.shape[0])
     dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](shape, weights.dtype)
