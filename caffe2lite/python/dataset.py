@@ -165,7 +165,9 @@ class Dataset:
 
     def _check_initialized(self):
         if self.field_blobs is None:
-            raise AssertionError("Dataset not initialized: it has no blobs; init_empty or init_from_dataframe makes them")
+            raise AssertionError(
+                "Dataset not initialized: it has no blobs; init_empty or init_from_dataframe makes them"
+            )
 
     def content(self):
         """Return the columns as a record."""

@@ -119,7 +119,7 @@ def DiagonalFill(
 
 
 @operator("Y", gradient=NO_GRADIENT, infer=infer_fill("float16"), traits="fill")
-def Float16ConstantFill(xp, *, value: float = 0.0, shape: Shape = (), out):
+def Float16ConstantFill(xp, *, value: float = 0.0, shape: list[int] = (), out):
     """Y = value everywhere, in half precision.
 
     Y [shape ...], float16.  ValueError where the shape cannot be.

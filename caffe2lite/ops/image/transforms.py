@@ -343,7 +343,8 @@ class Padding(NamedTuple):
 
 def _pads(args: Mapping[str, Any]) -> Padding:
     given = {name: value for name, value in args.items() if name != "group"}
-    window = windows.parse(given if {"kernels", "kernel", "kernel_h"} & given.keys() else {"kernel": 1, **given})
+    sized = {"kernels", "kernel"} & given.keys() or {"kernel_h", "kernel_w"} <= given.keys()
+    window = windows.parse(given if sized else {"kernel": 1, **given})
     if any(d != 1 for d in window.dilation):
         raise ValueError(f"the dilation must be 1, found {list(window.dilation)}")
     if len(window.pads) != 4:

@@ -110,10 +110,10 @@ def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, 
 Shape = list[int]  # in annotations: the argument `shape` of a fill
 
 
-def _shape(message: caffe2_pb2.Argument, title: str, kind: str) -> list[int]:
-    """Sizes, which may not be a number."""
+def _shape(message: caffe2_pb2.Argument, title: str, kind: str) -> list[int] | Misplaced:
+    """Sizes, which may not be a number where they are read."""
     if message.HasField("i"):
-        raise ValueError(f"argument {message.name} of {title} must be a list of sizes, found the number {message.i}")
+        return Misplaced(f"argument {message.name} of {title} must be a list of sizes, found the number {message.i}")
     return list(message.ints)
 
 

@@ -241,7 +241,7 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     dX = xp.multiply(dY, factor, out=out[0](X.shape, X.dtype))
     dW = out[1](slope.shape, slope.dtype)
     axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size != 1 else None
-    dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)
+    dW[...] = xp.where(X <= 0, dY * X, X.dtype.type(0)).sum(axis=axes).reshape(slope.shape)
     return dX, dW
 
 

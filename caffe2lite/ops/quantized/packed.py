@@ -100,7 +100,7 @@ def _packed(kind, W, b, in_scale):
     return kind(weights, _bias(b, weights.scale, in_scale))
 
 
-@operator("W_q B_q?")
+@operator("W_q B_q?", counts=lambda n, m: n == 2 or m == 1)
 def Int8FCPackWeight(xp, W, b=None, *, in_scale: float = 0.0):
     """Quantize weights for Int8FC, and the bias for an input of scale `in_scale`.
 

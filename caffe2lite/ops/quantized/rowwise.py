@@ -335,7 +335,7 @@ def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *,
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
     check_indices(INDICES, MAPPING.shape[0])
     rows = MAPPING[INDICES]
-    there = rows >= 0
+    there = rows != -1  # what was pruned
     kept = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(there)])
     indices, lengths = out[0]((int(kept[-1]),), INDICES.dtype), out[1](LENGTHS.shape, "int32")
     indices[...] = rows[there]

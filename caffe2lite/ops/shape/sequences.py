@@ -132,7 +132,7 @@ def SequenceMask(
     grad: bool = False,
     fill_val: float = -math.inf,
     batch: int = -1,
-    repeat_from_axis: int = 0,
+    repeat_from_axis: int | None = None,
     out,
 ):
     """X with some places of each row set to -infinity (0 where `grad`): rows are the dimensions before `axis`.
@@ -146,6 +146,8 @@ def SequenceMask(
     masks, those from `repeat_from_axis` on are masked as one. ValueError where the mode is unknown, an axis is none of
     X's or out of order, or where a mode needs lengths and there are too few.
     """
+    if repeat_from_axis is not None and mode != "sequence":
+        raise ValueError(f"repeat_from_axis goes with the mode sequence alone, not with {mode!r}")
     axis = axis_of(axis, X.ndim)
     shape = X.shape
     lead = 1

@@ -233,12 +233,16 @@ def _single_lists(xp, groups, feature_ids):
 
 
 def _rows(xp, group, values):
-    """Return the rows of the examples that have the feature."""
+    """Return the rows of the examples that have the feature, which alone have any; more are passed over, as in Caffe2."""
     lengths, presence = group[0], group[-1]
     if lengths.shape != presence.shape:
         raise ValueError(f"lengths {list(lengths.shape)} and presence {list(presence.shape)} must have one shape")
-    _check_counts(lengths, values, "a feature")
-    return values[xp.repeat(presence, _plain(xp, lengths))]
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length of a feature is negative: {int(lengths.min())}")
+    count = int(lengths[presence].sum())
+    if count > values.shape[0]:
+        raise ValueError(f"the lengths of a feature sum to {count}, and there are {values.shape[0]} values")
+    return values[:count]
 
 
 @operator(
@@ -289,11 +293,10 @@ def _single_back(xp, *inputs, out):
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
     flat, begin, made = merge.back(dY), 0, []
-    for (lengths, presence), e, target in zip(groups, examples, out):
-        d = target((int(lengths.sum()),), dY.dtype)
-        d[...] = b"" if dY.dtype == object else 0
+    for (lengths, _), e, target in zip(groups, examples, out):
         size = int(lengths[e].sum())
-        d[xp.repeat(presence, _plain(xp, lengths))] = flat[begin : begin + size]
+        d = target((size,), dY.dtype)
+        d[...] = flat[begin : begin + size]
         begin += size
         made.append(d)
     return tuple(made)
@@ -458,6 +461,8 @@ def MergeIdLists(xp, *inputs, out):
     count = _same_examples([g[0] for g in groups])
     for lengths, values in groups:
         _check_counts(lengths, values, "a list")
+        if values.dtype.name not in ("int32", "int64"):
+            raise TypeError(f"the ids must be int32 or int64, found {values.dtype}")
     examples = xp.concatenate([_repeat(xp, n) for n, _ in groups])
     _check_vectors([v for _, v in groups])
     ids = xp.concatenate([v for _, v in groups])

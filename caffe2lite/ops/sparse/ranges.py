@@ -204,6 +204,8 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     """
     _vector(lengths)
     size = int(one(index_size, "the size of the index"))
+    if size <= 0:
+        raise ValueError(f"the size of the index must be above 0, found {size}")
     total = int(lengths.sum())
     if total != indices.size:
         raise ValueError(f"the lengths sum to {total}, and there are {indices.size} indices")
