@@ -2,8 +2,9 @@
 
    After guard_memory(fill, low) every allocation has pages of its own, with a page next to it that nobody may touch:
    behind it, or before it where `low`.  It is filled with `fill`, which is also in the few bytes up to the page where an
-   alignment asks for some; these are looked at when it is freed.  What is freed may not be touched either.  So a
-   process ends that reads or writes beyond an allocation, and one that reads what nobody wrote answers by the fill. */
+   alignment asks for some; these are looked at when it is freed, and by guard_check().  What is freed may not be touched
+   either.  So a process ends that reads or writes beyond an allocation, and one that reads what nobody wrote answers by
+   the fill. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -53,12 +54,22 @@ static void *guarded(size_t align, size_t size) {
   return start;
 }
 
+static int kept(const struct head *h) { /* whether nobody wrote beside the data */
+  for (char *c = h->first; c < h->end; c++)
+    if (*c != (char)filling && (c < h->start || c >= h->start + h->size)) return 0;
+  return 1;
+}
+
 static void release(void *p) {
   struct head *h = head_of(p);
-  if (h->start != p) abort();
-  for (char *c = h->first; c < h->end; c++)
-    if (*c != (char)filling && (c < h->start || c >= h->start + h->size)) abort();
+  if (h->start != p || !kept(h)) abort();
   mprotect(h->first, h->end - h->first, PROT_NONE);
+  h->start = NULL;
+}
+
+void guard_check(void) { /* what is still there, at the end */
+  for (size_t i = 0; i < (size_t)(next - space) / PAGE; i++)
+    if (heads[i].start && !kept(&heads[i])) abort();
 }
 
 void guard_memory(int fill, int low) {

@@ -28,7 +28,7 @@ def gradient_defs(op: caffe2_pb2.OperatorDef, g_output: Sequence[Gradient]) -> t
         raise OperatorError(f"operator {op.type} has no gradient here")
     forward = Forward(op, g_output)
     try:
-        check_schema(record, op)
+        check_schema(record, op, made=False)
     except ValueError as e:
         takes = f"{op.type}({', '.join(op.input)})"
         raise OperatorError(f"{e}\n  so {takes} does not fit the schema and has no gradient") from None

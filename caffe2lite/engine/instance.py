@@ -318,6 +318,8 @@ class Instance:
                 f"input blob {self.inputs[wrong].name!r} is {describe(ins[wrong])}; it must have the shape of "
                 f"{self.inputs[first].name!r}, {describe(ins[first])}"
             )
+        if self.record.broadcasts and any(self.inputs[i] in self.outputs for i in shapes):
+            raise ValueError("an operand that is broadcast cannot be overwritten by the result")
         return shapes
 
     def _check_shapes(self, ins: Sequence[Any]) -> dict[int, tuple[int, ...]]:
@@ -458,14 +460,21 @@ def first_fault(found: list[Finding]) -> tuple[Instance, ValueError] | None:
     return None
 
 
+_OF_SCHEMAS = {"is_test", "values", "threshold", "body"}  # arguments that Caffe2's schemas themselves ask for
+
+
 def check_schema(
     record: registry.Operator,
     op: caffe2_pb2.OperatorDef,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    made: bool = True,
 ) -> None:
-    """ValueError where operands, in-place pairs or the names of arguments are not what the schema allows."""
-    if record.args.required:
+    """ValueError where operands, in-place pairs or the names of arguments are not what the schema allows.
+
+    Most arguments are asked for as the operator is `made`, and not where only its gradient is.
+    """
+    if record.args.required and (made or not _OF_SCHEMAS.isdisjoint(arg.name for arg in record.args.required)):
         arguments.check_required(op.type, record.args, {argument.name for argument in op.arg})
     if inputs is None or outputs is None:
         inputs, outputs = op.input[:], op.output[:]

@@ -135,8 +135,6 @@ class TranslatorRegistry:
             net.op.extend(operators)
             parameters.protos.extend(made)
         if remove_legacy_pad:
-            if not input_dims:
-                raise ValueError(f"remove_legacy_pad needs input_dims, the dimensions of the input; got {input_dims!r}")
             net = _without_legacy_pads(net, parameters, input_dims, _input_names(caffe_net))
         return net, parameters
 
@@ -164,6 +162,10 @@ def _input_names(caffe_net):
 
 def _without_legacy_pads(net, parameters, input_dims, input_names):
     """Return the net with the padding of its pools stated that Caffe's rounding up amounts to, in the place of legacy_pad."""
+    if not any(arg.name == "legacy_pad" for op in net.op for arg in op.arg):
+        return net
+    if not input_dims:
+        raise ValueError(f"remove_legacy_pad needs input_dims, the dimensions of the input; got {input_dims!r}")
     known = {tensor.name: list(tensor.dims) for tensor in parameters.protos}
     made = {output for op in net.op for output in op.output}
     name = next(iter(input_names), None) or next(

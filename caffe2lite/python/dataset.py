@@ -160,14 +160,21 @@ class Dataset:
         ]
 
     def get_blobs(self):
-        """Return the blobs of the columns."""
-        if self.field_blobs is None:
-            raise TypeError("Dataset not initialized: it has no blobs; init_empty or init_from_dataframe makes them")
+        """Return the blobs of the columns, None where there are none yet."""
         return self.field_blobs
+
+    def _check_initialized(self):
+        if self.field_blobs is None:
+            raise AssertionError(
+                "Dataset not initialized: it has no blobs; init_empty or init_from_dataframe makes them"
+            )
 
     def content(self):
         """Return the columns as a record."""
-        return schema.from_blob_list(self.schema, self.get_blobs())
+        record = self.schema.clone()
+        if self.field_blobs is None:
+            raise TypeError("Dataset not initialized: it has no blobs; init_empty or init_from_dataframe makes them")
+        return schema.from_blob_list(record, self.field_blobs)
 
     def field_names(self):
         """Return the names of the columns."""
@@ -184,7 +191,7 @@ class Dataset:
 
     def reader(self, init_net=None, cursor_name=None, batch_size=1, enforce_batch_size=False):
         """Return a reader in order; `init_net` sets it up."""
-        self.get_blobs()
+        self._check_initialized()
         return self._ready(_DatasetReader(self, cursor_name, batch_size, enforce_batch_size), init_net)
 
     def random_reader(
@@ -197,10 +204,11 @@ class Dataset:
         enforce_batch_size=False,
     ):
         """Return a reader in the order of `indices`; `init_net` sets it up."""
-        self.get_blobs()
+        self._check_initialized()
         reader = _DatasetRandomReader(self, cursor_name, indices, batch_size, loop_over, enforce_batch_size)
         return self._ready(reader, init_net)
 
     def writer(self, init_net=None):
         """Return a writer that appends; `init_net` sets it up."""
+        self._check_initialized()
         return self._ready(_DatasetWriter(self.content()), init_net)

@@ -51,7 +51,7 @@ class _Reduction:
     def __init__(self, net, blobs, affix, gpus, count=None):
         for what, given in (("blobs", blobs), ("gpu_indices", gpus)):
             if count and len(given) != count:
-                raise (IndexError if count == 8 else ValueError)(f"this sum is of {count} {what}, got {len(given)}")
+                raise ValueError(f"this sum is of {count} {what}, got {len(given)}")
         self.net, self.blobs, self.affix, self.gpus = net, blobs, affix, gpus
         self.sums = [None] * len(blobs)
 
@@ -101,8 +101,8 @@ def _allreduce4(r, through_copy):
 
 
 def Allreduce8(net, blobs, reduced_affix, gpu_indices):
-    """For eight GPUs; between the first and the last four the sum goes by one copy."""
-    r = _Reduction(net, blobs, reduced_affix, gpu_indices, 8)
+    """For eight GPUs; between the first and the last four the sum goes by one copy.  IndexError where there are fewer."""
+    r = _Reduction(net, blobs, reduced_affix, gpu_indices)
     for i in (0, 2, 4, 6):
         r.add(i, i + 1)
     for i in (0, 4):

@@ -45,7 +45,9 @@ def _late(text, there, here):
         "Cannot create operator" in m or "enforce fail" in m or "INTERNAL ASSERT" in m
         for _, m in there["errors"].values()
     )
-    return before and text.startswith("/blobs/") and "uninitialized" in text
+    step = re.match(r"/errors/(\d+): only there: RuntimeError", text)
+    made = bool(step) and "is of unexpected type" in there["errors"][step[1]][1]
+    return made or (before and text.startswith("/blobs/") and "uninitialized" in text)
 
 
 @rule("Print and Summarize of a blob that nothing was put into: an error here, a line about its type there")
@@ -86,6 +88,48 @@ def _undefined(text, there, here):
     return bool(step) and "is not defined" in there["errors"][step[1]][1]
 
 
-@rule("CommonSubexpressionElimination is a transform that there is not here")
-def _transform(text, there, here):
-    return any("no transform 'CommonSubexpressionElimination'" in m for _, m in here["errors"].values())
+@rule(
+    "the ONNX backend writes a slice's bounds as arguments here; genuine's finds them as the net runs, and cuts one axis"
+)
+def _bounds(text, there, here):
+    return "'Shape' there, 'Slice' here" in text
+
+
+@rule("names that the ONNX backend makes up: genuine's converts each node twice, and counts on")
+def _made_up(text, there, here):
+    return bool(re.search(r"'OC2_DUMMY_\d+' there, 'OC2_DUMMY_\d+' here", text))
+
+
+@rule("genuine exports InstanceNorm to ONNX under Caffe2's name, which ONNX's checker does not know")
+def _instance_norm(text, there, here):
+    return any("No Op registered for InstanceNorm" in m for _, m in there["errors"].values())
+
+
+@rule("an operator that genuine has for GPUs only, and that is here for the CPU too")
+def _on_cpu(text, there, here):
+    return any(
+        "Cannot create operator of type 'FP32MomentumSGDUpdate' on the device 'CPU'" in m
+        for _, m in there["errors"].values()
+    )
+
+
+@rule("masks of dropout are random")
+def _masks(text, there, here):
+    return text.startswith("/blobs/") and bool(re.search(r"Dropout\([^'\"]*ratio=0.5", str(here["nets"])))
+
+
+@rule("an error within brew.arg_scope: genuine leaves the arguments of the scope in force")
+def _scope_left(text, there, here):
+    failed = [{step for step, (kind, _) in side["errors"].items() if kind == "NameError"} for side in (there, here)]
+    return text.startswith(("/nets/", "/blobs/", "/shown")) and failed[0] == failed[1] != set()
+
+
+@rule("genuine's translator runs the net to find the sizes of pools with legacy padding, and meets what cannot run")
+def _translated(text, there, here):
+    step = re.match(r"/errors/(\d+): only there: RuntimeError", text)
+    return bool(step) and "did not pass schema checking" in there["errors"][step[1]][1] and "_dims" in str(there)
+
+
+@rule("a tensor of fewer dimensions than LRN asks for: genuine reads its sizes from behind its shape")
+def _few_dimensions(text, there, here):
+    return any("images with 4 dimensions are needed" in m for _, m in here["errors"].values())

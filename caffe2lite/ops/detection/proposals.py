@@ -267,7 +267,7 @@ def BoxWithNMSLimit(
     N. Bodla et al., "Soft-NMS: improving object detection with one line of code", 2017 (with soft_nms_enabled).
     """
     size = 5 if rotated else 4
-    if soft_nms_enabled and soft_nms_method not in ("linear", "gaussian"):
+    if soft_nms_method not in ("linear", "gaussian"):
         raise ValueError(f"there is no soft_nms_method {soft_nms_method!r}; there are linear and gaussian")
     if scores.ndim == 1:
         scores = scores.reshape(-1, 1)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from caffe2lite.ops.kit.arguments import Values
+from caffe2lite.ops.kit.arguments import Shape, Values
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.infer import Spec
 from caffe2lite.ops.kit.memory import check_result, clear
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.proto.caffe2_pb2 import Argument
+from caffe2lite.proto.caffe2_pb2 import Argument, TensorProto
 
 _FLOATS = ("float32", "float64", "float16")
 _BOUNDS = {"int8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31, "int64": 1 << 63}
@@ -33,8 +33,10 @@ def _constant(value: Any, kind: str) -> Any:
     return constant
 
 
-def _kind(dtype: int, value: Any) -> str:
-    if dtype:
+def _kind(dtype: int | None, value: Any) -> str:
+    if dtype is not None:
+        if dtype in (TensorProto.UNDEFINED, TensorProto.BYTE):
+            raise ValueError(f"dtype={dtype} is no type of a fill")
         kind = dtype_of(dtype)
         if kind == "float16":
             raise ValueError("a fill of float16 is Float16ConstantFill; dtype=FLOAT16 is not taken here")
@@ -58,8 +60,8 @@ def ConstantFill(
     constant=None,
     *,
     value: Argument = None,
-    dtype: int = 0,
-    shape: list[int] = (),
+    dtype: int | None = None,
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -80,7 +82,9 @@ def ConstantFill(
 
 def _infer_constant(args: Any, inputs: Any) -> list[Spec]:
     """What dtype says, float16 too, which does not run: Caffe2's layers ask for the type of a blob in this way."""
-    kind = dtype_of(args["dtype"]) if args.get("dtype") else _kind(0, args.get("value"))
+    value = args.get("value")
+    whole = value is not None and value.HasField("i")
+    kind = dtype_of(args["dtype"]) if args.get("dtype") else "int64" if whole else "float32"
     return infer_fill(kind)({**args, "dtype": 0}, inputs)
 
 
@@ -90,8 +94,8 @@ def DiagonalFill(
     X=None,
     *,
     value: Argument = None,
-    dtype: int = 0,
-    shape: list[int] = (),
+    dtype: int | None = None,
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -151,7 +155,7 @@ def GivenTensorFill(
     *,
     values: Values,
     dtype: int = 0,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -186,7 +190,7 @@ def _given_fill(name: str, kind: str) -> None:
         X=None,
         *,
         values: Values,
-        shape: list[int] = (),
+        shape: Shape = (),
         extra_shape: list[int] = (),
         input_as_shape: bool = False,
         out,
@@ -211,7 +215,8 @@ def GivenTensorByteStringToUInt8Fill(
     X=None,
     *,
     values: list[bytes],
-    shape: list[int] = (),
+    dtype: int = TensorProto.STRING,
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -219,8 +224,10 @@ def GivenTensorByteStringToUInt8Fill(
     """Y = the bytes of the one string in `values`.
 
     Y [shape ...], uint8; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError where
-    the string is too short, or the shape is given twice.
+    the string is too short, dtype is another type, or the shape is given twice.
     """
+    if dtype != TensorProto.STRING:
+        raise ValueError(f"dtype must be STRING ({TensorProto.STRING}), the type of `values`, found {dtype}")
     dims = shape_to_fill(X, shape, extra_shape, input_as_shape)
     data = values[0] if values else b""
     if len(data) < math.prod(dims):
@@ -233,7 +240,7 @@ def GivenTensorByteStringToUInt8Fill(
 
 
 @operator("Y", gradient=NO_GRADIENT, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill")
-def RangeFill(xp, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
+def RangeFill(xp, X=None, *, shape: Shape = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = 0, 1, 2, ... row by row.
 
     Y [shape ...], float32; X [...] gives its shape, or with input_as_shape X [n] (int64) its values.  ValueError

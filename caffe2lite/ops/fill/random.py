@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from caffe2lite.ops.kit.arguments import Shape
 from caffe2lite.ops.kit.dtypes import dtype_of
 from caffe2lite.ops.kit.filling import draw, infer_fill, shape_to_fill
 from caffe2lite.ops.kit.gradient import NO_GRADIENT
@@ -65,7 +66,7 @@ def UniformFill(
     *,
     min: float = 0.0,
     max: float = 1.0,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -99,7 +100,7 @@ def UniformIntFill(
     *,
     min: int = 0,
     max: int = 1,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -135,7 +136,7 @@ def UniqueUniformFill(
     min: int = 0,
     max: int = 1,
     dtype: int = 2,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -179,7 +180,7 @@ def GaussianFill(
     *,
     mean: float = 0.0,
     std: float = 1.0,
-    shape: list[int] = (),
+    shape: Shape = (),
     extra_shape: list[int] = (),
     input_as_shape: bool = False,
     out,
@@ -197,7 +198,7 @@ def GaussianFill(
 @operator(
     "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
 )
-def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
+def XavierFill(ctx, X=None, *, shape: Shape = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = uniform values of [-s, s), s = sqrt(3 / fan in), for weights that are outputs by inputs.
 
     Glorot and Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks, 2010.  Y [M, ...],
@@ -216,7 +217,7 @@ def XavierFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (
 @operator(
     "Y", gradient=NO_GRADIENT, stateful=True, inplace={0: 0}, anywhere="X", infer=infer_fill("float32"), traits="fill"
 )
-def MSRAFill(ctx, X=None, *, shape: list[int] = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
+def MSRAFill(ctx, X=None, *, shape: Shape = (), extra_shape: list[int] = (), input_as_shape: bool = False, out):
     """Y = normal values of standard deviation sqrt(2 / fan out), for weights that are outputs by inputs.
 
     He et al., Delving Deep into Rectifiers, 2015.  Y [M, K, ...], fan out = Y.size / K, float32; X gives its shape as
@@ -235,7 +236,7 @@ def _dim(dims: Any, axis: int) -> int:
 
 
 @operator("Y", gradient=NO_GRADIENT, stateful=True, infer=infer_fill("float16"), traits="fill")
-def Float16UniformFill(ctx, *, min: float = 0.0, max: float = 1.0, shape: list[int] = (), out):
+def Float16UniformFill(ctx, *, min: float = 0.0, max: float = 1.0, shape: Shape = (), out):
     """Y = uniform random values of [min, max), float16.
 
     Y [shape ...], float16.  ValueError where max is not above min.

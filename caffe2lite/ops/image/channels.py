@@ -63,7 +63,7 @@ def NormalizePlanarYUV(xp, X, mean, deviation, *, out):
     four_dimensional(X)
     channels = X.shape[1]
     for values in (mean, deviation):
-        if values.ndim < 1 or values.shape[-1] != channels or (X.size and not values.size):
+        if values.ndim < 2 or values.shape[1] != channels or (X.size and not values.size):
             raise ValueError(f"there must be a value for each of {channels} channels, got shape {list(values.shape)}")
     Y = out(X.shape, X.dtype)
     if not X.size:

@@ -249,6 +249,8 @@ def ResizeNearest3DGradient(
     dY [N, C, t, h, w] float32, X [N, C, T, H, W] -> dX of X's shape. ValueError where these are not five dimensions, or
     a scale is not above 0.
     """
+    if order not in ("NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
     _volume(X)
     _volume(dY)
     if dY.shape[:2] != X.shape[:2]:
@@ -340,7 +342,11 @@ class Padding(NamedTuple):
 
 
 def _pads(args: Mapping[str, Any]) -> Padding:
-    window = windows.parse({"kernel": 1, **{k: v for k, v in args.items() if k not in ("kernel", "kernels")}})
+    given = {name: value for name, value in args.items() if name != "group"}
+    sized = {"kernels", "kernel"} & given.keys() or {"kernel_h", "kernel_w"} <= given.keys()
+    window = windows.parse(given if sized else {"kernel": 1, **given})
+    if any(d != 1 for d in window.dilation):
+        raise ValueError(f"the dilation must be 1, found {list(window.dilation)}")
     if len(window.pads) != 4:
         raise ValueError(f"four pads are needed (top, left, bottom, right), got {list(window.pads)}")
     return Padding(*window.pads, args.get("order", "NCHW"))

@@ -22,14 +22,17 @@ _BOUNDS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator
 
 
 class Arg:
-    """A declared argument: name, kind of value, default (REQUIRED where there is none), and limits as ("> 0", …)."""
+    """A declared argument: name, kind of value, default (REQUIRED where there is none), and limits as ("> 0", …).
 
-    __slots__ = ("default", "kind", "limits", "name")
+    One that is `seldom` read may hold another kind of value where it is not: see `read`.
+    """
 
-    def __init__(self, name: str, kind: str, default: Any = REQUIRED) -> None:
+    __slots__ = ("default", "kind", "limits", "name", "seldom")
+
+    def __init__(self, name: str, kind: str, default: Any = REQUIRED, seldom: bool = False) -> None:
         if kind not in _READERS:
             raise TypeError(f"argument {name}: no such kind {kind!r}; one of {', '.join(_READERS)}")
-        self.name, self.kind, self.default = name, kind, default
+        self.name, self.kind, self.default, self.seldom = name, kind, default, seldom
         self.limits: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -100,16 +103,29 @@ def _single(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, st
 
 
 def _repeated(field: str, convert: Callable[[Any], Any]) -> Callable[[Any, str, str], Any]:
-    def read(message: caffe2_pb2.Argument, title: str, kind: str) -> Any:
-        values = getattr(message, field)
-        if not values and any(message.HasField(one) for one in ("i", "f", "s")):
-            raise ValueError(
-                f"argument {message.name} of {title} must be a list (field {field!r} of Argument), "
-                f"but the message holds {_held(message)}"
-            )
-        return [convert(v) for v in values]
+    """A list in another field, or a single value, is an empty list: so it is in Caffe2."""
+    return lambda message, title, kind: [convert(v) for v in getattr(message, field)]
 
-    return read
+
+Shape = list[int]  # in annotations: the argument `shape` of a fill
+
+
+def _shape(message: caffe2_pb2.Argument, title: str, kind: str) -> list[int] | Misplaced:
+    """Sizes, which may not be a number where they are read."""
+    if message.HasField("i"):
+        return Misplaced(f"argument {message.name} of {title} must be a list of sizes, found the number {message.i}")
+    return list(message.ints)
+
+
+class Misplaced(str):
+    """What is wrong with an argument that is in the field of another type, for whoever reads it."""
+
+
+def read(value: Any) -> Any:
+    """The value of an argument that is seldom read; ValueError where it is misplaced."""
+    if isinstance(value, Misplaced):
+        raise ValueError(value)
+    return value
 
 
 class Values:
@@ -150,6 +166,7 @@ _READERS: Mapping[str, Callable[[Any, str, str], Any]] = {
     "NetDef": _single("n", lambda v: v),
     "TensorProto": _single("t", lambda v: v),
     "list[int]": _repeated("ints", int),
+    "Shape": _shape,
     "list[bool]": _repeated("ints", bool),
     "list[float]": _repeated("floats", float),
     "list[str]": _repeated("strings", _text),
@@ -193,7 +210,12 @@ def parse(
         arg = declared.get(message.name)
         if arg is None:
             continue
-        values[arg.name] = _READERS[arg.kind](message, title, arg.kind)
+        try:
+            values[arg.name] = _READERS[arg.kind](message, title, arg.kind)
+        except ValueError as e:
+            if not arg.seldom:
+                raise
+            values[arg.name] = Misplaced(e)
     check_required(title, declared, values)
     for arg in declared.limited if limited else ():
         for text in arg.limits:

@@ -15,10 +15,10 @@ def align(
     A: np.ndarray, B: np.ndarray, broadcast: bool, axis: int, axis_str: str, order: str
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """B, reshaped to broadcast against A, and the shape of the result."""
-    if A.shape == B.shape:
-        return B, A.shape
     if broadcast:
         return legacy(A, B, axis, axis_str, order), A.shape
+    if A.shape == B.shape:
+        return B, A.shape
     return B, result_shape(A.shape, B.shape)
 
 
@@ -33,14 +33,15 @@ def result_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 def legacy(A: np.ndarray, B: np.ndarray, axis: int, axis_str: str, order: str) -> np.ndarray:
     """B with a dimension for each of A's."""
-    if B.size == 1:
-        return B.reshape((1,) * A.ndim)
-    spare = A.ndim - B.ndim
     if axis_str:
         if axis != -1:
             raise ValueError(f"give axis ({axis}) or axis_str ({axis_str!r}), not both")
         if len(axis_str) != 1 or axis_str not in order:
             raise ValueError(f"axis_str={axis_str!r} must be one letter of order={order!r}")
+    if B.size == 1:
+        return B.reshape((1,) * A.ndim)
+    spare = A.ndim - B.ndim
+    if axis_str:
         axis = order.index(axis_str)
     elif axis == -1:
         axis = spare

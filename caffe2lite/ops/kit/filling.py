@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.ops.kit.arguments import Misplaced, read
 from caffe2lite.ops.kit.dtypes import NAMES
 from caffe2lite.ops.kit.infer import UNKNOWN, Infer, Spec
 
@@ -22,8 +23,8 @@ def shape_to_fill(
             )
         if input_as_shape:
             raise ValueError("input_as_shape is set, but there is no input to read the shape from")
-        return tuple(shape)
-    if shape:
+        return tuple(read(shape))
+    if shape and not isinstance(shape, Misplaced):
         raise ValueError(
             f"the shape comes either from the argument shape={list(shape)} or from the input, not from both"
         )

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from caffe2lite.ops.kit.arguments import Arg, group
+from caffe2lite.ops.kit.arguments import Arg, group, read
 
 NOTSET, VALID, SAME, CAFFE_LEGACY_POOLING = range(4)
 
 WINDOW_ARGS: dict[str, Arg] = {
     **{name: Arg(name, "list[int]", ()) for name in ("kernels", "strides", "dilations", "pads")},
     **{
-        name: Arg(name, "int", 0)
+        name: Arg(name, "int", 0, seldom=True)
         for name in (
             "kernel", "kernel_h", "kernel_w", "stride", "stride_h", "stride_w", "dilation", "dilation_h", "dilation_w",
             "pad", "pad_t", "pad_l", "pad_b", "pad_r", "legacy_pad", "global_pooling",
@@ -41,6 +41,9 @@ class Window(NamedTuple):
     whole: bool  # global_pooling: the window is the image
     group: int
     channels_last: bool
+
+
+Pool = PoolGradient = Window  # those of pools, which are made of the same arguments by other rules
 
 
 class Place(NamedTuple):
@@ -73,18 +76,21 @@ def parse(args: Mapping[str, Any]) -> Window:
 @functools.lru_cache(maxsize=4096)
 def _parse(items: tuple[tuple[str, Any], ...]) -> Window:
     args = dict(items)
-    kernel = _sides(args, "kernels", "kernel")
+    whole = bool(read(args.get("global_pooling", 0)))
+    kernel = _sides(args, "kernels", "kernel") or ((0, 0) if whole else ())
     stride = _sides(args, "strides", "stride") or (1,) * len(kernel)
     dilation = _sides(args, "dilations", "dilation") or (1,) * len(kernel)
-    legacy_pad = args.get("legacy_pad", NOTSET)
+    legacy_pad = read(args.get("legacy_pad", NOTSET))
     pads = tuple(args.get("pads", ()))
+    each = all(f"pad_{s}" in args for s in "tlbr")
     if "pad" in args:
-        pads = (*pads[:4], *(args["pad"],) * (4 - len(pads)))
-    elif all(f"pad_{s}" in args for s in "tlbr"):
-        pads += tuple(args[f"pad_{s}"] for s in "tlbr")
-    if legacy_pad in (VALID, SAME) and any(k in args for k in ("pad", "pads", "pad_t", "pad_l", "pad_b", "pad_r")):
+        pads = (*pads[:4], *(read(args["pad"]),) * (4 - len(pads)))
+    elif each:
+        pads += tuple(read(args[f"pad_{s}"]) for s in "tlbr")
+    if legacy_pad in (VALID, SAME) and (each or "pad" in args or "pads" in args):
         raise ValueError("with legacy_pad VALID or SAME the padding follows from the sizes: do not give pad or pads")
-    whole = bool(args.get("global_pooling", 0))
+    if not NOTSET <= legacy_pad <= CAFFE_LEGACY_POOLING:
+        raise ValueError(f"legacy_pad must be from 0 to 3, got {legacy_pad}")
     order = args.get("order", "NCHW")
     if order not in ("NCHW", "NHWC"):
         raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
@@ -98,10 +104,10 @@ def _parse(items: tuple[tuple[str, Any], ...]) -> Window:
             f"{len(kernel)} kernel sizes are given, {len(stride)} strides and {len(dilation)} dilations: they must agree"
         )
     pads = pads or (0,) * (2 * len(kernel))
-    if len(pads) != 2 * len(kernel) and not whole:
+    if len(pads) != 2 * len(kernel):
         raise ValueError(f"{len(pads)} pads are given for {len(kernel)} dimensions: there must be two for each")
     for what, values in (("kernel", kernel), ("stride", stride), ("dilation", dilation)):
-        if any(v <= 0 for v in values) and not (whole and what == "kernel"):
+        if min(values) < (0 if whole and what == "kernel" else 1):
             raise ValueError(f"{what} sizes must be positive, got {list(values)}")
     groups = args.get("group", 1)
     if groups < 1:
@@ -113,13 +119,37 @@ def _sides(args: dict[str, Any], many: str, one: str) -> tuple[int, ...]:
     """Where an argument is given in more than one way, the list comes first, as in Caffe2."""
     sides = tuple(args.get(many, ()))
     if one in args:
-        return (*sides[:2], *(args[one],) * (2 - len(sides)))
+        return (*sides[:2], *(read(args[one]),) * (2 - len(sides)))
     if f"{one}_h" in args and f"{one}_w" in args:
-        return (*sides, args[f"{one}_h"], args[f"{one}_w"])
+        return (*sides, read(args[f"{one}_h"]), read(args[f"{one}_w"]))
     return sides
 
 
+def _of_pool(args: Mapping[str, Any]) -> Window:
+    """The window of a pool, which has no groups; without a known rule of padding it has no positions."""
+    rule = read(args.get("legacy_pad", NOTSET))
+    known = NOTSET <= rule <= CAFFE_LEGACY_POOLING
+    window = parse({name: value for name, value in args.items() if name != "group" and (known or name != "legacy_pad")})
+    return window._replace(legacy_pad=rule)
+
+
+def of_pool(args: Mapping[str, Any]) -> Window:
+    """The window of a pool, which has no groups and no dilation."""
+    window = _of_pool(args)
+    if any(d != 1 for d in window.dilation):
+        raise ValueError(f"a pool has no dilation: it must be 1, got {list(window.dilation)}")
+    return window
+
+
+def _of_pool_gradient(args: Mapping[str, Any]) -> Window:
+    """The same for the gradient of a pool, which passes over a dilation."""
+    window = _of_pool(args)
+    return window._replace(dilation=(1,) * len(window.dilation))
+
+
 group("Window", WINDOW_ARGS, parse)
+group("Pool", WINDOW_ARGS, of_pool)
+group("PoolGradient", WINDOW_ARGS, _of_pool_gradient)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -137,7 +167,7 @@ def place(window: Window, size: tuple[int, ...]) -> Place:
         head, tail, count = _along(
             size[i], reach, window.stride[i], window.pads[i], window.pads[i + n], window.legacy_pad
         )
-        if count < 1:
+        if count < 1 and NOTSET <= window.legacy_pad <= CAFFE_LEGACY_POOLING:
             raise ValueError(
                 f"a window of {reach} does not fit into {size[i]} pixels with padding {head} and {tail} "
                 f"(dimension {i} of the image)"
@@ -160,16 +190,21 @@ def _along(size: int, reach: int, stride: int, head: int, tail: int, legacy: int
         if head > 0 and (count - 1) * stride >= size + head:
             count -= 1
         return head, max(head, (count - 1) * stride + reach - size - head), count
+    if legacy not in (NOTSET, VALID, SAME):
+        return head, tail, 0  # Caffe2 knows no such rule, and leaves the size at 0
     return head, tail, (size + head + tail - reach) // stride + 1
 
 
 def first_dimensions(window: Window, n: int) -> Window:
-    """The window for images of `n` dimensions: `kernel` alone means two, of which a pool of one takes the first."""
-    have = len(window.kernel)
-    if have <= n:
+    """The window for images of `n` dimensions: `kernel` alone means two, of which a pool of one takes the first.
+
+    Its padding, before and after, is the first of the pads: top and left of an image.
+    """
+    if len(window.kernel) <= n:
         return window
-    pads = window.pads[:n] + window.pads[have : have + n]
-    return window._replace(kernel=window.kernel[:n], stride=window.stride[:n], dilation=window.dilation[:n], pads=pads)
+    return window._replace(
+        kernel=window.kernel[:n], stride=window.stride[:n], dilation=window.dilation[:n], pads=window.pads[: 2 * n]
+    )
 
 
 def split_shape(shape: tuple[int, ...], window: Window, what: str) -> tuple[int, int, tuple[int, ...]]:

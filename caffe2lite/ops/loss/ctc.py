@@ -107,7 +107,12 @@ def CTCBeamSearchDecoder(
     """
     lengths, values, probabilities = [], [], []
     check_result((max(num_candidates, 0),), "int64")
-    for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):
+    if num_candidates < 0:
+        raise ValueError(f"num_candidates must not be negative, found {num_candidates}")
+    counts = _lengths(INPUTS, SEQ_LEN)
+    if any(counts) and not INPUTS.shape[2]:
+        raise ValueError(f"the input has no classes: its shape is {list(INPUTS.shape)}")
+    for b, steps in enumerate(counts):
         total = _candidates(INPUTS[:steps, b], beam_width, np.float32(prune_threshold))
         best = _best(total, num_candidates)
         spare = [0] * (num_candidates - len(best))

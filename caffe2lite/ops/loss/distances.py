@@ -353,12 +353,13 @@ def BatchBoxCox(xp, X, lambda1, lambda2, *, out):
     Box and Cox, An Analysis of Transformations, 1964; X + lambda2 counts as 1e-6 at least.  X [N, D], Y of its shape,
     lambda1 and lambda2 [D]; float32.  ValueError where lambda1 or lambda2 is not [D].
     """
-    if X.ndim < 1 or lambda1.shape != (math.prod(X.shape[1:]),) or lambda2.shape != lambda1.shape:
+    if X.ndim < 1 or lambda1.size != math.prod(X.shape[1:]) or lambda2.size != lambda1.size:
         raise ValueError(
             f"one lambda1 and lambda2 for each column of X {list(X.shape)} is needed, found {list(lambda1.shape)} and "
             f"{list(lambda2.shape)}"
         )
     rows = X.reshape(X.shape[0], lambda1.size)
+    lambda1, lambda2 = lambda1.reshape(-1), lambda2.reshape(-1)
     base = xp.maximum(rows + lambda2, X.dtype.type(1e-6))
     flat = lambda1 == 0
     power = (xp.power(base, lambda1) - 1) / xp.where(flat, 1, lambda1)

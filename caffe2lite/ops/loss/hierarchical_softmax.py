@@ -134,8 +134,7 @@ def HSoftmaxGradient(xp, X, W, b, labels, intermediate, dY, *, hierarchy: bytes,
             p = intermediate[at + n + span]
             to_p = xp.zeros_like(p)
             to_p[:, target] = -d[:, 0] / xp.maximum(p[:, target], _TINY)
-            to_score = p * d
-            to_score[:, target] -= d[:, 0]
+            to_score = p * (to_p - (to_p * p).sum(axis=1, keepdims=True))
             dinner[at + span] = to_score
             dinner[at + n + span] = to_p
             at = at + 2 * n
@@ -190,11 +189,13 @@ def _search(x: Any, W: Any, b: Any, node: Any, before: float, beam: float) -> It
 def HuffmanTreeHierarchy(xp, labels, *, num_classes: int, out):
     """A tree in which frequent labels have short paths: a serialised TreeProto, as the one string of a tensor.
 
-    Huffman, A Method for the Construction of Minimum-Redundancy Codes, 1952.  labels [...] (int32 or int64), tree [1]
+    Huffman, A Method for the Construction of Minimum-Redundancy Codes, 1952.  labels [N] (int32 or int64), tree [1]
     (a string).  ValueError where a label is not from 0 to num_classes - 1.
     """
     if num_classes < 0:
         raise ValueError(f"num_classes must not be negative, found {num_classes}")
+    if labels.ndim != 1:
+        raise ValueError(f"the labels must be a vector, found the shape {list(labels.shape)}")
     check_result((num_classes,), "int64")
     counts = [0] * num_classes
     for label in labels.reshape(-1).tolist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,8 @@ def CrossEntropyGradient(xp, X, labels, dY, *, out):
     X, labels and dX [N, D], dY [N]; float32.  ValueError where the shapes differ or dY is not [N].
     """
     _same(X, labels)
+    if labels.ndim > 2 or (labels.ndim == 2 and labels.shape[1] != math.prod(X.shape[1:])):
+        raise ValueError(f"the labels must be those of the rows of X {list(X.shape)}, found {list(labels.shape)}")
     rows = _rows(X)
     if dY.shape != (len(rows),):
         raise ValueError(f"dY must have one value for each of the {len(rows)} rows, found {list(dY.shape)}")
@@ -227,15 +230,14 @@ def SigmoidCrossEntropyWithLogitsGradient(
 ):
     """dlogits of SigmoidCrossEntropyWithLogits.
 
-    dY [...], logits, targets and dlogits [..., D]; float32.  ValueError where the shapes of logits and targets differ
-    or both arguments are set.
+    dY [...], logits, targets and dlogits [..., D]; float32.  ValueError where the shapes of logits and targets differ.
     """
-    _check_logits(logits, targets, log_D_trick, unjoined_lr_loss)
+    _check_logits(logits, targets, False, unjoined_lr_loss)  # which, of both, counts
     sigmoid, t = _logistic(xp, logits), targets
-    if log_D_trick:
-        derivative = (2 * t - 1) * (1 - sigmoid)
-    elif unjoined_lr_loss:
+    if unjoined_lr_loss:
         derivative = t - (1 - t) * sigmoid
+    elif log_D_trick:
+        derivative = (2 * t - 1) * (1 - sigmoid)
     else:
         derivative = t - sigmoid
     return _spread(xp, dY, derivative, out)

@@ -108,9 +108,9 @@ def PairWiseLossGradient(xp, X, labels, dY, lengths=None, *, out):
     for each session, or the lengths do not add up to n.
     """
     dX = out(X.shape, X.dtype)
+    _check_items(X, labels)
     if not X.size:
         return dX
-    _check_items(X, labels)
     if dY.shape != (1 if lengths is None else lengths.size,):
         raise ValueError(f"dY must have one value for each session, found {list(dY.shape)}")
     x, label, dx = X.reshape(-1), labels.reshape(-1), dX.reshape(-1)

@@ -254,7 +254,7 @@ def Pow(
 ):
     """Y = X to the power of the second input, or of the argument `exponent`.
 
-    X [...], E [...] which broadcasts -> Y of the shape of both; float32. The older rules hold with `broadcast=1`.
+    X [...], E of its shape, or with `broadcast=1` one that lies on X -> Y of X's shape; float32.
     ValueError where neither E nor `exponent` is given, or where the shapes do not fit.
     """
     if E is None:
@@ -265,6 +265,11 @@ def Pow(
         if exponent == 0.5:
             Y[below] = xp.inf
         return Y
+    if not broadcast and (E.shape != X.shape or axis != -1 or axis_str):
+        raise ValueError(
+            f"X {list(X.shape)} and the exponents {list(E.shape)} must have one shape, and neither axis nor axis_str is "
+            f"given; broadcast=1 lays the exponents on X"
+        )
     aligned, shape = align(X, E, broadcast, axis, axis_str, order)
     return xp.power(X, aligned, out(shape, X.dtype))
 
@@ -277,10 +282,13 @@ def Mod(xp, X, *, divisor: int, sign_follow_divisor: bool = False, out):
     """
     if divisor == 0:
         raise ValueError("the divisor must not be 0; found divisor=0")
+    remainder = xp.remainder if sign_follow_divisor else xp.fmod
     bounds = np.iinfo(X.dtype)
-    if not bounds.min <= divisor <= bounds.max:
-        raise ValueError(f"divisor={divisor} is no {X.dtype}")
-    return (xp.remainder if sign_follow_divisor else xp.fmod)(X, X.dtype.type(divisor), out(X.shape, X.dtype))
+    if bounds.min <= divisor <= bounds.max:
+        return remainder(X, X.dtype.type(divisor), out(X.shape, X.dtype))
+    Y = out(X.shape, X.dtype)
+    Y[...] = remainder(X.astype("int64"), np.int64(divisor)).astype(X.dtype)
+    return Y
 
 
 @operator(
@@ -328,9 +336,9 @@ def RowMul(xp, X, w, *, out):
 def ReduceTailSum(xp, X, *, out):
     """Y[i] = sum of all elements of row i.
 
-    X [N, ...] -> Y [N]; float32. ValueError where X is a scalar.
+    X [N, ...] -> Y [N]; float32. A scalar has no rows. TypeError for another type.
     """
-    Y = out(X.shape[:1], X.dtype)
+    Y = out(X.shape[:1] or (0,), X.dtype)
     Y[...] = X.sum(axis=tuple(range(1, X.ndim)))
     return Y
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,12 @@ def _scale_again(xp, inputs, outputs, args):
 
 
 @operator(
-    "Ys*", inplace=[(-1, -1)], types="float32 float64", num_inputs=(1, MANY), num_outputs=(1, MANY), infer=each_like
+    "Ys*",
+    inplace=[(-1, -1)],
+    types={"Xs": "float32 float64"},
+    num_inputs=(1, MANY),
+    num_outputs=(1, MANY),
+    infer=each_like,
 )
 def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
     """Each output = scale * the input of its position.
@@ -48,8 +54,10 @@ def ScaleBlobs(xp, *Xs, scale: float = 1.0, out):
     Any number of inputs [...], each with an output of its shape; float32 or float64. ValueError where the numbers of
     inputs and outputs differ.
     """
-    if len(out) != len(Xs):
+    if len(out) < len(Xs):
         raise ValueError(f"as many outputs as inputs are needed: {len(Xs)} inputs, {len(out)} outputs")
+    if any(X.dtype != Xs[0].dtype for X in Xs):
+        raise TypeError(f"all inputs must have one type, found {', '.join(X.dtype.name for X in Xs)}")
     return tuple(xp.multiply(X, X.dtype.type(scale), o(X.shape, X.dtype)) for X, o in zip(Xs, out))
 
 
@@ -206,6 +214,10 @@ def EnsureClipped(xp, param, indices=None, grad=None, *, min: float = -_FLT_MAX,
         raise ValueError("three inputs are needed for a sparse parameter: param, indices, grad")
     if not param.ndim:
         raise ValueError("the parameter must have rows, found a scalar")
+    if math.prod(param.shape[1:]) != math.prod(grad.shape[indices.ndim :]):
+        raise ValueError(
+            f"the rows of the gradient {list(grad.shape)} must be those of the parameter {list(param.shape)}"
+        )
     Y = out(param.shape, param.dtype)
     rows = indices.reshape(-1)
     check_indices(rows, param.shape[0])

@@ -65,6 +65,8 @@ def IsMemberOf(xp, X, *, value: Argument = None, dtype: int = 0, out):
     if kind != X.dtype.name:
         raise ValueError(f"the values are {kind}, the input is {X.dtype}")
     values = [] if value is None else list(value.strings if kind == "object" else value.ints)
+    if kind == "bool":
+        values = [bool(v) for v in values]
     Y = out(X.shape, "bool")
     Y[...] = False
     for v in values:

@@ -29,7 +29,7 @@ def _extreme(name: str, better: str, doc: str, gradient: Any, types: str) -> Non
     """Register Y = the best of all inputs; a NaN in a later one compares as no better."""
 
     def kernel(xp, *Xs, out):
-        check_alike(Xs, name)
+        check_alike(Xs, name, any_shape=len(Xs) == 2)
         Y = out(Xs[0].shape, Xs[0].dtype)
         if Y is not Xs[0]:
             xp.copyto(Y, Xs[0])
@@ -60,7 +60,7 @@ _extreme("Min", "fmin", "Y = the smallest of the inputs.", _gradient("MinGradien
 
 def _extreme_compiled(name: str, sign: int) -> None:
     def kernel(xp, *Xs, out):
-        check_alike(Xs, name)
+        check_alike(Xs, name, any_shape=len(Xs) == 2)
         Y = out(Xs[0].shape, Xs[0].dtype)
         y = Y.reshape(-1)
         if len(Xs) == 2 and Y is not Xs[0]:

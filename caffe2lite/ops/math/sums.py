@@ -37,11 +37,11 @@ _WEIGHTED_SUM = Kernel(
 )
 
 
-def check_alike(Xs: Any, title: str) -> None:
-    """ValueError where the inputs differ in shape or type."""
+def check_alike(Xs: Any, title: str, any_shape: bool = False) -> None:
+    """ValueError where the inputs differ in shape (with `any_shape` in the number of values) or type."""
     shape, dtype = Xs[0].shape, Xs[0].dtype
     for i, X in enumerate(Xs):
-        if X.shape != shape or X.dtype != dtype:
+        if (X.size != Xs[0].size if any_shape else X.shape != shape) or X.dtype != dtype:
             raise ValueError(
                 f"all inputs of {title} must have one shape and type: input 0 is {dtype}{list(shape)}, "
                 f"input {i} {X.dtype}{list(X.shape)}"
@@ -140,11 +140,11 @@ def _weights(operands: Any) -> tuple[Any, Any]:
 def WeightedSum(xp, *operands, out):
     """Y = X0 * w0 + X1 * w1 + ..., from the inputs X0, w0, X1, w1, ...; each w is one value.
 
-    Inputs X [...] of one shape, weights w [1] -> Y of X's shape; float32, on GPUs float16 too.
-    ValueError where an input has no weight, a weight is not one value, or the X differ in shape or type.
+    Inputs X [...] of one size, weights w [1] -> Y of the first one's shape; float32, on GPUs float16 too.
+    ValueError where an input has no weight, a weight is not one value, or the X differ in size or type.
     """
     Xs, ws = _weights(operands)
-    check_alike(Xs, "WeightedSum")
+    check_alike(Xs, "WeightedSum", any_shape=True)
     Y = out(Xs[0].shape, Xs[0].dtype)
     ws = [w.astype(Y.dtype, copy=False) for w in ws]
     if len(Xs) <= 3 and usable(xp, Y):
@@ -200,7 +200,7 @@ def WeightedSumGradient(xp, dY, *operands, grad_on_w: bool = False, out):
     wanted = 2 * n if grad_on_w else n
     if len(out) != wanted:
         raise ValueError(f"{wanted} outputs are expected, a gradient for each tensor{' and weight' * grad_on_w}")
-    check_alike((dY, *Xs), "WeightedSumGradient")
+    check_alike((dY, *Xs), "WeightedSumGradient", any_shape=True)
     results = []
     for w, place in zip(ws, out):
         results.append(xp.multiply(dY, w, out=place(dY.shape, dY.dtype)))

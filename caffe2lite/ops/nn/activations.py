@@ -159,7 +159,7 @@ def _gelu(X, Y):
         Y[i] = X[i] * (np.float32(0.5) + np.float32(0.5) * erf32(X[i] * np.float32(math.sqrt(0.5))))
 
 
-@operator("dX", shapes="dY = X", types={"dY": "float32", "X": "=dY"}, infer=like(0))
+@operator("dX", broadcasts="X dY", types={"dY": "float32", "X": "=dY"}, infer=like(0))
 @in_blocks
 def GeluGradient(xp, dY, X, *, fast_gelu: bool = False, out):
     """dX = dY * (P(N <= X) + X * density(X)).
@@ -303,7 +303,7 @@ def _swish(X, Y):
         Y[i] = X[i] / (np.float32(1) + exp32(-X[i]))
 
 
-@operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, alike="X Y dY", infer=like(0))
+@operator("dX", inplace={2: 0}, types={"X": "float32", "Y": "=X", "dY": "=X"}, alike="Y X dY", infer=like(0))
 @in_blocks
 def SwishGradient(xp, X, Y, dY, *, out):
     """dX = dY * (Y + (1 - Y) / (1 + exp(-X))).

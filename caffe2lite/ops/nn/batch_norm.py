@@ -42,11 +42,12 @@ class Channels:
             X.reshape(self.n * self.count, self.pixels) if self.first else X.reshape(self.n * self.pixels, self.count)
         )
 
-    def check(self, **vectors: Any) -> None:
-        """ValueError where a vector has not one value a channel."""
-        for what, v in vectors.items():
-            if v.shape != (self.count,):
+    def vectors(self, **given: Any) -> list[Any]:
+        """These as vectors of one value a channel; ValueError where one has another number of values."""
+        for what, v in given.items():
+            if v.size != self.count:
                 raise ValueError(f"{what} must have one value for each of {self.count} channels, found {list(v.shape)}")
+        return [v.reshape(-1) for v in given.values()]
 
     def sums(self, xp: Any, X: Any, Y: Any = None) -> Any:
         """Per channel the sum of X, or of X * Y."""
@@ -287,7 +288,8 @@ def normalize(
     """SpatialBN of images that lie as `layout` says."""
     if len(out) != (1 if is_test else 5):
         raise ValueError(f"with is_test={int(is_test)} there are {1 if is_test else 5} outputs, {len(out)} are named")
-    layout.check(scale=scale, bias=bias, mean=mean, var=var)
+    running = mean, var
+    scale, bias, mean, var = layout.vectors(scale=scale, bias=bias, mean=mean, var=var)
     kind = scale.dtype.type
     kernels = bool(X.size) and usable(xp, X, scale)
     if is_test and kernels:
@@ -300,7 +302,7 @@ def normalize(
         layout.affine(xp, X, inv, bias - mean * inv, Y)
         return Y
     if sums is not None:
-        layout.check(sums=sums, sumsq=sumsq)
+        sums, sumsq = layout.vectors(sums=sums, sumsq=sumsq)
     if kernels:
         both = None if sums is None else xp.stack([sums, sumsq], axis=1).astype("float64").reshape(-1, 1, 2)
         saved = [out[k]((layout.count,), scale.dtype) for k in (3, 4)]
@@ -308,7 +310,7 @@ def normalize(
         batch_norm_cuda.normalize(
             xp, layout, X, Y, scale, bias, mean, var, *saved, both, momentum, epsilon, num_batches
         )
-        return Y, mean, var, *saved
+        return Y, *running, *saved
     centre, spread, count = _statistics(xp, layout, X, sums, sumsq, num_batches)
     saved_mean, saved_inv = (out[k]((layout.count,), scale.dtype) for k in (3, 4))
     saved_mean[...] = centre
@@ -326,7 +328,7 @@ def normalize(
     a = scale * saved_inv
     Y = out[0](X.shape, X.dtype)
     layout.affine(xp, X, a, bias - centre * a, Y)
-    return Y, mean, var, saved_mean, saved_inv
+    return Y, *running, saved_mean, saved_inv
 
 
 @operator(
@@ -389,10 +391,10 @@ def normalize_gradient(
         raise ValueError(f"num_batches must be above 0, found {num_batches}")
     if num_batches > 1 and all_dbias is None:
         raise ValueError(f"num_batches={num_batches} needs the sums over the batches as inputs 6 and 7")
-    layout.check(scale=scale, mean=mean, inv_std=inv_std)
+    scale, mean, inv_std = layout.vectors(scale=scale, mean=mean, inv_std=inv_std)
     if X.size and usable(xp, X, scale):
         if all_dscale is not None:
-            layout.check(dscale=all_dscale, dbias=all_dbias)
+            all_dscale, all_dbias = layout.vectors(dscale=all_dscale, dbias=all_dbias)
         vectors = [out[k]((layout.count,), scale.dtype) for k in (1, 2)]
         dX = out[0](X.shape, X.dtype)
         batch_norm_cuda.gradient(
@@ -405,7 +407,7 @@ def normalize_gradient(
         dscale_sum = (along - mean * dbias_sum) * inv_std
         share = 1
     else:
-        layout.check(dscale=all_dscale, dbias=all_dbias)
+        all_dscale, all_dbias = layout.vectors(dscale=all_dscale, dbias=all_dbias)
         dscale_sum, dbias_sum, share = all_dscale.copy(), all_dbias.copy(), num_batches
         count *= num_batches
     dscale, dbias = (out[k]((layout.count,), scale.dtype) for k in (1, 2))
@@ -448,7 +450,7 @@ def ChannelBackpropStats(xp, X, mean, inv_std, dY, *, order: str = "NCHW", out):
     [C].
     """
     layout = Channels(X, order)
-    layout.check(mean=mean, inv_std=inv_std)
+    mean, inv_std = layout.vectors(mean=mean, inv_std=inv_std)
     dscale, dbias = out[0]((layout.count,), X.dtype), out[1]((layout.count,), X.dtype)
     dbias[...] = layout.sums(xp, dY)
     dscale[...] = (layout.sums(xp, dY, X) - mean * dbias) * inv_std
@@ -477,7 +479,7 @@ def BatchMomentsGradient(xp, dmean, dsquare, X, *, order: str = "NCHW", out):
     ValueError where dmean or dsquare is not [C].
     """
     layout = Channels(X, order)
-    layout.check(dmean=dmean, dsquare=dsquare)
+    dmean, dsquare = layout.vectors(dmean=dmean, dsquare=dsquare)
     share = X.dtype.type(1 / max(layout.n * layout.pixels, 1))
     dX = out(X.shape, X.dtype)
     layout.affine(xp, X, 2 * share * dsquare, dmean * share, dX)
@@ -504,7 +506,7 @@ def AffineChannel(xp, X, scale, bias, *, order: str = "NCHW", is_learnable: bool
     not [C], or Y overwrites X with is_learnable.
     """
     layout = Channels(X, order)
-    layout.check(scale=scale, bias=bias)
+    scale, bias = layout.vectors(scale=scale, bias=bias)
     if is_learnable and out.replaces(X):
         raise ValueError("with is_learnable the gradient needs X, so that it must not be overwritten in place")
     Y = out(X.shape, X.dtype)
@@ -531,7 +533,7 @@ def AffineChannelGradient(xp, dY, X, scale=None, *, order: str = "NCHW", is_lear
     if not is_learnable:
         scale = X  # the second input
     layout = Channels(dY, order)
-    layout.check(scale=scale)
+    (scale,) = layout.vectors(scale=scale)
     results: list[Any] = []
     if is_learnable:
         dscale, dbias = (out[k]((layout.count,), dY.dtype) for k in (1, 2))

@@ -61,6 +61,8 @@ def _prepare(X, W, b, window):
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     if len(size) != len(window.kernel):
         raise ValueError(f"the window has {len(window.kernel)} dimensions and the input {len(size)}: {list(X.shape)}")
+    if not channels or 0 in size:
+        raise ValueError(f"the images must have channels and pixels, got shape {list(X.shape)}")
     check_filter(window, channels, W, b, W.shape[0] if W.ndim else 0)
     place = windows.place(window, size)
     if windows.split_shape(W.shape, window, "the filter")[2] != place.kernel:  # the whole image, with global_pooling

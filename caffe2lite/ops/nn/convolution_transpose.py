@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from caffe2lite.ops.kit import columns, windows
-from caffe2lite.ops.kit.arguments import Arg, group
+from caffe2lite.ops.kit.arguments import Arg, group, read
 from caffe2lite.ops.kit.infer import Spec, given
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.windows import WINDOW_ARGS, Place, Window
@@ -24,9 +24,9 @@ def transposed(args: Mapping[str, Any]) -> TransposedWindow:
     """The window and the adjustments that an operator's arguments describe."""
     window = windows.parse({k: v for k, v in args.items() if k != "global_pooling"})
     if "adj" in args:
-        return TransposedWindow(window, args["adj"])
+        return TransposedWindow(window, read(args["adj"]))
     if "adj_h" in args and "adj_w" in args:
-        return TransposedWindow(window, (args["adj_h"], args["adj_w"]))
+        return TransposedWindow(window, (read(args["adj_h"]), read(args["adj_w"])))
     return TransposedWindow(window, tuple(args.get("adjs", ())) or 0)
 
 
@@ -35,7 +35,7 @@ group(
     {
         **WINDOW_ARGS,
         "adjs": Arg("adjs", "list[int]", ()),
-        **{name: Arg(name, "int", 0) for name in ("adj", "adj_h", "adj_w")},
+        **{name: Arg(name, "int", 0, seldom=True) for name in ("adj", "adj_h", "adj_w")},
     },
     transposed,
 )

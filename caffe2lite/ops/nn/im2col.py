@@ -16,7 +16,8 @@ def _parse(args):
     """The window; here one side may be given alone, or beside the argument for both, and all sides have one padding."""
     given = [what for what in ("kernel", "stride", "dilation") if {what, f"{what}_h", f"{what}_w"} & args.keys()]
     sides = {f"{what}_{s}": args.get(f"{what}_{s}", args.get(what, 1)) for what in given for s in "hw"}
-    rest = {name: value for name, value in args.items() if name not in given and not name.startswith("pad_")}
+    ignored = (*given, "kernels", "strides", "dilations", "pads")  # the lists are not read, nor sides of the padding
+    rest = {name: value for name, value in args.items() if name not in ignored and not name.startswith("pad_")}
     window = windows.parse({**rest, **sides})
     if len(window.kernel) != 2:
         raise ValueError("kernel sizes must be positive: give kernel, or kernel_h and kernel_w")
@@ -48,6 +49,8 @@ def Im2Col(xp, X, *, window: ColumnWindow, out):
     """
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
+    if any(n < reach for n, reach in zip(size, place.reach)):
+        raise ValueError(f"a window of {list(place.reach)} must fit into the {list(size)} pixels without padding")
     depth = channels * place.kernel[0] * place.kernel[1]
     Y = out(windows.join_shape(batch, depth, place.out, window), X.dtype)
     x = windows.channels_first(X, window)

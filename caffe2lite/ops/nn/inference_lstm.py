@@ -34,7 +34,7 @@ def InferenceLSTM(
     inputs,
     *rest,
     num_layers: int = 1,
-    has_biases: bool = False,
+    has_biases: bool = True,
     batch_first: bool = False,
     bidirectional: bool = False,
 ):

@@ -49,6 +49,9 @@ def _misfit(X: Any, W: Any, b: Any, have: int, take: int, make: int, axis: int, 
 
 
 def _fully_connected(xp: Any, X: Any, W: Any, b: Any, axis: int, axis_w: int, transposed: bool, out: Any) -> Any:
+    for what, at, operand in (("axis", axis, X), ("axis_w", axis_w, W)):
+        if at == operand.ndim:
+            raise ValueError(f"{what}={at} is none of the dimensions of {list(operand.shape)}")
     rows, weights = _fc_operands(X, W, b, axis, axis_w, transposed)
     Y = out((*X.shape[: split_axis(axis, X.ndim)], weights.shape[1]), X.dtype)
     flat = Y.reshape(rows.shape[0], weights.shape[1])

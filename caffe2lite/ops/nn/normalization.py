@@ -229,7 +229,7 @@ def GroupNorm(
 
 @operator(
     "dX dgamma dbeta",
-    types={"dY": "float32"} | dict.fromkeys(("X", "gamma", "beta", "mean", "inv_std"), "=dY"),
+    types={"dY": "float32", "X": "=dY", "gamma": "=dY", "beta": "=dY", "mean": "=dY", "inv_std": "=dY"},
     infer=like(1, 2, 2),
 )
 def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32, order: str = "NCHW", out):
@@ -238,6 +238,8 @@ def GroupNormGradient(xp, dY, X, gamma, beta, mean, inv_std, *, group: int = 32,
     dY [N, C, ...] (NHWC: [N, ..., C]), X and dX of its shape, gamma, beta, dgamma and dbeta [C], mean and inv_std
     [N, group]; float32.  ValueError where gamma is not [C], or C is no multiple of group.
     """
+    if beta.size != gamma.size:
+        raise ValueError(f"beta {list(beta.shape)} must have as many values as gamma {list(gamma.shape)}")
     return _group_norm_gradient(xp, _Groups(X, order, group), X, dY, gamma, mean, inv_std, out)
 
 
@@ -272,7 +274,7 @@ def _infer_layer(args: Any, inputs: Any) -> list[Spec]:
 @operator(
     "Y mean std",
     num_inputs={1, 3},
-    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    types={"X": "float32 float64", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     gradient=_layer_gradient,
 )
@@ -282,7 +284,7 @@ def LayerNorm(
     """Y = each row of X (the dimensions from `axis` on), normalized, * gamma + beta if these are asked for.
 
     Ba et al., Layer Normalization, 2016.  X [..., row ...], Y of its shape, mean and std = sqrt(variance + epsilon)
-    [..., 1], gamma and beta with one value for each of a row's; float32.  ValueError where X has no such axis, gamma
+    [..., 1], gamma and beta with one value for each of a row's; float32 or float64.  ValueError where X has no such axis, gamma
     or beta has another size, or elementwise_affine has none.
     """
     if X.ndim < 2:
@@ -342,9 +344,9 @@ def _layer_loop(X, gamma, beta, Y, means, stds, epsilon):  # type: ignore[no-unt
 operator(
     "Y mean std",
     name="C10LayerNorm_DontUseThisOpYet",
-    num_inputs={1, 3},
+    num_inputs=(1, 3),
     inplace=[(0, 0), (0, 1)],
-    types={"X": "float32", "gamma": "=X", "beta": "=X"},
+    types={"X": "float32 float64", "gamma": "=X", "beta": "=X"},
     infer=_infer_layer,
     doc=f"LayerNorm under a name of its own, without a gradient.\n\n{_LAYER_OPERANDS}",
 )(LayerNorm.kernels["", None])
@@ -532,16 +534,19 @@ def Normalize(xp, X, *, axis: int = -1, out):
     return xp.divide(X, _norm(xp, X, axis_of(axis, X.ndim)), out(X.shape, X.dtype))
 
 
-@operator("dX", shapes="dY = X", types={"X": "float32", "dY": "=X"}, infer=like(0))
+@operator("dX", types={"X": "float32", "dY": "=X"}, infer=like(1))
 def NormalizeGradient(xp, X, dY, *, axis: int = -1, out):
     """dX = dY / norm - X * sum of X * dY / norm^3.
 
-    X [...], dY and dX of its shape; float32.  ValueError where X has no such axis or dY does not fit.
+    X [...], dY of its size, dX of dY's shape; float32.  ValueError where X has no such axis or dY does not fit.
     """
     at = axis_of(axis, X.ndim)
+    G = fitted(dY, X.shape, "dY")
     norm = _norm(xp, X, at)
-    along = (X * dY).sum(axis=at, keepdims=True) / (norm * norm * norm)
-    return xp.subtract(dY / norm, X * along, out(X.shape, X.dtype))
+    along = (X * G).sum(axis=at, keepdims=True) / (norm * norm * norm)
+    dX = out(dY.shape, X.dtype)
+    xp.subtract(G / norm, X * along, dX.reshape(X.shape))
+    return dX
 
 
 @operator("Y", types="float32", infer=like(0))

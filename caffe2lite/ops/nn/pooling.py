@@ -16,7 +16,7 @@ from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.memory import clear
 from caffe2lite.ops.kit.products import mean_along
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.windows import Window
+from caffe2lite.ops.kit.windows import Pool, PoolGradient
 from caffe2lite.ops.nn import cuda
 
 
@@ -48,7 +48,7 @@ def _shape(shape, window):
 
 
 def _infer(args, inputs):
-    return [Spec(_shape(inputs[0].shape, windows.parse(given(args))), inputs[0].dtype)]
+    return [Spec(_shape(inputs[0].shape, windows.of_pool(given(args))), inputs[0].dtype)]
 
 
 def _axis(window, i):
@@ -154,7 +154,7 @@ def _images(X, window):
     return X.reshape(*X.shape[:2], -1), 2
 
 
-def _MaxPool(xp, X, *, window: Window, out):
+def _MaxPool(xp, X, *, window: Pool, out):
     geometry = _kernel_geometry(xp, X, window)
     if geometry is not None:
         Y = _result(X, window, out)
@@ -174,11 +174,11 @@ def _MaxPool(xp, X, *, window: Window, out):
     return Y
 
 
-def _MaxPoolGradient(xp, X, Y, dY, *, window: Window, out):
+def _MaxPoolGradient(xp, X, Y, dY, *, window: PoolGradient, out):
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
     geometry = _kernel_geometry(xp, X, window)
-    window, place = _check_gradient(X, Y, dY, window)
+    window, place, Y, dY = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     if geometry is not None:
         cuda.MAX_POOL_GRADIENT(xp, dX.size, dX, X, Y, dY, *geometry)
@@ -198,13 +198,13 @@ def _is_empty(X, window):
     return not X.size and (X.ndim > 2 or X.ndim == 2 and (window.whole or not X.shape[0]))
 
 
-def _check_gradient(X, Y, dY, window):
+def _check_gradient(X, Y, dY, window, loose="gradient"):
     window, place, batch, channels = _prepare(X.shape, window)
     wanted = windows.join_shape(batch, channels, place.out, window)
     for what, array in (("result", Y), ("gradient", dY)):
-        if array.shape != wanted:
+        if array.shape != wanted and (what not in loose or array.size != math.prod(wanted)):
             raise ValueError(f"the {what} has the shape {list(array.shape)}; this pool makes {list(wanted)}")
-    return window, place
+    return window, place, Y.reshape(wanted), dY.reshape(wanted)
 
 
 def _counts(xp, place, window, include_pad, dtype):
@@ -226,7 +226,7 @@ def _counts(xp, place, window, include_pad, dtype):
     return total.reshape(-1)[:1]
 
 
-def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
+def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Pool, out):
     geometry = _kernel_geometry(xp, X, window)
     if geometry is not None:
         Y = _result(X, window, out)
@@ -243,11 +243,11 @@ def _AveragePool(xp, X, *, count_include_pad: int = 0, window: Window, out):
     return Y
 
 
-def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+def _AveragePoolGradient(xp, X, Y, dY, *, count_include_pad: int = 0, window: PoolGradient, out):
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
     geometry = _kernel_geometry(xp, X, window)
-    window, place = _check_gradient(X, Y, dY, window)
+    window, place, Y, dY = _check_gradient(X, Y, dY, window)
     dX = out(X.shape, X.dtype)
     if geometry is not None:
         cuda.AVERAGE_POOL_GRADIENT(xp, dX.size, dX, dY, _fixed(geometry, count_include_pad), *geometry)
@@ -321,7 +321,7 @@ for _name, _gradient in (
 # ---- compiled, for the CPU and for GPUs: one- and two-dimensional images NCHW --------------------------------------
 
 
-def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:
+def _geometry(X: Any, window: Pool) -> tuple[int, ...] | None:
     """(planes, H, W, result H, W, kernel H, W, stride H, W, top, left), or None where the loops do not fit."""
     window, place, batch, channels = _prepare(X.shape, window)
     if _whole(place) or window.channels_last or len(place.size) > 2 or any(d != 1 for d in place.dilation):
@@ -334,7 +334,7 @@ def _geometry(X: Any, window: Window) -> tuple[int, ...] | None:
     return (batch * channels, *(n for pair in pairs for n in pair))
 
 
-def _result(X: Any, window: Window, out: Any) -> Any:
+def _result(X: Any, window: Pool, out: Any) -> Any:
     window, place, batch, channels = _prepare(X.shape, window)
     return out(windows.join_shape(batch, channels, place.out, window), X.dtype)
 
@@ -346,7 +346,7 @@ def _row(geometry: tuple[int, ...]) -> Any:
 
 
 @compiled(*(registry.find(n) for n in ("MaxPool", "MaxPool1D", "MaxPool2D")))
-def _max_pool_compiled(xp, X, *, window: Window, out):
+def _max_pool_compiled(xp, X, *, window: Pool, out):
     geometry = _geometry(X, window) if X.size else None
     if geometry is None:
         return _MaxPool(xp, X, window=window, out=out)
@@ -388,7 +388,7 @@ def _max_pool_loop(X, Y, row, planes, h, w, oh, ow, kh, kw, sh, sw, top, left):
 
 
 @compiled(*(registry.find(n) for n in ("MaxPoolGradient", "MaxPool1DGradient", "MaxPool2DGradient")))
-def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: Window, out):
+def _max_pool_gradient_compiled(xp, X, Y, dY, *, window: PoolGradient, out):
     geometry = _geometry(X, window) if X.size else None
     if geometry is None:
         return _MaxPoolGradient(xp, X, Y, dY, window=window, out=out)
@@ -415,7 +415,7 @@ def _max_pool_gradient_loop(X, Y, dY, dX, planes, h, w, oh, ow, kh, kw, sh, sw, 
 
 
 @compiled(*(registry.find(n) for n in ("AveragePool", "AveragePool1D", "AveragePool2D")))
-def _average_pool_compiled(xp, X, *, count_include_pad: int = 0, window: Window, out):
+def _average_pool_compiled(xp, X, *, count_include_pad: int = 0, window: Pool, out):
     geometry = _geometry(X, window) if X.size else None
     if geometry is None:
         return _AveragePool(xp, X, count_include_pad=count_include_pad, window=window, out=out)
@@ -457,7 +457,7 @@ def _average_pool_loop(X, Y, row, fixed, planes, h, w, oh, ow, kh, kw, sh, sw, t
 
 
 @compiled(*(registry.find(n) for n in ("AveragePoolGradient", "AveragePool1DGradient", "AveragePool2DGradient")))
-def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0, window: Window, out):
+def _average_pool_gradient_compiled(xp, X, Y, dY, *, count_include_pad: int = 0, window: PoolGradient, out):
     geometry = _geometry(X, window) if X.size else None
     if geometry is None:
         return _AveragePoolGradient(xp, X, Y, dY, count_include_pad=count_include_pad, window=window, out=out)
@@ -493,7 +493,7 @@ def _average_pool_gradient_loop(dY, dX, row, fixed, planes, h, w, oh, ow, kh, kw
 
 
 @operator("Y", types="float32", infer=_infer, gradient=single("LpPoolGradient", "I0 O0 GO0 -> GI0"))
-def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
+def LpPool(xp, X, *, p: float = 2.0, window: Pool, out):
     """Y = (sum of |X|^p under the window)^(1/p).
 
     X [N, C, ...], Y [N, C, positions ...] (NHWC: channels last); float32.  ValueError where the window does not fit
@@ -509,7 +509,7 @@ def LpPool(xp, X, *, p: float = 2.0, window: Window, out):
 
 
 @operator("dX", types={"X": "float32", "Y": "=X", "dY": "=X"}, infer=like(0))
-def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
+def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: PoolGradient, out):
     """dX = sum over windows of dY * X * |X|^(p-2) / Y^(p-1).
 
     X and dX [N, C, ...], Y and dY [N, C, positions ...] (NHWC: channels last); float32.  ValueError where Y or dY
@@ -517,7 +517,7 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     """
     if _is_empty(X, window):
         return out(X.shape, X.dtype)
-    window, place = _check_gradient(X, Y, dY, window)
+    window, place, Y, dY = _check_gradient(X, Y, dY, window, loose="result")
     dX = out(X.shape, X.dtype)
     clear(dX)
     for positions, pixels in _windows_of(place, window):
@@ -533,7 +533,7 @@ def LpPoolGradient(xp, X, Y, dY, *, p: float = 2.0, window: Window, out):
     infer=lambda args, inputs: [*_infer(args, inputs), _infer(args, inputs)[0]._replace(dtype="int32")],
     gradient=single("MaxPoolWithIndexGradient", "I0 GO0 O1 -> GI0"),
 )
-def MaxPoolWithIndex(xp, X, *, window: Window, out):
+def MaxPoolWithIndex(xp, X, *, window: Pool, out):
     """Y = the maximum of X under each position of the window, Index = which pixel of the image it is.
 
     X [N, C, ...], Y and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError for the
@@ -557,7 +557,7 @@ def MaxPoolWithIndex(xp, X, *, window: Window, out):
 
 @operator("dX", types={"X": "float32", "dY": "=X", "Index": "int32"},
           cuda_types={"X": "float32 float16", "dY": "=X", "Index": "int32"})  # fmt: skip
-def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: Window, out):
+def MaxPoolWithIndexGradient(xp, X, dY, Index, *, window: PoolGradient, out):
     """dX = the sum of dY over the windows whose maximum is the pixel that Index names.
 
     X and dX [N, C, ...], dY and Index [N, C, positions ...]; float32, on GPUs float16 too, Index int32.  ValueError

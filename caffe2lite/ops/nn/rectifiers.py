@@ -165,6 +165,11 @@ def _leaky_relu_gradient(Y, dY, dX, alpha):
         dX[i] = dY[i] if Y[i] >= 0 else alpha * dY[i]
 
 
+def _check_order(order):
+    if order not in ("NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
+
+
 def _slopes(xp, X, slope, order):
     """Return the slopes as an array that broadcasts against X."""
     axis = 1 if order == "NCHW" else X.ndim - 1
@@ -172,6 +177,7 @@ def _slopes(xp, X, slope, order):
         raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
     if slope.size == 1:
         return slope.reshape((1,) * X.ndim)
+    _check_order(order)
     if slope.shape != (X.shape[axis],):
         raise ValueError(
             f"the slope must be one value or one for each channel of X (axis {axis} of {list(X.shape)}), "
@@ -221,20 +227,21 @@ def _p_relu_rows(X, slope, Y):
             y[i] = x[i] if x[i] > 0 else w * x[i]
 
 
-@operator("dX dSlope", shapes="dY = X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
+@operator("dX dSlope", alike="Y dY X", types={"Y": "float32", "dY": "=Y", "X": "=Y", "slope": "=Y"}, infer=like(0, 3))
 def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     """dX = dY * (X > 0 ? 1 : slope); dSlope = sum of dY * X over X <= 0.
 
     Y [N, C, ...], dY, X and dX of its shape, slope and dSlope [1] or [C]; float32.  ValueError where slope has
     neither one value nor one a channel.
     """
+    _check_order(order)
     w = _slopes(xp, X, slope, order)
     below = ~(X > 0)
     factor = _slope(~below, w, X.dtype) if xp is np and np.isfinite(w).all() else xp.where(below, w, X.dtype.type(1))
     dX = xp.multiply(dY, factor, out=out[0](X.shape, X.dtype))
     dW = out[1](slope.shape, slope.dtype)
     axes = tuple(a for a in range(X.ndim) if w.shape[a] == 1) if slope.size != 1 else None
-    dW[...] = (dY * X * below).sum(axis=axes).reshape(slope.shape)
+    dW[...] = xp.where(X <= 0, dY * X, X.dtype.type(0)).sum(axis=axes).reshape(slope.shape)
     return dX, dW
 
 

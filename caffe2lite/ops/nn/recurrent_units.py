@@ -199,7 +199,10 @@ def LSTMUnitGradient(
     Inputs are those of LSTMUnit, its outputs and their gradients: all [1, N, D] but X and dX [1, N, 4 D], lengths [N]
     and timestep [1]; float32, the last two int32.  ValueError where the shapes or the number of inputs do not fit.
     """
-    lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
+    lengths, (timestep, H, C, dH, dC) = _split(rest, sequence_lengths, 5)
+    for operand in (C_prev, H, C, dH, dC):
+        if operand.dtype != H_prev.dtype:
+            raise TypeError(f"states and gradients must be {H_prev.dtype}, found {operand.dtype}{list(operand.shape)}")
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     now, D = _now(lengths, timestep, X.shape[1]), H_prev.shape[2]
@@ -236,7 +239,10 @@ def _lstm_gradient_compiled(
     drop_states: bool = False,
     out,
 ):
-    lengths, (timestep, _, C, dH, dC) = _split(rest, sequence_lengths, 5)
+    lengths, (timestep, H, C, dH, dC) = _split(rest, sequence_lengths, 5)
+    for operand in (C_prev, H, C, dH, dC):
+        if operand.dtype != H_prev.dtype:
+            raise TypeError(f"states and gradients must be {H_prev.dtype}, found {operand.dtype}{list(operand.shape)}")
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)

@@ -125,7 +125,7 @@ def check_labels(labels: Any, classes: int) -> None:
 def _checked(rows: Any, labels: Any, weights: Any, label_prob: bool) -> Any:
     n, d = rows.shape
     if label_prob:
-        if labels.size != rows.size:
+        if labels.size != rows.size or (not rows.size and labels.shape[1:] != rows.shape[1:]):
             raise ValueError(
                 f"with label_prob a probability for each of {n} x {d} is needed, found {list(labels.shape)}"
             )

@@ -72,7 +72,8 @@ def _adagrad(
             if aux is not None:
                 aux[at] = (values * g).sum(axis=1)
             g = g * weights[at][:, None]
-        g = g + kind(weight_decay) * values
+        if weight_decay or not row_wise:  # else a row that is no number any more stays out of the moments
+            g = g + kind(weight_decay) * values
         square = g * g
         m[which] += square.mean(axis=1, keepdims=True) if row_wise else square
         rows[which] += rate * g / (xp.sqrt(m[which]) + kind(epsilon))
@@ -124,7 +125,7 @@ def _fused_weighted(name: str, row_wise: bool, approximate: bool) -> None:
         grads = grads[segments]
         if weights.size != ids.size:
             raise ValueError(f"one weight for each of {ids.size} indices is needed, found {list(weights.shape)}")
-        aux = out[2](weights.shape, weights.dtype)
+        aux = out[2]((ids.size,), weights.dtype)
         place = xp.asarray([k for n in lengths.tolist() for k in range(n)], dtype="int64")
         weights = weights.reshape(-1)[place]  # as Caffe2 does: each segment begins with the first weight again
         along = aux.reshape(-1)

@@ -57,6 +57,9 @@ def YellowFin(
     ValueError where a size differs.
     """
     check_sizes(param=param, moment=moment, g_avg=g_avg, g2_avg=g2_avg, grad=grad)
+    for what, operand in (("moment", moment), ("g_avg", g_avg), ("g2_avg", g2_avg), ("grad", grad)):
+        if operand.shape != param.shape:
+            raise ValueError(f"{what} {list(operand.shape)} must have the shape of param, {list(param.shape)}")
     if curv_win.size != curv_win_width or scalars_memory.size != 5:
         raise ValueError(
             f"curv_win must have curv_win_width={curv_win_width} values and scalars_memory 5, found "

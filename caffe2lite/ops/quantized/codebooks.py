@@ -63,7 +63,7 @@ def FusedRandRowwiseQuantizedToFloat(xp, input, *, out):
     if input.ndim != 2 or (input.size and input.shape[1] < _RAND_HEAD):
         raise ValueError(f"the input must be rows of at least {_RAND_HEAD} bytes, got shape {list(input.shape)}")
     if not input.size:
-        return out((0, 0), "float32")
+        raise ValueError(f"there must be rows, got shape {list(input.shape)}")
     bits, tail = int(input[0, 0]), int(input[0, 1])
     if bits not in (1, 2, 4, 8):
         raise ValueError(f"the rows say {bits} bits a value; there are 1, 2, 4 and 8")
@@ -89,7 +89,7 @@ def ByteWeightDequant(xp, input, *, min: float = -3.0, max: float = 3.0, shape: 
     number of elements.
     """
     Y = out(tuple(shape), "float32")
-    if Y.size > input.size:
+    if Y.size > input.size or (input.size and not Y.size):
         raise ValueError(f"shape {list(shape)} has {Y.size} elements, and the input only {input.size}")
     Y.reshape(-1)[...] = input.reshape(-1)[: Y.size] * xp.float32((max - min) / 255) + xp.float32(min)
     return Y
@@ -147,9 +147,9 @@ def QuantDecodeGradient(xp, codebook, *rest, out):
     for code, gradient in zip(rest[:half], rest[half:]):
         if code.size != gradient.size:
             raise ValueError(f"codes {list(code.shape)} have a gradient of {list(gradient.shape)}")
-        if codebook.ndim != 1 or code.dtype.kind not in "iu" or gradient.dtype.kind != "f":
+        if codebook.ndim != 1 or code.dtype.kind not in "iu" or gradient.dtype != "float32":
             raise ValueError(
-                f"a code book [N], codes of integers and gradients of floats are needed, found {list(codebook.shape)}, "
+                f"a code book [N], codes of integers and gradients of float32 are needed, found {list(codebook.shape)}, "
                 f"{code.dtype} and {gradient.dtype}"
             )
         segments.check_indices(code.reshape(-1), codebook.shape[0])

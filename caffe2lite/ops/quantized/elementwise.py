@@ -11,11 +11,14 @@ from caffe2lite.ops.kit.compiled import loop, pays
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
-from caffe2lite.ops.kit.shapes import axis_of, resized
+from caffe2lite.ops.kit.shapes import resized
+from caffe2lite.ops.kit.windows import Window
 from caffe2lite.ops.quantized.tensors import (
     Int8Tensor,
     bytes_as,
+    check_byte,
     look_up,
+    lowest,
     need,
     ratio,
     same_scale,
@@ -29,16 +32,17 @@ from caffe2lite.ops.shape.reshape import wanted_shape
 
 
 def _filled(values, shape, Y_scale, Y_zero_point):
-    if min(shape, default=0) < 0 or values.size != math.prod(shape):
+    count = math.prod(shape)
+    if min(shape, default=0) < 0 or values.size < count:
         raise ValueError(f"{values.size} values are given for the shape {list(shape)}")
-    return Int8Tensor(values.reshape(tuple(shape)), Y_scale, Y_zero_point)
+    return Int8Tensor(values[:count].reshape(tuple(shape)), Y_scale, Y_zero_point)  # more are passed over, as in Caffe2
 
 
 @operator("Y", infer=lambda args, inputs: [Spec(tuple(args["shape"]), "uint8")], traits="fill")
 def Int8GivenTensorFill(xp, *, values: bytes = b"", shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
     """A tensor of the bytes `values`.
 
-    Y, an Int8 tensor of the shape [...] in the argument `shape`, uint8. ValueError where there are not as many values.
+    Y, an Int8 tensor of the shape [...] in the argument `shape`, uint8. ValueError where there are fewer values.
     """
     return _filled(np.frombuffer(values, np.uint8).copy(), shape, Y_scale, Y_zero_point)
 
@@ -49,7 +53,7 @@ def Int8GivenIntTensorFill(
 ):
     """A tensor of the int32 numbers `values`, as biases are.
 
-    Y, an Int8 tensor of the shape [...] in the argument `shape`, int32. ValueError where there are not as many values.
+    Y, an Int8 tensor of the shape [...] in the argument `shape`, int32. ValueError where there are fewer values.
     """
     return _filled(np.array(values, np.int64).astype(np.int32), shape, Y_scale, Y_zero_point)
 
@@ -66,7 +70,7 @@ def Int8Quantize(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
         return Int8Tensor(made, Y_scale, Y_zero_point)
     steps = np.rint(X * (np.float32(1) / np.float32(Y_scale)))
     whole = np.where(abs(steps) < 2**31, steps, -(2**31)).astype(np.int64)
-    return Int8Tensor(saturate(whole, Y_zero_point), Y_scale, Y_zero_point)
+    return Int8Tensor(np.clip(whole + Y_zero_point, 0, 255).astype(np.uint8), Y_scale, Y_zero_point)
 
 
 @loop
@@ -97,19 +101,21 @@ def _sum_op(name, num_inputs, relu):
         need(*Xs)
         if len(Xs) != 2:
             raise ValueError(f"it adds two tensors, got {len(Xs)}")
+        if relu and Y_zero_point >= 255:
+            raise ValueError(f"Y_zero_point must be below 255, or nothing above 0 is left; got {Y_zero_point}")
         A, B = Xs
         if A.shape != B.shape:
             raise ValueError(f"both inputs must have one shape, got {list(A.shape)} and {list(B.shape)}")
         ratios = [ratio(X, Y_scale, least=-14) for X in Xs]
         bits = 21 - (int(np.frexp(max(ratios))[1]) - 1)
         a, b = (
-            (np.arange(256, dtype=np.int64) - X.zero_point) * int(np.rint(r * np.float32(2.0**bits)))
+            (np.arange(256, dtype=np.int64) - X.zero) * int(np.rint(r * np.float32(2.0**bits)))
             for X, r in zip(Xs, ratios)
         )
         if pays(np, A.data) and bits > 0:
             made = np.empty(A.shape, np.uint8)
-            low = Y_zero_point if relu else 0
-            _add_bytes(A.data.reshape(-1), B.data.reshape(-1), a, b, made.reshape(-1), bits, Y_zero_point, low)
+            low = lowest(Y_zero_point, relu)
+            _add_bytes(A.data.reshape(-1), B.data.reshape(-1), a, b, made.reshape(-1), bits, Y_zero_point & 255, low)
             return Int8Tensor(made, Y_scale, Y_zero_point)
         total = np.take(a, A.data)
         total += np.take(b, B.data)
@@ -151,9 +157,9 @@ def Int8Relu(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    lowest = np.uint8(X.zero_point)
+    check_byte(X.zero_point)
     made = np.empty(X.shape, np.uint8)
-    np.clip(X.data, lowest, np.uint8(255), out=made)
+    np.clip(X.data, np.uint8(X.zero), np.uint8(255), out=made)
     return Int8Tensor(made, Y_scale, Y_zero_point)
 
 
@@ -165,7 +171,8 @@ def Int8LeakyRelu(xp, X, *, alpha: float = 0.01, Y_scale: float = 1.0, Y_zero_po
     more than 2^8; TypeError where X is no Int8 tensor.
     """
     need(X)
-    steps = ratio(X, Y_scale) * (np.arange(256) - X.zero_point).astype(np.float32)
+    check_byte(X.zero_point, Y_zero_point)
+    steps = ratio(X, Y_scale) * (np.arange(256) - X.zero).astype(np.float32)
     steps = np.where(steps < 0, steps * np.float32(alpha), steps)
     table = saturate(np.rint(steps).astype(np.int64), Y_zero_point)
     return Int8Tensor(look_up(table, X.data), Y_scale, Y_zero_point)
@@ -185,7 +192,7 @@ def Int8Sigmoid(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """
     need(X)
     _unit_scale(Y_scale, Y_zero_point)
-    steps = np.float32(X.scale) * (np.arange(256) - X.zero_point).astype(np.float32)
+    steps = np.float32(X.scale) * (np.arange(256) - X.zero).astype(np.float32)
     table = np.rint(np.minimum(np.float32(256) / (1 + np.exp(-steps)), 255)).astype(np.uint8)
     return Int8Tensor(look_up(table, X.data), Y_scale, Y_zero_point)
 
@@ -270,16 +277,18 @@ def Int8Flatten(xp, X, *, axis: int = 1, Y_scale: float = 1.0, Y_zero_point: int
     shapes="new_shape [K]",
     infer=bytes_as("Reshape"),
 )
-def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] = (), Y_scale: float = 1.0, Y_zero_point: int = 0):
+def Int8Reshape(xp, X, new_shape=None, *, shape: list[int] | None = None, Y_scale: float = 1.0, Y_zero_point: int = 0):
     """X in another shape (0 keeps a dimension, -1 is what is left), and the shape that it had.
 
     X, an Int8 tensor [...] of uint8, new_shape [k] int32 or int64 -> Y, old_shape [dimensions of X]. ValueError where
-    the new shape has another number of elements, or Y_scale and Y_zero_point are not those of X; TypeError where X is
+    the new shape has another number of elements or is given twice, or Y_scale and Y_zero_point are not those of X; TypeError where X is
     no Int8 tensor.
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    wanted = wanted_shape(list(shape) if new_shape is None else new_shape.tolist(), X.data)
+    if new_shape is not None and shape is not None:
+        raise ValueError(f"the new shape comes as argument ({list(shape)}) or as second input, not as both")
+    wanted = wanted_shape(list(shape or ()) if new_shape is None else new_shape.tolist(), X.data)
     old = np.array(X.shape, "int64" if new_shape is None else new_shape.dtype)
     return Int8Tensor(X.data.reshape(wanted).copy(), Y_scale, Y_zero_point), old
 
@@ -294,22 +303,27 @@ def Int8Slice(
     starts: list[int] = (),
     ends: list[int] = (),
     dim: int | None = None,
-    start_idx: int = 0,
-    end_idx: int = -1,
+    start_idx: int | None = None,
+    end_idx: int | None = None,
     Y_scale: float = 1.0,
     Y_zero_point: int = 0,
 ):
-    """X[starts:ends] in each dimension, or of dimension `dim` only what is from start_idx to end_idx.
+    """X[starts:ends] in each dimension; start_idx and end_idx, where both are given, are those of dimension `dim`.
 
-    X, an Int8 tensor [...] of uint8, starts and ends [k] int32 or int64 -> Y [ends - starts, ...]. ValueError where the
-    bounds do not fit, or Y_scale and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    X, an Int8 tensor [...] of uint8, starts and ends [k] int32 or int64 -> Y [ends - starts, ...].
+    ValueError where the bounds do not fit or are missing, dim is none of its dimensions, or Y_scale and Y_zero_point are not those
+    of X; TypeError where X is no Int8 tensor.
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
-    if dim is not None:
-        dim = axis_of(dim, X.data.ndim)
-        starts, ends = [0] * X.data.ndim, [-1] * X.data.ndim
+    if dim is not None and start_idx is not None and end_idx is not None:
+        n = X.data.ndim
+        if not 0 <= dim < n:
+            raise ValueError(f"dim must be from 0 to {n - 1}, for the shape {list(X.shape)}; got {dim}")
+        starts, ends = [*starts, *[0] * (n - len(starts))], [*ends, *[-1] * (n - len(ends))]
         starts[dim], ends[dim] = start_idx, end_idx
+    elif starts_in is None and not starts:
+        raise ValueError("the bounds are missing: give starts and ends, or dim, start_idx and end_idx")
     part = X.data[slice_window(X.shape, *slice_bounds(starts_in, ends_in, starts, ends))]
     return Int8Tensor(part.copy(), Y_scale, Y_zero_point)
 
@@ -327,20 +341,22 @@ def Int8Transpose(xp, X, *, axes: list[int] = (), Y_scale: float = 1.0, Y_zero_p
 
 
 @operator("Y", infer=like(0))
-def Int8ChannelShuffle(xp, X, *, group: int = 1, order: str = "NCHW", Y_scale: float = 1.0, Y_zero_point: int = 0):
+def Int8ChannelShuffle(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
     """Channels (the last dimension) that lay group after group taken in turn from each of them.
 
-    X, an Int8 tensor [..., C] of uint8 -> Y alike. ValueError where the order is not NHWC, C is no multiple of `group`,
-    which is at least 2, or Y_scale and Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
+    X, an Int8 tensor [N, H, W, C] of uint8 -> Y alike. ValueError where the order is not NHWC, C is no multiple of
+    `group`, which is at least 2, there is no `kernel` (it has no effect, but Caffe2 asks for it), or Y_scale and
+    Y_zero_point are not those of X; TypeError where X is no Int8 tensor.
     """
     need(X)
     same_scale(X, Y_scale, Y_zero_point)
     if X.data.ndim != 4:
         raise ValueError(f"X must be (N, H, W, C), got the shape {list(X.shape)}")
-    if order != "NHWC" or group < 2 or X.shape[-1] % group:
+    group = window.group
+    if not window.channels_last or group < 2 or X.shape[-1] % group:
         raise ValueError(
             f"order must be NHWC and group at least 2 and a divisor of the {X.shape[-1]} channels; "
-            f"got {order} and {group}"
+            f"got {'NHWC' if window.channels_last else 'NCHW'} and {group}"
         )
     parts = X.data.reshape(*X.shape[:-1], group, X.shape[-1] // group)
     return Int8Tensor(parts.swapaxes(-1, -2).reshape(X.shape), Y_scale, Y_zero_point)

@@ -18,6 +18,7 @@ from caffe2lite.ops.quantized.tensors import (
     Int8Tensor,
     bytes_as,
     look_up,
+    lowest,
     multiplier,
     need,
     ratio,
@@ -58,9 +59,9 @@ def _average(X, window, Y_scale, Y_zero_point, relu):
     area = math.prod(place.kernel)
     fraction, exponent = np.frexp(np.float32(X.scale) / (np.float32(Y_scale) * np.float32(area)))
     finish = lambda total: saturate(
-        shift_right((total - area * X.zero_point) * int(fraction * 2**24), 24 - int(exponent)), Y_zero_point, relu
+        shift_right((total - area * X.zero) * int(fraction * 2**24), 24 - int(exponent)), Y_zero_point, relu
     )
-    first, *others = _taps(_views(X.data, place, X.zero_point))
+    first, *others = _taps(_views(X.data, place, X.zero))
     if area > 256:
         total = first.astype(np.int64)
         for tap in others:
@@ -87,7 +88,7 @@ def _largest(X, window, Y_scale, Y_zero_point, relu):
             _raise_to(tap, best)
         else:
             np.maximum(best, tap, out=best)
-    return np.maximum(best, np.uint8(Y_zero_point)) if relu else best
+    return np.maximum(best, np.uint8(lowest(Y_zero_point, True))) if relu else best
 
 
 @loop
@@ -101,7 +102,7 @@ def _raise_to(pixels, best):
 
 
 _POOLED = """X, an Int8 tensor [N, H, W, C] of uint8 -> Y [N, OH, OW, C]. ValueError where the order is not NHWC, the window does not
-fit, or the scales do not; TypeError where X is no Int8 tensor."""
+fit or is one pixel, or the scales do not; TypeError where X is no Int8 tensor."""
 
 
 def _pool_op(name, pool, relu, doc):
@@ -109,6 +110,8 @@ def _pool_op(name, pool, relu, doc):
 
     def kernel(xp, X, *, Y_scale: float = 1.0, Y_zero_point: int = 0, window: Window):
         need(X)
+        if not window.whole and math.prod(window.kernel) == 1:
+            raise ValueError("a window of one pixel is no pool, to QNNPACK: give a larger kernel")
         return Int8Tensor(pool(X, window, Y_scale, Y_zero_point, relu), Y_scale, Y_zero_point)
 
     operator("Y", name=name, infer=bytes_as("MaxPool"), doc=f"{doc}\n\n{_POOLED}")(kernel)
@@ -122,10 +125,10 @@ _pool_op("Int8MaxPoolRelu", _largest, True, "The largest value under each window
 
 def _centred(X, W):
     """Return the bytes of each less its zero point, as floats of a type in which sums of their products are exact."""
-    w = W.data.astype(np.float32) - np.float32(W.zero_point)
-    largest = max(X.zero_point, 255 - X.zero_point) * np.abs(w.reshape(len(w), -1)).sum(axis=1).max(initial=0)
+    w = W.data.astype(np.float32) - np.float32(W.zero)
+    largest = max(X.zero, 255 - X.zero) * np.abs(w.reshape(len(w), -1)).sum(axis=1).max(initial=0)
     kind = np.float32 if largest <= 2**24 else np.float64
-    return X.data.astype(kind) - kind(X.zero_point), w.astype(kind, copy=False)
+    return X.data.astype(kind) - kind(X.zero), w.astype(kind, copy=False)
 
 
 def _weights(W, bias):
@@ -148,7 +151,7 @@ def _finish(sums, X, W, bias, Y_scale, Y_zero_point, relu, packed=False):
     if pays(np, sums):
         made = np.empty(sums.shape, np.uint8)
         flat = (sums.reshape(-1, sums.shape[-1]), made.reshape(-1, sums.shape[-1]))
-        _finish_loop(flat[0], bias.data, *multiplier(scale), Y_zero_point, Y_zero_point if relu else 0, flat[1])
+        _finish_loop(flat[0], bias.data, *multiplier(scale), Y_zero_point & 255, lowest(Y_zero_point, relu), flat[1])
         return Int8Tensor(made, Y_scale, Y_zero_point)
     whole = requantize(sums.astype(np.int64) + bias.data, scale)
     return Int8Tensor(saturate(whole, Y_zero_point, relu), Y_scale, Y_zero_point)
@@ -232,12 +235,12 @@ def _conv_op(name, relu):
 
 def _depthwise(X, filter, place):
     """Return the sums of a convolution of each channel with a filter of its own."""
-    views = _views(X.data, place, X.zero_point)  # [N, OH, OW, C, KH, KW]
-    weights = filter.data.astype(np.int32).reshape(filter.shape[:3]) - np.int32(filter.zero_point)
+    views = _views(X.data, place, X.zero)  # [N, OH, OW, C, KH, KW]
+    weights = filter.data.astype(np.int32).reshape(filter.shape[:3]) - np.int32(filter.zero)
     total = np.zeros(views.shape[:4], np.int32)
     for i in range(views.shape[4]):
         for j in range(views.shape[5]):
-            _add_tap(views[..., i, j], np.ascontiguousarray(weights[:, i, j]), np.int32(X.zero_point), total)
+            _add_tap(views[..., i, j], np.ascontiguousarray(weights[:, i, j]), np.int32(X.zero), total)
     return total
 
 
@@ -279,7 +282,7 @@ def Int8ConvTranspose(
     (sh, sw), (h, w) = place.stride, X.shape[1:3]
     padded = (batch, place.size[0] + top + bottom, place.size[1] + left + right, made)
     check_result(padded, np.float64)
-    x, weights = (t.data.astype(np.float64) - t.zero_point for t in (X, filter))
+    x, weights = (t.data.astype(np.float64) - t.zero for t in (X, filter))
     total = np.zeros(padded, np.float64)
     for i in range(place.kernel[0]):
         for j in range(place.kernel[1]):
@@ -344,5 +347,5 @@ def Int8RoIAlign(
         sums = total.reshape(pooled_h, grid_h, pooled_w, grid_w, channels).sum(axis=(1, 3))
         step = X.scale / (np.float64(np.float32(Y_scale)) * 255 * grid_h * grid_w)
         shift = X.zero_point * X.scale / np.float64(np.float32(Y_scale))
-        Y[r] = saturate(np.floor(sums * step - shift + 0.5).astype(np.int64), Y_zero_point)
+        Y[r] = np.clip(np.floor(sums * step - shift + 0.5).astype(np.int64) + Y_zero_point, 0, 255)
     return Int8Tensor(Y, Y_scale, Y_zero_point)

@@ -93,10 +93,14 @@ def _packed(kind, W, b, in_scale):
     if b is not None and not isinstance(b, Int8Tensor) and in_scale <= 0:
         raise ValueError("in_scale, the scale of the layer's input, must be given with a bias")
     weights = W if isinstance(W, Int8Tensor) else by_range(W)
+    if b is not None and not isinstance(b, Int8Tensor):
+        if b.size < W.shape[0]:
+            raise ValueError(f"a bias for each of {W.shape[0]} outputs is needed, found {list(b.shape)}")
+        b = np.where(np.arange(b.size) < W.shape[0], b.reshape(-1), b.dtype.type(0))  # more are 0, as in Caffe2
     return kind(weights, _bias(b, weights.scale, in_scale))
 
 
-@operator("W_q B_q?")
+@operator("W_q B_q?", counts=lambda n, m: n == 2 or m == 1)
 def Int8FCPackWeight(xp, W, b=None, *, in_scale: float = 0.0):
     """Quantize weights for Int8FC, and the bias for an input of scale `in_scale`.
 

@@ -321,20 +321,21 @@ for _name, _form, _kernel, _mean in (
     "output_indices output_lengths output_weights?",
     shapes="INDICES [I], LENGTHS [K], MAPPING [M], WEIGHTS [I]",
     types={"INDICES": _INT, "LENGTHS": "int32", "MAPPING": "int32", "WEIGHTS": "float32"},
-    counts=lambda inputs, outputs: inputs < 4 or outputs == 3,
     gradient=NO_GRADIENT,
 )
 def SparseLengthsSumSparseLookup(xp, INDICES, LENGTHS, MAPPING, WEIGHTS=None, *, out):
     """Indices into a pruned table, without those that were pruned; lengths and weights to match.
 
     INDICES [M] int32 or int64, LENGTHS [S] int32, MAPPING [N] int32, WEIGHTS [M] float32 -> output_indices [K] of
-    INDICES' type, output_lengths [S] int32, output_weights [K]. ValueError where the lengths do not sum to M, or an
-    index is not in [0, N).
+    INDICES' type, output_lengths [S] int32, output_weights [K]. ValueError where the lengths do not sum to M, an
+    index is not in [0, N), or weights have no output.
     """
+    if WEIGHTS is not None and len(out) < 3:
+        raise ValueError("with weights a third output, output_weights, is needed")
     starts, counts = lengths_to_starts(xp, LENGTHS, INDICES.shape[0], exact=True)
     check_indices(INDICES, MAPPING.shape[0])
     rows = MAPPING[INDICES]
-    there = rows >= 0
+    there = rows != -1  # what was pruned
     kept = xp.concatenate([xp.zeros(1, "int64"), xp.cumsum(there)])
     indices, lengths = out[0]((int(kept[-1]),), INDICES.dtype), out[1](LENGTHS.shape, "int32")
     indices[...] = rows[there]
@@ -354,10 +355,10 @@ def FloatToRowwiseQuantized8Bits(xp, input, *, out):
     """Each row as bytes, and in a second tensor its scale and its minimum.
 
     input [N, ...] float32 -> quantized_input of its shape, uint8, scale_bias [N, 2] float32. ValueError where there are
-    no rows, or fewer than two dimensions.
+    no rows, or no values in them.
     """
-    if input.ndim < 2 or not input.shape[0]:
-        raise ValueError(f"the input must have rows and two dimensions at least, got shape {list(input.shape)}")
+    if not input.ndim or not input.shape[0]:
+        raise ValueError(f"the input must have rows, got shape {list(input.shape)}")
     if not input.size:
         raise ValueError(f"the rows must have values, got shape {list(input.shape)}")
     rows = rows_of(input)

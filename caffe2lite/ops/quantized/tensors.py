@@ -37,6 +37,11 @@ class Int8Tensor(Object):
         """Shape of the data."""
         return self.data.shape
 
+    @property
+    def zero(self) -> int:
+        """The zero point as QNNPACK sees it, which takes a byte: others lose what is above."""
+        return self.zero_point & 255
+
     def real(self) -> np.ndarray:
         """The numbers that it stands for, float32."""
         if self.data.dtype == np.uint8:
@@ -113,9 +118,21 @@ def ratio(X: Int8Tensor, scale: float, least: int = -8) -> np.float32:
     return r
 
 
+def check_byte(*zero_points: int) -> None:
+    """Raise a ValueError unless the zero points are from 0 to 255."""
+    for zero_point in zero_points:
+        if not 0 <= zero_point < 256:
+            raise ValueError(f"the zero points must be from 0 to 255 here, found {zero_point}")
+
+
+def lowest(zero_point: int, relu: bool) -> int:
+    """Return the lowest byte of a result: 0, or with `relu` the one that is nearest to its zero point."""
+    return min(max(zero_point, 0), 255) if relu else 0
+
+
 def saturate(values: Any, zero_point: int, relu: bool = False) -> np.ndarray:
-    """Return bytes of whole numbers that are to have the zero point; with `relu` none is below it."""
-    return np.clip(values + zero_point, zero_point if relu else 0, 255).astype(np.uint8)
+    """Return bytes of whole numbers that are to have the zero point, a byte; with `relu` none is below it."""
+    return np.clip(values + (zero_point & 255), lowest(zero_point, relu), 255).astype(np.uint8)
 
 
 def shift_right(values: np.ndarray, bits: int) -> np.ndarray:

@@ -209,6 +209,8 @@ def PiecewiseLinearTransform(
     X [N] or [N, D], Y of its shape, bounds [D * (pieces + 1)], slopes and intercepts [D * pieces]; float32.
     ValueError where the three do not fit D, are missing, or the bounds descend.
     """
+    if len({bool(v) for v in (bounds, slopes, intercepts)}) > 1:
+        raise ValueError("the arguments bounds, slopes and intercepts must all be given, or none of them")
     given = [xp.asarray(v, dtype=X.dtype) for v in (bounds, slopes, intercepts)]
     if bounds_in is not None:
         given = [bounds_in, slopes_in, intercepts_in]

@@ -175,7 +175,7 @@ def _maximum_gradient(Y, dY, lengths, data, dX):
     infer=_infer,
     gradient=lambda g: _weighted(g, "LengthsWeightedSumGradient", "LengthsWeightedSumWithMainInputGradient"),
 )
-def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
+def LengthsWeightedSum(xp, data, weights, lengths, *, out):
     """Y[k] = sum of the rows of segment k, each times its weight.
 
     data [N, ...], weights [N], lengths [segments], Y [segments, ...]; float32, lengths int32.  ValueError where the
@@ -186,7 +186,7 @@ def LengthsWeightedSum(xp, data, weights, lengths, *, grad_on_weights: bool = Fa
 
 
 @compiled(LengthsWeightedSum)
-def _lengths_weighted_sum_compiled(xp, data, weights, lengths, *, grad_on_weights: bool = False, out):
+def _lengths_weighted_sum_compiled(xp, data, weights, lengths, *, out):
     check_weights(weights, data.shape[0])
     return _sum_compiled(data, weights, None, lengths, out)
 
@@ -395,7 +395,7 @@ def _sparse_lengths_max_compiled(xp, data, indices, lengths, *, out):
     infer=_infer,
     gradient=_sparse_weighted,
 )
-def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
+def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, out):
     """Y[k] = sum of weight * data[i] over the indices of segment k.
 
     data [N, ...], weights and indices [n], lengths [segments], Y [segments, ...] (float32); data float32 or float16,
@@ -407,7 +407,7 @@ def SparseLengthsWeightedSum(xp, data, weights, indices, lengths, *, grad_on_wei
 
 
 @compiled(SparseLengthsWeightedSum, also="float16")
-def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, grad_on_weights: int = 0, out):
+def _sparse_lengths_weighted_sum_compiled(xp, data, weights, indices, lengths, *, out):
     check_weights(weights, indices.shape[0])
     return _sum_compiled(data, weights, indices, lengths, out)
 

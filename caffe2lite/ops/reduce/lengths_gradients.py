@@ -12,6 +12,7 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.kit.segments import check_weights, column, spread
+from caffe2lite.ops.kit.shapes import fitted
 from caffe2lite.ops.reduce.lengths import AHEAD, INDEX, LINE, NO_INDICES, NOTHING, U, check_counts, place
 
 # ---- gradients -------------------------------------------------------------------------------------------------
@@ -52,9 +53,17 @@ def _mean_gradient_of(xp, dY, lengths, indices, *, out):
     return _mean_gradient(xp, dY, lengths, out=out)
 
 
+def _one_each(weights, size):
+    """The weights as a vector, one for each of `size` rows; further dimensions of 1 are passed over."""
+    if weights.ndim > 1 and weights.size == weights.shape[0]:
+        weights = weights.reshape(-1)
+    check_weights(weights, size)
+    return weights
+
+
 def _weighted_gradient(xp, weights, dY, lengths, *, out):
     made, _ = _spread(xp, dY, lengths, out)
-    check_weights(weights, made.shape[0])
+    weights = _one_each(weights, made.shape[0])
     return xp.multiply(made, column(xp, weights, made), out=made)
 
 
@@ -64,14 +73,14 @@ def _weighted_gradient_of(xp, weights, dY, lengths, indices, *, out):
 
 def _weighted_gradient_both(xp, weights, dY, lengths, data, indices, out):
     made, _ = _spread(xp, dY, lengths, out[0])
-    check_weights(weights, made.shape[0])
+    shape, weights = weights.shape, fitted(weights, made.shape[:1], "weights")
     rows = data if indices is None else segments.take_rows(xp, data, indices)
-    by_weights = out[1](weights.shape, weights.dtype)
+    by_weights = out[1](shape, weights.dtype)
     if made.size != rows.size or made.shape[0] != rows.shape[0]:
         raise ValueError(f"the rows of dY {list(dY.shape)} and of the data {list(data.shape)} must have one size")
     if made.size:
         flat = made.shape[0], -1
-        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights)
+        xp.sum(made.reshape(flat) * rows.reshape(flat), axis=1, out=by_weights.reshape(-1))
     else:
         by_weights[...] = 0
     return xp.multiply(made, column(xp, weights, made), out=made), by_weights
@@ -209,7 +218,7 @@ def _mean_gradient_of_compiled(xp, dY, lengths, indices, *, out):
 
 @compiled(*(registry.find(n) for n in ("LengthsWeightedSumGradient", "SparseLengthsWeightedSumGradient")))
 def _weighted_gradient_compiled(xp, weights, dY, lengths, *, out):
-    check_weights(weights, int(lengths.sum(dtype=np.int64)))
+    weights = _one_each(weights, int(lengths.sum(dtype=np.int64)))
     return _spread_compiled(dY, weights, lengths, out, mean=False)
 
 
@@ -222,10 +231,10 @@ def _both_compiled(weights, dY, lengths, data, indices, out):
     _check_gradients(dY, lengths)
     size = data.shape[0] if indices is None else indices.shape[0]
     check_counts(lengths, size)
-    check_weights(weights, size)
+    shape, weights = weights.shape, fitted(weights, (size,), "weights")
     if indices is not None:
         segments.check_indices(indices, data.shape[0])
-    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](weights.shape, weights.dtype)
+    dX, dW = out[0]((size, *dY.shape[1:]), dY.dtype), out[1](shape, weights.dtype)
     if dX.size and dY.shape[1:] == data.shape[1:]:
         where = NO_INDICES if indices is None else indices
         _gradient_by_both(weights, dY.reshape(-1), lengths, data.reshape(-1), where, dX.reshape(-1), dW)

@@ -48,10 +48,10 @@ def LpNormGradient(xp, X, dZ, *, p: int = 2, average: bool = False, out):
     """
     if dZ.shape != (1,):
         raise ValueError(f"dZ must be one value of the shape [1], found {list(dZ.shape)}")
-    scale = dZ.reshape(()) / X.dtype.type(X.size if average and X.size else 1)
-    if _power(p) == 1:
-        return xp.multiply(xp.sign(X), scale, out(X.shape, X.dtype))
-    return xp.multiply(X, 2 * scale, out(X.shape, X.dtype))
+    count = X.dtype.type(X.size if average and X.size else 1)
+    direction = xp.sign(X) if _power(p) == 1 else X
+    dX = xp.multiply(direction, dZ.reshape(()) * X.dtype.type(p), out(X.shape, X.dtype))
+    return xp.divide(dX, count, dX)
 
 
 def _infer_moments(args: Any, inputs: Any) -> list[Spec]:

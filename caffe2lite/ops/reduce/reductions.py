@@ -145,7 +145,7 @@ def _reduction(name: str, gradient: str, reduce: Any, derive: Any, types: str, d
         doc=f"{doc}\n\n{operands}",
     )(kernel)
 
-    def backward(xp, dY, X, Y, *, axes: list[int] = (), keepdims: bool = True, out):
+    def backward(xp, dY, X, Y, *, axes: list[int] = (), out):
         shape = kept_shape(X.shape, plain_axes(axes, X.ndim), True)
         check_results(X, shape, dY=dY, Y=Y)
         dX = out(X.shape, X.dtype)
@@ -355,9 +355,11 @@ def _batch_max(name: str, gradient: str, axis: int, doc: str, **arity: Any) -> N
 
     def backward(xp, X, Y, dY, *, out):
         check(X)
+        left = X.shape[:axis] + X.shape[axis + 1 :]
         for what, operand in (("Y", Y), ("dY", dY)):
-            if operand.shape != X.shape[:axis] + X.shape[axis + 1 :]:
+            if operand.size != math.prod(left):
                 raise ValueError(f"{what} must be X {list(X.shape)} without axis {axis}, found {list(operand.shape)}")
+        Y, dY = Y.reshape(left), dY.reshape(left)
         place = (out or (None,))[0] if isinstance(out, tuple) else out
         if place is None:
             raise ValueError("the output dX is missing")
@@ -445,7 +447,7 @@ def _weighted_gradient(g: Any) -> Any:
     infer=lambda args, inputs: [Spec(inputs[0].shape[1:], inputs[0].dtype)],
     gradient=_weighted_gradient,
 )
-def ReduceFrontWeightedSum(xp, X, weights, *, grad_on_weights: bool = False, out):
+def ReduceFrontWeightedSum(xp, X, weights, *, out):
     """Y = sum over rows i of weights[i] * X[i].
 
     X [N, ...], weights [N], Y [...]; float32.  ValueError where the weights are not [N].

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from caffe2lite.ops.kit.segments import (
     sorted_ids_to_starts,
     take_rows,
 )
-from caffe2lite.ops.kit.shapes import fitted
 
 _INT = "int32 int64"
 _FLOAT = "float32"
@@ -376,11 +376,15 @@ def _range_log_mean_exp(xp, data, segment_ids, *, out):
     return _log_exp(xp, data, segment_ids, out, True)
 
 
-def _range_counts(xp, data, Y, segment_ids):
-    """How many rows each segment has; ValueError where Y has not a row like the data's for each."""
+def _range_counts(xp, data, Y, segment_ids, dY):
+    """How many rows each segment has; ValueError where Y and dY have not as many values for each as rows of the data."""
     _, counts = _range_starts(xp, data, segment_ids)
-    if Y.shape != (counts.shape[0], *data.shape[1:]):
-        raise ValueError(f"Y must have the shape {[counts.shape[0], *data.shape[1:]]}, found {list(Y.shape)}")
+    values = math.prod(data.shape[1:])
+    for what, operand in (("Y", Y), ("dY", dY)):
+        if operand.size != counts.shape[0] * values:
+            raise ValueError(
+                f"{what} must have {values} values for each of {counts.shape[0]} segments, found {list(operand.shape)}"
+            )
     return counts
 
 
@@ -388,11 +392,12 @@ def _range_gradient(factor):
     """The kernel of a gradient: the segment's gradient times `factor(xp, data, result, counts)` of each row."""
 
     def kernel(xp, data, Y, dY, segment_ids, *, out):
-        counts = _range_counts(xp, data, Y, segment_ids)
-        dX = out(data.shape, data.dtype)
+        counts = _range_counts(xp, data, Y, segment_ids, dY)
+        dX = out((data.shape[0], *dY.shape[1:]), data.dtype)
         if dX.size:
+            shape = counts.shape[0], *dX.shape[1:]
+            data, Y, dY = data.reshape(dX.shape), Y.reshape(shape), dY.reshape(shape)
             rows = column(xp, counts[segment_ids].astype(data.dtype), data)
-            dY = fitted(dY, Y.shape, "dY")  # in the steps of a recurrent net it may have another dimension of 1
             dX[...] = dY[segment_ids] * factor(xp, data, Y[segment_ids], rows)
         return dX
 
@@ -472,10 +477,9 @@ def _range_max_compiled(xp, data, segment_ids, *, out):
 
 
 def _range_spread(data, Y, dY, ids, out, mean):
-    counts = _range_counts(np, data, Y, ids)
-    if dY.size * data.shape[0] != data.size * counts.shape[0]:
-        raise ValueError(f"dY {list(dY.shape)} must have a row for each of {counts.shape[0]} segments")
-    return rows_by_id(dY, ids, 1 / counts.astype(data.dtype) if mean else None, None, out(data.shape, data.dtype))
+    counts = _range_counts(np, data, Y, ids, dY)
+    dX = out((data.shape[0], *dY.shape[1:]), data.dtype)
+    return rows_by_id(dY, ids, 1 / counts.astype(data.dtype) if mean else None, None, dX)
 
 
 @compiled(find("SortedSegmentRangeSumGradient"))

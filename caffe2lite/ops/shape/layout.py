@@ -500,18 +500,20 @@ def NumpyTile(xp, X, repeats, *, out):
 
 @operator(
     "Y",
-    types={"X": "float32 float64 int32 int64", "shape": "int32 int64"},
+    types={"X": "float32 float64 int32 int64", "shape": "int64"},
     anywhere="shape",
     gradient=single("ExpandGradient", "GO0 I0 -> GI0"),
 )
 def Expand(xp, X, shape, *, out):
     """Y = X broadcast with the shape in the second input.
 
-    X [...], shape [k] int32 or int64, where a dimension below 1 counts as 1 -> Y of the shape of both; float32,
-    float64, int32 or int64. ValueError where the two shapes cannot be broadcast.
+    X [...], shape [k] int64, where a dimension below 1 counts as 1 -> Y of the shape of both; float32,
+    float64, int32 or int64. ValueError where the two shapes cannot be broadcast, or X is empty.
     """
     if shape.ndim != 1:
         raise ValueError(f"the shape must be a vector, found {list(shape.shape)}")
+    if not X.size:
+        raise ValueError(f"an empty tensor is not expanded, in Caffe2 neither; X has the shape {list(X.shape)}")
     wanted = tuple(max(d, 1) for d in shape.tolist())
     Y = out(result_shape(X.shape, wanted), X.dtype)
     Y[...] = X

@@ -132,7 +132,7 @@ def SequenceMask(
     grad: bool = False,
     fill_val: float = -math.inf,
     batch: int = -1,
-    repeat_from_axis: int = 0,
+    repeat_from_axis: int | None = None,
     out,
 ):
     """X with some places of each row set to -infinity (0 where `grad`): rows are the dimensions before `axis`.
@@ -146,6 +146,8 @@ def SequenceMask(
     masks, those from `repeat_from_axis` on are masked as one. ValueError where the mode is unknown, an axis is none of
     X's or out of order, or where a mode needs lengths and there are too few.
     """
+    if repeat_from_axis is not None and mode != "sequence":
+        raise ValueError(f"repeat_from_axis goes with the mode sequence alone, not with {mode!r}")
     axis = axis_of(axis, X.ndim)
     shape = X.shape
     lead = 1
@@ -219,13 +221,13 @@ def ReversePackedSegs(xp, data, lengths, *, out):
 
 @operator(
     "Y",
-    types={"values": "float32 float64 int32 int64 bool string", "lengths": "int32"},
+    types={"values": "float32 float64 int32 int64 string", "lengths": "int32"},
     gradient=single("UnpackRNNSequence", "GO0 I1 -> GI0"),
 )
 def PackRNNSequence(xp, values, lengths, *, out):
     """Step t of each segment side by side, zeros (or empty strings) past its end.
 
-    values [N, ...] float32, float64, int32, int64, bool or string, lengths [S] int32 -> Y [longest, S, ...].
+    values [N, ...] float32, float64, int32, int64 or string, lengths [S] int32 -> Y [longest, S, ...].
     ValueError where the values have fewer than two dimensions, the lengths do not sum to N, or one is negative.
     """
     total = _total(lengths)
@@ -253,7 +255,7 @@ def UnpackRNNSequence(xp, values, lengths, *, out):
     ValueError where there are not S lengths, or one is negative or above `longest`.
     """
     total = _total(lengths)
-    if values.ndim < 2 or values.shape[1] != lengths.shape[0]:
+    if values.ndim < 3 or values.shape[1] != lengths.shape[0]:
         raise ValueError(f"{lengths.shape[0]} lengths are given for values of shape {list(values.shape)}")
     if lengths.size and int(lengths.max()) > values.shape[0]:
         raise ValueError(f"a length is {int(lengths.max())}, and there are {values.shape[0]} steps")

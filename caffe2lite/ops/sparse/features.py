@@ -13,6 +13,8 @@ from caffe2lite.ops.kit.gradient import NO_GRADIENT
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import MANY, operator
 
+_VALUES = ("float32", "float64", "int32", "int64", "bool", "object")
+
 
 def _joined(xp, arrays):
     """The rows of all features; ValueError where they are not alike."""
@@ -53,6 +55,10 @@ class Merge:
 
     def back(self, merged):
         """Return merged rows in the order of the inputs, one input after the other."""
+        if merged.dtype.name not in _VALUES:
+            raise TypeError(
+                f"the gradient of the values is {merged.dtype.name}; it must be one of {', '.join(_VALUES)}"
+            )
         if merged.ndim < 1 or merged.size != self.rows.shape[0]:
             raise ValueError(
                 f"the inputs have {self.rows.shape[0]} values, and the gradient the shape {list(merged.shape)}"
@@ -227,12 +233,16 @@ def _single_lists(xp, groups, feature_ids):
 
 
 def _rows(xp, group, values):
-    """Return the rows of the examples that have the feature."""
+    """Return the rows of the examples that have the feature, which alone have any; more are passed over, as in Caffe2."""
     lengths, presence = group[0], group[-1]
     if lengths.shape != presence.shape:
         raise ValueError(f"lengths {list(lengths.shape)} and presence {list(presence.shape)} must have one shape")
-    _check_counts(lengths, values, "a feature")
-    return values[xp.repeat(presence, _plain(xp, lengths))]
+    if lengths.size and int(lengths.min()) < 0:
+        raise ValueError(f"a length of a feature is negative: {int(lengths.min())}")
+    count = int(lengths[presence].sum())
+    if count > values.shape[0]:
+        raise ValueError(f"the lengths of a feature sum to {count}, and there are {values.shape[0]} values")
+    return values[:count]
 
 
 @operator(
@@ -283,11 +293,10 @@ def _single_back(xp, *inputs, out):
     examples = _present(xp, [p for _, p in groups])
     merge = Merge(xp, examples, [lengths[e] for (lengths, _), e in zip(groups, examples)])
     flat, begin, made = merge.back(dY), 0, []
-    for (lengths, presence), e, target in zip(groups, examples, out):
-        d = target((int(lengths.sum()),), dY.dtype)
-        d[...] = b"" if dY.dtype == object else 0
+    for (lengths, _), e, target in zip(groups, examples, out):
         size = int(lengths[e].sum())
-        d[xp.repeat(presence, _plain(xp, lengths))] = flat[begin : begin + size]
+        d = target((size,), dY.dtype)
+        d[...] = flat[begin : begin + size]
         begin += size
         made.append(d)
     return tuple(made)
@@ -452,11 +461,10 @@ def MergeIdLists(xp, *inputs, out):
     count = _same_examples([g[0] for g in groups])
     for lengths, values in groups:
         _check_counts(lengths, values, "a list")
+        if values.dtype.name not in ("int32", "int64"):
+            raise TypeError(f"the ids must be int32 or int64, found {values.dtype}")
     examples = xp.concatenate([_repeat(xp, n) for n, _ in groups])
     _check_vectors([v for _, v in groups])
-    for _, values in groups:
-        if values.dtype.name not in ("int32", "int64"):
-            raise TypeError(f"ids are int32 or int64, found {values.dtype}")
     ids = xp.concatenate([v for _, v in groups])
     low = int(ids.min()) if ids.size else 0
     span = int(ids.max()) - low + 1 if ids.size else 1

@@ -64,11 +64,11 @@ def _gather(xp: Any, X: Any, indices: Any, at: int, match_outer: bool, wrap: boo
 
 
 def _gather_gradient(g: Any) -> Any:
+    axis = g.arg("axis", 0)
+    if axis > 0:
+        return g.single("BatchGatherGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0)], axis=axis)
     if g.arg("dense_gradient", 0):
         return g.single("SparseToDense", [g.I(1), g.GO(0), g.I(0)], [g.GI(0)])
-    axis = g.arg("axis", 0)
-    if axis:
-        return g.single("BatchGatherGradient", [g.I(0), g.I(1), g.GO(0)], [g.GI(0)], axis=axis)
     g.set_sparse(0, g.I(1), g.GO(0))
     return []
 
@@ -291,8 +291,10 @@ def SparseToDense(xp, indices, values, rows_of=None, *, out):
         raise ValueError(
             f"one row of values for each index is needed: indices {list(indices.shape)}, values {list(values.shape)}"
         )
+    if rows_of is not None and not rows_of.ndim:
+        raise ValueError("the third input must have rows, found a scalar")
     needed = int(indices.max()) + 1 if indices.size else 0
-    rows = needed if rows_of is None else (rows_of.shape[0] if rows_of.ndim else 0)
+    rows = needed if rows_of is None else rows_of.shape[0]
     check_indices(indices, rows, "the dense tensor")
     Y = out((rows, *values.shape[1:]), values.dtype)
     clear(Y)
@@ -323,6 +325,8 @@ def CopyRowsToTensor(xp, X, indices, row):
         )
     if row.dtype != X.dtype:
         raise ValueError(f"the row must be {X.dtype}, found {row.dtype}")
+    if indices.ndim != 1:
+        raise ValueError(f"the indices must be a vector, found {list(indices.shape)}")
     X[check_indices(indices, X.shape[0], "the matrix")] = row
     return X
 
@@ -333,6 +337,8 @@ def CopyRowsToTensorGradient(xp, dY, *, out):
 
     dY [...] float32, float64, float16, int32 or int64 -> dX of its shape. TypeError for other types.
     """
+    if not dY.ndim:
+        raise ValueError("dY must have rows, found a scalar")
     in_place = out.replaces(dY)
     dX = out(dY.shape, dY.dtype)
     if not in_place:
@@ -408,8 +414,8 @@ def BooleanUnmask(xp, *pairs, out):
         turn = mask & ~filled
         place = xp.cumsum(mask) - 1
         count = int(mask.sum())
-        if count > value.size:
-            raise ValueError(f"mask {k} is true {count} times, but there are only {value.size} values")
+        if count != value.size:
+            raise ValueError(f"mask {k} is true {count} times, and there are {value.size} values")
         Y[turn] = value[place[turn]]
         filled |= mask
     if not filled.all():

@@ -115,6 +115,8 @@ def SparseToDenseMask(
     block = default.shape
     if not mask:
         raise ValueError("the argument mask must have the indices of the columns, found none")
+    if return_presence_mask and len(out) < 2:
+        raise ValueError("return_presence_mask needs a second output")
     rows, columns, count = _places(xp, indices, mask, lengths)
     if count:
         _count_skipped(ctx, indices, rows, max_skipped_indices)

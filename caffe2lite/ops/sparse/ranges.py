@@ -204,6 +204,8 @@ def SegmentOneHot(xp, lengths, indices, index_size, *, out):
     """
     _vector(lengths)
     size = int(one(index_size, "the size of the index"))
+    if size <= 0:
+        raise ValueError(f"the size of the index must be above 0, found {size}")
     total = int(lengths.sum())
     if total != indices.size:
         raise ValueError(f"the lengths sum to {total}, and there are {indices.size} indices")
@@ -275,6 +277,8 @@ def LengthsSplit(xp, LENGTHS, n_split_input=None, *, n_split: int = -1, out):
     negative, or n_split is not above 0.
     """
     _vector(LENGTHS)
+    if n_split_input is not None and n_split_input.ndim != 1:
+        raise ValueError(f"n_split must be a vector of one value, found the shape {list(n_split_input.shape)}")
     parts = n_split if n_split_input is None else int(one(n_split_input, "n_split"))
     if parts <= 0:
         raise ValueError(f"n_split must be positive, got {parts}")
@@ -486,6 +490,8 @@ def GatherRangesToDense(
         raise ValueError(
             f"expected data [N] and ranges [examples, features, 2], got {list(DATA.shape)} and {list(RANGES.shape)}"
         )
+    if min_observation <= 0:
+        raise ValueError(f"min_observation must be above 0, found {min_observation}")
     if len(lengths) != RANGES.shape[1] or len(out) < len(lengths):
         raise ValueError(f"{len(lengths)} lengths are given for {RANGES.shape[1]} features and {len(out)} outputs")
     if KEY is not None and KEY.shape != DATA.shape:
@@ -551,11 +557,11 @@ def _infer_grams(args: Any, inputs: Any) -> list[Spec]:
     return [Spec(inputs[0].shape[:1], "int64")]
 
 
-@operator("Y", types={"X": "float32 float64 int32 int64"}, gradient=NO_GRADIENT, infer=_infer_grams)
+@operator("Y", types={"X": "float32"}, gradient=NO_GRADIENT, infer=_infer_grams)
 def NGramFromCategorical(xp, X, *, col_ids: list[int], categorical_limits: list[int], vals: list[int], out):
     """One number for the categories in the columns `col_ids` together; column k has categorical_limits[k] of `vals`.
 
-    X [N, D] float32, float64, int32 or int64 -> Y [N] int64: the sum of the places of the categories, each times the
+    X [N, D] float32 -> Y [N] int64: the sum of the places of the categories, each times the
     product of the limits before. ValueError where the three lists do not fit each other, or a column is not in [0, D).
     """
     if len(col_ids) != len(categorical_limits) or sum(categorical_limits) != len(vals):

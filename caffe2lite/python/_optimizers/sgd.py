@@ -111,10 +111,12 @@ class MultiPrecisionSgdOptimizer(SgdOptimizer):
         )
 
     def _run(self, net, param_init_net, param_info):
-        master = (param_info.blob_copy or {}).get(core.DataType.FLOAT)
-        if master is None:
+        if param_info.blob_copy is None:
             super()._run(net, param_init_net, param_info)
             return
+        master = param_info.blob_copy.get(core.DataType.FLOAT)
+        if master is None:
+            raise KeyError(f"{param_info.blob} has no copy in float32 (data type {core.DataType.FLOAT}) to be updated")
         if not self._learns():
             return
         param, grad = param_info.blob, param_info.grad

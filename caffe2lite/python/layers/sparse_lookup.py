@@ -80,6 +80,7 @@ class SparseLookup(ModelLayer):
     _id_score_list_supported_reducers = [
         "PositionWeighted", "RecencyWeighted", "Mean", "Sum", "WeightedSum", "WeightedMean", "None",
     ]  # fmt: skip
+    _external = ("Sum", "WeightedSum", "PositionWeighted", "RecencyWeighted")  # with scores that come from elsewhere
     _fp16_compatible_init_op_types = ["Float16UniformFill"]
     _fp16_compatible_reducers = ["Sum", "Mean", "Sqrt", "PositionWeighted", "RecencyWeighted"]
 
@@ -99,19 +100,12 @@ class SparseLookup(ModelLayer):
     ):
         super().__init__(model, name, input_record, **kwargs)
         self.sparse_key = get_key(self.input_record)()
-        if reducer == "TopK":
-            raise AssertionError(f"Unsupported reducer: {reducer} for ID_LIST {self.sparse_key}")
         self.inner_shape = [inner_shape] if isinstance(inner_shape, int) else list(inner_shape)
         self.reducer = reducer
         self.use_external_weights = use_external_weights
-        kinds = (
-            (_is_id_list, self._id_list_supported_reducers, "ID_LIST"),
-            (_is_id_score_list, self._id_score_list_supported_reducers, "ID_SCORE_LIST"),
-        )
-        for belongs, reducers, kind in kinds:
-            if belongs(input_record) and reducer not in reducers:
-                raise AssertionError(f"Unsupported reducer: {reducer} for {kind} {self.sparse_key}")
-        if use_external_weights and (reducer not in ("Sum", "WeightedSum") or not _is_id_score_list(input_record)):
+        if reducer in ("PositionWeighted", "RecencyWeighted") and not _is_id_score_list(input_record):
+            raise AssertionError(f"Unsupported reducer: {reducer} weighs by scores, which {self.sparse_key} has not")
+        if use_external_weights and (reducer not in self._external or not _is_id_score_list(input_record)):
             raise AssertionError(f"external weights are scores to sum with, not for {reducer} of {self.sparse_key}")
         rows = get_categorical_limit(input_record)
         if not rows > 0:
@@ -205,7 +199,12 @@ class SparseLookup(ModelLayer):
         inputs = [weights, in_indices, self.input_record.lengths()]
         self._reduce(net, reducer.removeprefix("SparseLengths"), inputs, version, grad_on_weights=grad_on_weights)
 
+    def _check_reducer(self, reducers, kind):
+        if self.reducer not in reducers:
+            raise AssertionError(f"Unsupported reducer: {self.reducer} for {kind} {self.sparse_key}")
+
     def _add_ops_id_list(self, net, version):
+        self._check_reducer(self._id_list_supported_reducers, "ID_LIST")
         items, lengths = self.input_record.items(), self.input_record.lengths()
         if self.reducer in ("Sum", "Mean", "WeightedSum", "WeightedMean"):
             self._reduce(net, self.reducer.removeprefix("Weighted"), [items, lengths], version)
@@ -216,10 +215,11 @@ class SparseLookup(ModelLayer):
             self._gather_wrapper(net, version, items, self.output_schema.field_blobs())
         else:
             rows = self._gather_wrapper(net, version, items, net.NextScopedBlob("table_rows"))
-            segments = net.LengthsToSegmentIds(lengths, net.NextScopedBlob("lengths_sid"))
+            segments = net.LengthsToSegmentIds(lengths, net.NextScopedBlob(f"{lengths}_sid"))
             getattr(net, f"SortedSegmentRange{self.reducer}")([rows, segments], self.output_schema.field_blobs())
 
     def _add_ops_id_score_list(self, net, version):
+        self._check_reducer(self._id_score_list_supported_reducers, "ID_SCORE_LIST")
         ids, scores, lengths = self.input_record.keys(), self.input_record.values(), self.input_record.lengths()
         if self.reducer in ("WeightedSum", "WeightedMean"):
             self._sparse_lengths_weighted_reducer(ids, scores, self.reducer, net, version)

@@ -177,7 +177,7 @@ DOUBLE = {"height_scale": 2.0, "width_scale": 2.0}
         ("a batch of 2 cannot be divided among blocks of 2 by 2", "BatchToSpace", [X], {}),
         ("images of 8 by 10 are smaller than the border", "BatchToSpace", [X.repeat(2, 0)], {"pad": 4}),
         ("3 channels cannot be divided among 2 groups", "ChannelShuffle", [X], {"group": 2}),
-        (r"each of 3 channels, got shape \[2\]", "NormalizePlanarYUV", [X, X[0, 0, 0, :3], X[0, 0, 0, :2]], {}),
+        (r"each of 3 channels, got shape \[2, 2\]", "NormalizePlanarYUV", [X, X[0, 0, :2, :3], X[0, 0, :2, :2]], {}),
         (r"got \[2, 3, 4, 5\] and \[5\]", "BRGNCHWCToPackedInt8BGRAStylizerDeprocess", [X, X[0, 0, 0]], {}),
     ],
 )

@@ -90,7 +90,9 @@ def test_gradient_of_div_in_its_two_forms():
 
 def test_power():
     X, E = floats(2, 3), floats(3)
-    np.testing.assert_allclose(run("Pow", [X, E])[0], X**E, rtol=1e-6)
+    np.testing.assert_allclose(run("Pow", [X, X])[0], X**X, rtol=1e-6)
+    np.testing.assert_allclose(run("Pow", [X, E], {"broadcast": 1})[0], X**E, rtol=1e-6)
+    refused("Pow", [X, E], r"\[2, 3\] and the exponents \[3\] must have one shape")
     np.testing.assert_allclose(run("Pow", [X], {"exponent": 1.5})[0], X**1.5, rtol=1e-6)
     assert run("Pow", [np.array([-np.inf, 4], "f")], {"exponent": 0.5})[0].tolist() == [np.inf, 2]
     check_places("Pow", [X, X])

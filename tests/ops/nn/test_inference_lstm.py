@@ -53,7 +53,7 @@ def test_formula(layers, bidirectional, biases, first):
 
 
 def test_further_runs():
-    weights = parameters(1, 1, 0)
+    weights = parameters(1, 1, 1)
     check_again(
         "InferenceLSTM",
         [floats(T, N, D), floats(1, N, H), floats(1, N, H), *weights],
@@ -62,13 +62,13 @@ def test_further_runs():
     )
 
 
-STATE, WEIGHTS = floats(1, N, H), parameters(1, 1, 0)
+STATE, WEIGHTS = floats(1, N, H), parameters(1, 1, 1)
 
 
 @pytest.mark.parametrize(("inputs", "words"), [
-    ([floats(T, N, D), STATE, STATE, WEIGHTS[0]], "take 5 inputs.*there are 4"),
-    ([floats(T, N), STATE, STATE, *WEIGHTS], r"three dimensions; there are 5, the first \[4, 3\]"),
-    ([floats(T, N, D), STATE, STATE, WEIGHTS[0], floats(8)], r"input 4 has the shape \[8\]"),
+    ([floats(T, N, D), STATE, STATE, WEIGHTS[0]], "take 7 inputs.*there are 4"),
+    ([floats(T, N), STATE, STATE, *WEIGHTS], r"three dimensions; there are 7, the first \[4, 3\]"),
+    ([floats(T, N, D), STATE, STATE, WEIGHTS[0], *WEIGHTS[2:], WEIGHTS[3]], r"input 4 has the shape \[8\]"),
     ([floats(T, N, D), floats(2, N, H), STATE, *WEIGHTS], r"\[1, 3, width\], they are \[2, 3, 2\] and \[1, 3, 2\]"),
 ])  # fmt: skip
 def test_refusals(inputs, words):

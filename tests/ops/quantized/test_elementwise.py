@@ -65,6 +65,7 @@ def test_sigmoid_and_softmax(do):
         ("Int8Transpose", {}, DATA.transpose()),
         ("Int8Slice", {"starts": [0, 1, 0], "ends": [-1, 3, -1]}, DATA[:, 1:3]),
         ("Int8Slice", {"dim": 1, "start_idx": 1, "end_idx": -1}, DATA[:, 1:]),
+        ("Int8Slice", {"dim": 1, "start_idx": 2, "starts": [0, 1], "ends": [-1, 2]}, DATA[:, 1:2]),  # no end_idx
     ],
 )
 def test_bytes_in_another_order(do, kind, args, want):
@@ -120,7 +121,7 @@ def test_a_net_in_place_gives_the_same_again():
         ("axis 3 must be from 0 to 2", "Int8Concat", "x x", {"axis": 3, **SCALE}),
         ("axis 4 must be from 0 to 3", "Int8Flatten", "x", {"axis": 4, **SCALE}),
         ("is no permutation of the 3 dimensions", "Int8Transpose", "x", {"axes": [0, 0, 1], **SCALE}),
-        (r"\(N, H, W, C\), got the shape \[2, 3, 4\]", "Int8ChannelShuffle", "x", {"group": 2, **SCALE}),
+        (r"\(N, H, W, C\), got the shape \[2, 3, 4\]", "Int8ChannelShuffle", "x", {"group": 2, "kernel": 1, **SCALE}),
         (r"X must be \[N, H, W, C\], got the shape \[2, 3, 4\]", "Int8ResizeNearest", "x", SCALE),
         ("input 0 must be an Int8 tensor, and it is a tensor of float64; Int8Quantize makes one", "Int8Relu", "f", {}),
         ("input 0 must be an Int8 tensor of uint8, and it holds int32", "Int8Relu", "wide", {}),
@@ -134,5 +135,6 @@ def test_refusals(do, words, kind, inputs, args):
 
 
 def test_fills_of_another_size():
-    refused("Int8GivenTensorFill", [], r"3 values are given for the shape \[2\]", {"values": b"abc", "shape": [2]})
+    refused("Int8GivenTensorFill", [], r"3 values are given for the shape \[4\]", {"values": b"abc", "shape": [4]})
+    assert run("Int8GivenTensorFill", [], {"values": b"abc", "shape": [2]})[0][0].tolist() == [97, 98]
     assert run("Int8GivenIntTensorFill", [], {"values": [7, -7], "shape": [2]})[0][0].tolist() == [7, -7]

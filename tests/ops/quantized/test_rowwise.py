@@ -172,7 +172,7 @@ TABLE = np.zeros((6, 12), np.uint8)
             [TABLE, X[:, 0].copy()],
             {},
         ),
-        (r"two dimensions at least, got shape \[8\]", "FloatToRowwiseQuantized8Bits", [X[0]], {}),
+        (r"must have rows, got shape \[\]", "FloatToRowwiseQuantized8Bits", [X[0, 0]], {}),
         ("bitwidth must be 1, 2, 4 or 8, got 3", "FloatToFusedRandRowwiseQuantized", [X], {"bitwidth": 3}),
         ("the rows say 0 bits a value", "FusedRandRowwiseQuantizedToFloat", [TABLE], {}),
         (r"rows of at least 10 bytes, got shape \[6, 3\]", "FusedRandRowwiseQuantizedToFloat", [TABLE[:, :3]], {}),

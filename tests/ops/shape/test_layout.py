@@ -165,7 +165,7 @@ INT = lambda *v: np.array(v, "int32")
         (r"axis 1 of \[2, 3, 4\] is no multiple of tiles=2", "TileGradient", [X], {"axis": 1, "tiles": 2}, 1),
         (r"each of the 3 dimensions is needed, found \[2\]", "NumpyTile", [X, np.array([1, 2])], {}, 1),
         (r"found \[1, -2, 1\]", "NumpyTile", [X, np.array([1, -2, 1])], {}, 1),
-        (r"\[2, 3, 4\] and \[5\] cannot be broadcast", "Expand", [X, INT(5)], {}, 1),
+        (r"\[2, 3, 4\] and \[5\] cannot be broadcast", "Expand", [X, np.array([5])], {}, 1),
         (r"a shape that \[2, 4\] expands to, found \[4\]", "ExpandGradient", [X[0, 0], X[:, 0]], {}, 1),
         (r"2 rows of \[2, 3, 4\] is needed, found \[3\]", "BatchPermutation", [X, INT(0, 1, 0)], {}, 1),
         ("an index is 2; it must be from 0 to 1", "BatchPermutation", [X, INT(0, 2)], {}, 1),

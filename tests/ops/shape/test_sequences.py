@@ -69,9 +69,12 @@ def test_sequence_mask(mode):
     batch = np.stack([x, -x])
     masked = run("SequenceMask", [batch, *more], {**args, "axis": 2, "batch": 0, "fill_val": 0.0})[0]
     np.testing.assert_array_equal(masked, np.where(MODES[mode], 0, batch))
-    deep = np.stack([x, -x], axis=2)
-    masked = run("SequenceMask", [deep, *more], {**args, "repeat_from_axis": 2, "fill_val": 0.0})[0]
-    np.testing.assert_array_equal(masked, np.where(MODES[mode][..., None], 0, deep))
+    deep, more_args = np.stack([x, -x], axis=2), {**args, "repeat_from_axis": 2, "fill_val": 0.0}
+    if mode == "sequence":
+        masked = run("SequenceMask", [deep, *more], more_args)[0]
+        np.testing.assert_array_equal(masked, np.where(MODES[mode][..., None], 0, deep))
+    else:
+        refused("SequenceMask", [deep, *more], "goes with the mode sequence alone", more_args)
     check("SequenceMask", [values(3, 4), *more], [0], mode=mode, radius=1, fill_val=0.0)
 
 

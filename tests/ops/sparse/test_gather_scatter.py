@@ -177,7 +177,7 @@ def test_coalesced_blobs_share_memory():
         (r"each of 3 rows, found \[2\]", "BooleanMask", [X, MASK[:2]], {}),
         ("2 true values, dY only 1", "BooleanMaskGradient", [MASK, FLAT[:1]], {}),
         ("no mask is true at 1", "BooleanUnmask", [MASK, FLAT[:2]], {}),
-        ("mask 0 is true 2 times, but there are only 1 values", "BooleanUnmask", [MASK, FLAT[:1]], {}),
+        ("mask 0 is true 2 times, and there are 1 values", "BooleanUnmask", [MASK, FLAT[:1]], {}),
         (r"mask 1 must be bool\[3\], found bool\[2\]", "BooleanUnmask", [MASK, FLAT, MASK[:2], FLAT], {}),
         (r"condition \[2\]", "Conditional", [MASK[:2], X, X], {}),
         ("the lengths add up to 3, and there are 2 indices", "BatchSparseToDense", [LENGTHS, AT[:2], FLAT[:2]], {}),

@@ -65,7 +65,12 @@ def test_gather_by_key_undoes_a_partition(parts):
     [
         (r"each of 5 indices is needed, found \[4, 2\]", "SparseToDenseMask", [IDS, ROWS[:4], DEFAULT], MASK),
         (r"the shape of a value, \[2\], found \[1\]", "SparseToDenseMask", [IDS, ROWS, DEFAULT[:1]], MASK),
-        ("the lengths add up to 3, and there are 5", "SparseToDenseMask", [IDS, ROWS, DEFAULT, LENGTHS[:2]], MASK),
+        (
+            "the lengths add up to 3, and there are 5",
+            "SparseToDenseMask",
+            [IDS, ROWS, DEFAULT, LENGTHS[:2]],
+            {"mask": [2]},
+        ),
         ("mask must be 0 or more, found -2", "SparseToDenseMask", [IDS, ROWS, DEFAULT], {"mask": [-2]}),
         ("found none", "SparseToDenseMask", [IDS, ROWS, DEFAULT], {"mask": []}),
         (
