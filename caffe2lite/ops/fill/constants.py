@@ -209,7 +209,11 @@ for _name, _type in (
     _given_fill(_name, _type)
 
 
-@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=infer_fill("uint8"), traits="fill")
+def _infer_bytes(args: Any, inputs: Any) -> list[Spec]:
+    return infer_fill("uint8")({**args, "dtype": 0}, inputs)  # which says what `values` are
+
+
+@operator("Y", gradient=_none_with_values, inplace={0: 0}, anywhere="X", infer=_infer_bytes, traits="fill")
 def GivenTensorByteStringToUInt8Fill(
     xp,
     X=None,

@@ -494,6 +494,11 @@ def _reciprocal(node, context):
     return [operator("Pow", node.inputs, node.outputs, exponent=-1.0)]
 
 
+def _pow(node, context):
+    """From operator set 7 on exponents of another shape lie on the base without being told to."""
+    return [_plain(node, broadcast=1) if context.opset >= 7 and len(node.inputs) == 2 else _plain(node)]
+
+
 def _a_ten(name):
     return lambda node, context: [operator("ATen", node.inputs, node.outputs, operator=name)]
 
@@ -536,7 +541,7 @@ RULES = {
     "GlobalAveragePool": _global_pool("AveragePool"), "GlobalMaxPool": _global_pool("MaxPool"), "Pad": _pad,
     "Slice": _slice, "DynamicSlice": _dynamic_slice, "Softmax": _softmax, "LogSoftmax": _softmax, "Dropout": _dropout,
     "Clip": _clip, "LRN": _lrn, "PRelu": _prelu, "Gather": _gather, "Upsample": _upsample, "Resize": _resize,
-    "Reciprocal": _reciprocal, "Where": _a_ten("where"), "NonZero": _non_zero, "ArgMax": _arg_extreme,
+    "Reciprocal": _reciprocal, "Pow": _pow, "Where": _a_ten("where"), "NonZero": _non_zero, "ArgMax": _arg_extreme,
     "ArgMin": _arg_extreme, "ReduceSum": _reduce, "ReduceMean": _reduce, "ReduceMax": _reduce, "ReduceMin": _reduce,
     "ReduceL1": _reduce, "ReduceL2": _reduce, "TopK": _top_k,
 }  # fmt: skip
