@@ -243,4 +243,4 @@ def Float16UniformFill(ctx, *, min: float = 0.0, max: float = 1.0, shape: Shape 
     """
     if min >= max:
         raise ValueError(f"max must be above min, found [{min}, {max})")
-    return _uniform(ctx, out(tuple(shape), "float16"), min, max)
+    return _uniform(ctx, out(shape_to_fill(None, shape, (), False), "float16"), min, max)

@@ -292,7 +292,7 @@ def LayerNorm(
     rows, at = matrix(X, axis), axis_of(axis, X.ndim)
     shape = (*X.shape[:at], 1)
     if elementwise_affine:
-        if gamma is None:
+        if gamma is None or beta is None:
             raise ValueError("elementwise_affine needs the inputs gamma and beta")
         gamma, beta = _affine_pair(rows, gamma, beta)
     Y, mean, std = out[0](X.shape, X.dtype), out[1](shape, X.dtype), out[2](shape, X.dtype)

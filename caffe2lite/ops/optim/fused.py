@@ -72,8 +72,7 @@ def _adagrad(
             if aux is not None:
                 aux[at] = (values * g).sum(axis=1)
             g = g * weights[at][:, None]
-        if weight_decay or not row_wise:  # else a row that is no number any more stays out of the moments
-            g = g + kind(weight_decay) * values
+        g = g + kind(weight_decay) * values
         square = g * g
         m[which] += square.mean(axis=1, keepdims=True) if row_wise else square
         rows[which] += rate * g / (xp.sqrt(m[which]) + kind(epsilon))
