@@ -47,6 +47,8 @@ def Im2Col(xp, X, *, window: ColumnWindow, out):
     X [N, C, H, W], Y [N, C * kh * kw, oh, ow]; in the order NHWC X [N, H, W, C], Y [N, oh, ow, kh * kw * C]; float32.
     ValueError where X has not two dimensions of an image, or the window does not fit into it.
     """
+    if X.ndim != 4:
+        raise ValueError(f"images of four dimensions are needed, found the shape {list(X.shape)}")
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
     if any(n < reach for n, reach in zip(size, place.reach)):

@@ -385,6 +385,8 @@ def _range_counts(xp, data, Y, segment_ids, dY):
             raise ValueError(
                 f"{what} must have {values} values for each of {counts.shape[0]} segments, found {list(operand.shape)}"
             )
+    if math.prod(dY.shape[1:]) != values:
+        raise ValueError(f"a row of dY must have {values} values, found the shape {list(dY.shape)}")
     return counts
 
 
