@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import tokenize
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
@@ -32,14 +33,14 @@ class Mended(NamedTuple):
     asks: list[Finding]
 
 
-def mend(source: str, path: str, means2: bool | None = None) -> Mended:
+def mend(source: str, path: str, means2: bool | Callable[[], bool] | None = None) -> Mended:
     """Return the text with its safe fixes; python2.Unreadable where it is Python of no version.
 
-    `means2` says what source means that both Pythons can read.
+    `means2` says what it means, or is asked where it does not show that.
     """
     with python2.deep(path):
         plain = python2.parse(source, path)
-        is_python2 = scan.means_python2(plain, source, means2)
+        is_python2 = scan.means_python2(plain, source, path, means2)
         text = python2.convert(source, path, project.left_out(source, path, plain)).text if is_python2 else source
         tree = python2.parse(text, path)
         try:
@@ -80,10 +81,10 @@ def mend_file(path: str, version: int | None = None) -> tuple[str, Mended]:
     if path.endswith(".pyx"):
         return text, Mended(text, examine(path).findings)
     if not path.endswith(".ipynb"):
-        return text, mend(text, path, version == 2 if version else project.guess(path).python2)
+        return text, mend(text, path, version == 2 if version else lambda: project.guess(path).python2)
     notebook = Notebook(text, path)
     try:
-        mended = mend(notebook.source, path, version == 2 if version else notebook.is_python2)
+        mended = mend(notebook.source, path, version == 2 if version else lambda: notebook.is_python2)
     except python2.Unreadable as e:
         cell, line = notebook.place(e.line)
         raise python2.Unreadable(f"{path}: cell {cell}", e.reason, line) from None

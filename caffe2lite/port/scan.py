@@ -86,7 +86,7 @@ def examine(path: str, version: int | None = None) -> Report:
         notebook = Notebook(text, path)
     except python2.Unreadable as e:
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
-    report = examine_source(notebook.source, path, means2 if version else notebook.is_python2)
+    report = examine_source(notebook.source, path, means2 if version else lambda: notebook.is_python2)
     findings = [in_cell(f, notebook) for f in report.findings]
     if notebook.is_python2:
         findings.insert(0, Finding(path, 1, "P001", "its kernel is Python 2", "port --write asks for Python 3", SAFE))
@@ -108,7 +108,7 @@ def files(path: str) -> list[str]:
 
 
 def examine_source(source: str, path: str, means2: bool | Callable[[], bool] | None = None) -> Report:
-    """Read source text; `path` is for the report only, `means2` what source means that both Pythons can read."""
+    """Read source text; `path` is for the report only, `means2` what it means, or a function to ask where it does not show that."""
     try:
         with python2.deep(path):
             return _examined(source, path, means2)
@@ -116,18 +116,17 @@ def examine_source(source: str, path: str, means2: bool | Callable[[], bool] | N
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
 
 
-def means_python2(tree: ast.Module | None, source: str, means2: bool | Callable[[], bool] | None) -> bool:
-    """Return whether source is Python 2; `means2` decides for what does not show it."""
-    if tree is None or python2.traits(tree):
-        return True
-    if python2.only_python3(tree, source):
-        return False
-    return bool(means2() if callable(means2) else means2)
+def means_python2(tree: ast.Module | None, source: str, path: str, means2: bool | Callable[[], bool] | None) -> bool:
+    """Return whether source is Python 2: as `means2` says, or where that is a function (or None), as the source shows."""
+    if isinstance(means2, bool) and tree is not None:
+        return means2 and python2.shown(tree, source, path.endswith(".ipynb")) is not False
+    shown = python2.shown(tree, source, path.endswith(".ipynb"))
+    return shown if shown is not None else bool(means2 and means2())
 
 
 def _examined(source: str, path: str, means2: bool | Callable[[], bool] | None) -> Report:
     tree = python2.parse(source, path)
-    is_python2 = means_python2(tree, source, means2)
+    is_python2 = means_python2(tree, source, path, means2)
     findings: list[Finding] = []
     line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
