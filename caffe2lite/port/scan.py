@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.port import cython, flow, gone, libraries, meaning, names, project, python2
+from caffe2lite.port import bridges, cython, flow, gone, libraries, meaning, names, project, python2
 from caffe2lite.port.names import dotted, imports
 from caffe2lite.port.notebooks import Notebook
 from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
@@ -302,10 +302,10 @@ def _libraries(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> It
 def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
     imported = list(imports(tree))
     aliases = names.aliases(imported)
-    guarded = python2.guarded(tree)
+    guarded, needless = python2.guarded(tree), bridges.needless(tree, path)
     for i in imported:
         line, at = line_of(i.node.lineno), NOTE if id(i.node) in guarded else None
-        yield from _module(path, line, i.module, at)
+        yield from _module(path, line, i.module, at, (i.node.lineno, i.name or i.module) in needless)
         if i.name:
             yield from _name(path, line, i.meaning, at)
     for line, name in python2.stray_builtins(tree):
@@ -358,7 +358,7 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                 yield Finding(path, line_of(node.lineno), "P002", message, f"codecs.{node.func.attr}, of bytes", ASK)
 
 
-def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding]:
+def _module(path: str, line: int, name: str, at: str | None, needless: bool) -> Iterator[Finding]:
     top = name.split(".")[0]
     if name in gone.RENAMED:
         yield Finding(path, line, "P003", f"module {name} was renamed", gone.RENAMED[name], at or SAFE)
@@ -371,9 +371,12 @@ def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding
             gone.REMOVED.get(name, gone.REMOVED.get(top, "")),
             at or ASK,
         )
-    elif top in gone.BRIDGES and top != "builtins":
+    elif bridges.is_one(name) and needless and not at:
+        yield Finding(path, line, "P007", f"{name} is not needed", "port --write leaves it out", SAFE)
+    elif bridges.is_one(name):
         note = f"pip install {'future' if top == 'past' else top}, or caffe2lite run, which has what is used of it"
-        yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, NOTE)
+        fix = at or (NOTE if bridges.is_installed(top) else ASK)
+        yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, fix)
 
 
 def _name(path: str, line: int, whole: str, at: str | None) -> Iterator[Finding]:
