@@ -26,7 +26,7 @@ BELOW = {  # {layer: what it may import besides itself and the version}; "" is t
     "exchange": "extras proto db ops engine inspect python",
     "port": "absent extras proto ops engine",
     "conformance": "extras proto ops engine python port",
-    "doctor": "extras devices db distributed ops",
+    "doctor": "extras devices db distributed ops engine",
     "commands": "extras devices db ops engine inspect draw exchange port conformance doctor",
     "cli": "extras devices doctor commands",
     "__main__": "cli",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from caffe2lite import draw as drawing
-from caffe2lite.commands.looking import expand, known_after, read, shapes, specs_of
+from caffe2lite.commands.looking import blobs_of, check_inputs, expand, known_after, read, shapes, specs_of
 from caffe2lite.commands.text import Input, Trouble, say
 
 
@@ -27,7 +27,13 @@ def draw(paths: tuple[str, ...], output: str, net: str | None, inputs: tuple[str
     is drawn as lanes, one a device, with what moves between them. PNG needs Graphviz.
     """
     *before, path = expand(paths)
-    file, known = read(path), known_after(before, specs_of(inputs))
+    given = specs_of(inputs)
+    file, known = read(path), known_after(before, given)
+    drawn = drawing.nets(file)
+    if drawn:
+        check_inputs(
+            given.keys() - blobs_of(drawn), [str(b) for n in drawn for b in n.external_input], str(drawn[-1].name)
+        )
     try:
         left = drawing.draw(file, output, known, net)
     except (ValueError, RuntimeError, OSError) as e:

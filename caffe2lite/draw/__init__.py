@@ -24,7 +24,7 @@ from caffe2lite.inspect.files import File, nets_of
 from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops.kit.infer import Spec
 
-__all__ = ["FORMATS", "draw", "drawing_of", "picture", "to_html"]
+__all__ = ["FORMATS", "draw", "drawing_of", "nets", "picture", "to_html"]
 
 FORMATS = ("html", "svg", "png", "dot")
 _LARGEST = 500_000  # operators, inputs and outputs of a net; a page of them takes ten seconds
@@ -41,15 +41,15 @@ def draw(
     form = pathlib.Path(out).suffix.lstrip(".").lower()
     if form not in FORMATS:
         raise ValueError(f"{os.fspath(out)} ends in none of .{', .'.join(FORMATS)}")
-    nets = _nets(file)
-    if not nets:
+    held = nets(file)
+    if not held:
         raise ValueError(f"{file.path} is a {file.kind}: it holds no net to draw")
     if net is not None:
-        named = [n for n in nets if n.name == net]
+        named = [n for n in held if n.name == net]
         if not named:
-            raise ValueError(f"{file.path} has no net {net!r}; it has {', '.join(repr(str(n.name)) for n in nets)}")
-        nets = named
-    for each in nets:
+            raise ValueError(f"{file.path} has no net {net!r}; it has {', '.join(repr(str(n.name)) for n in held)}")
+        held = named
+    for each in held:
         size = len(each.op) + sum(len(op.input) + len(op.output) for op in each.op)
         if size > _LARGEST:
             raise ValueError(
@@ -58,17 +58,17 @@ def draw(
             )
     title = pathlib.Path(file.path).name
     if form == "html":
-        content = to_html(nets, title, shapes).encode()
+        content = to_html(held, title, shapes).encode()
         left = []
     else:
-        largest = max(nets, key=lambda n: len(n.op))
+        largest = max(held, key=lambda n: len(n.op))
         content = picture(largest, form, shapes)
-        left = [str(n.name) for n in nets if n is not largest]
+        left = [str(n.name) for n in held if n is not largest]
     pathlib.Path(out).write_bytes(content)
     return left
 
 
-def _nets(file: File) -> list[Any]:
+def nets(file: File) -> list[Any]:
     """Return the nets of a file, of a predictor export's database as well."""
     if file.kind in ("minidb", "lmdb"):
         meta = predictor_of(file.path, file.kind, stored(file.path, file.kind))
