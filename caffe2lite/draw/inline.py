@@ -52,10 +52,10 @@ def _in_notebook() -> bool:
 
 def nets_in(model: Any) -> list[Any]:
     """Return the NetDefs of a Net, a Plan, a model (its initialization first), or of a message of one of these."""
-    if hasattr(type(model), "Proto"):
-        model = model.Proto()
     if hasattr(model, "param_init_net"):
         return [net.Proto() for net in (model.param_init_net, model.net) if len(net.Proto().op) or net is model.net]
+    if hasattr(type(model), "Proto"):
+        model = model.Proto()
     if hasattr(model, "op"):
         return [model]
     if hasattr(model, "network"):
