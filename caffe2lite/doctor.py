@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from typing import NamedTuple
@@ -13,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from caffe2lite import __version__, devices
-from caffe2lite.engine import python_op  # noqa: F401 - operators, too
-from caffe2lite.extras import install
+from caffe2lite.engine import python_op  # noqa: F401 - registers its operators
+from caffe2lite.extras import GRAPHVIZ, PACKAGES, install
 from caffe2lite.ops.kit import registry
 
 
@@ -35,7 +36,7 @@ _HELLO = (
 def examine() -> list[Finding]:
     """Look at everything."""
     found = [
-        Finding("caffe2lite", f"{__version__}, {len(list(registry.names()))} operators"),
+        Finding("caffe2lite", f"{__version__}, {operators()} operators"),
         Finding("Python", f"{platform.python_version()} on {platform.machine()} {platform.system()}"),
         *(_package(*row) for row in (("numpy", ""), ("protobuf", ""))),
         _alias(),
@@ -44,16 +45,41 @@ def examine() -> list[Finding]:
         _mpi(),
         _blas(),
     ]
-    extras = {"lmdb": "lmdb", "plyvel": "leveldb", "redis": "redis", "onnx": "onnx", "pillow": "image",
-              "pydot": "tools", "click": "tools", "libcst": "port", "fissix": "port", "numba": "fast",
-              "av": "video", "torch": "torch"}  # fmt: skip
-    return found + [_package(name, install(extra)) for name, extra in extras.items()]
+    return found + [_graphviz(), Finding("npz, safetensors", "built in"), *_extras()]
 
 
-def _package(name: str, remedy: str) -> Finding:
-    for distribution in (name, f"{name}-cuda12x", f"{name}-cuda13x"):
+def operators() -> int:
+    """Return how many operators are built in, as the catalogue counts them: also those that call Python functions."""
+    return sum(registry.find(name).module.startswith("caffe2lite.") for name in registry.names())
+
+
+def _extras() -> list[Finding]:
+    """Return the packages of all extras, but for those that were looked at more closely."""
+    needed: dict[str, str] = {}
+    for extra, packages in PACKAGES.items():
+        for name in packages:
+            needed.setdefault(name, extra)
+    closer = ("mpi", "cuda12", "cuda13")
+    return [
+        _package("PyAV" if name == "av" else name, install(extra), name)
+        for name, extra in needed.items()
+        if extra not in closer
+    ]
+
+
+def _graphviz() -> Finding:
+    """The program that caffe2lite draw and net_drawer ask for PNG."""
+    program = shutil.which("dot")
+    if program is None:
+        return Finding("Graphviz", "not installed", GRAPHVIZ)
+    told = subprocess.run([program, "-V"], capture_output=True, text=True)
+    return Finding("Graphviz", (told.stderr or told.stdout).strip().removeprefix("dot - graphviz version "))
+
+
+def _package(name: str, remedy: str, distribution: str = "") -> Finding:
+    for wheel in (distribution or name, f"{name}-cuda12x", f"{name}-cuda13x"):
         try:
-            return Finding(name, importlib.metadata.version(distribution))
+            return Finding(name, importlib.metadata.version(wheel))
         except importlib.metadata.PackageNotFoundError:
             continue
     return Finding(name, "not installed", remedy)

@@ -17,6 +17,7 @@ PACKAGES = {
     "tools": ("click", "rich", "pydot", "networkx"),
     "port": ("libcst", "fissix"),
 }
+GRAPHVIZ = "apt-get install graphviz, or brew install graphviz"  # a program, no package of Python
 
 
 def install(extra: str) -> str:

@@ -3,14 +3,17 @@
 import base64
 import collections
 import hashlib
+import io
 import itertools
 import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
 from caffe2.python import core, data_parallel_model, workspace
@@ -20,6 +23,7 @@ from test_seed import build
 
 from caffe2lite import draw, inspect
 from caffe2lite.devices import emulated
+from caffe2lite.draw import folding, raster, values
 from caffe2lite.draw.graph import graph_of
 from caffe2lite.ops.kit.infer import Spec
 
@@ -133,7 +137,7 @@ def test_any_net_can_be_drawn(data):
     page = draw.to_html([net], EVIL)
     assert page.count("<script") == 2 and page.count("</script") == 2 and "<img" not in page
     facts = json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])
-    assert [n["type"] for n in facts[0]["nodes"][: len(net.op)]] == [op.type for op in net.op]
+    assert [n["type"] for n in facts["nets"][0]["nodes"][: len(net.op)]] == [op.type for op in net.op]
     assert draw.picture(net, "dot").startswith(b"digraph")
 
 
@@ -210,10 +214,11 @@ def test_a_file_with_several_nets(tmp_path):
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed here")
 def test_graphviz_takes_what_is_written(trained):
-    assert draw.picture(trained[1], "png").startswith(b"\x89PNG")
     odd = core.Net("odd")
     odd.Relu(EVIL, 'quotes " and \\ and \n and é')
-    assert draw.picture(odd.Proto(), "png").startswith(b"\x89PNG")
+    for net in (trained[1], odd.Proto()):
+        done = subprocess.run(["dot", "-Tpng"], input=draw.picture(net, "dot"), capture_output=True, check=True)
+        assert done.stdout.startswith(b"\x89PNG")
 
 
 def browse(page, tmp_path, script=""):
@@ -278,6 +283,117 @@ def test_the_page_in_a_browser(tmp_path):
     assert told == ["browsed", "Relu", "Tanh", "Relu", "Tanh", "1 of 1", "browsed"]
     assert "<img" not in re.sub(r"<script.*?</script>", "", seen, flags=re.S)
     assert not re.search(r"<title>evil</title>", seen)
+
+
+@pytest.fixture(scope="module")
+def nested():
+    """A net with an If within a While, and a step net."""
+    inner, body, net = core.Net("inner"), core.Net("body"), core.Net("outer")
+    inner.Tanh("y", "y")
+    body.Relu("x", "y")
+    branch = net.Proto().op.add
+    body.Proto().op.add(type="If", input=["cond"], output=["y"]).arg.add(name="then_net").n.CopyFrom(inner.Proto())
+    with core.NameScope("a"):
+        net.Relu("x", "p")
+    branch(type="While", input=["cond"], output=["x"]).arg.add(name="loop_net").n.CopyFrom(body.Proto())
+    with core.NameScope("b"):
+        for i in range(8):
+            net.Relu(f"p{i}", f"p{i + 1}")
+    return net.Proto()
+
+
+def facts_of(page):
+    return json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])
+
+
+def test_nets_within_operators_are_on_the_page_and_know_where_they_are(nested):
+    outer, body, inner = facts_of(draw.to_html([nested], "n"))["nets"]
+    assert outer["parent"] is None and outer["nodes"][1]["nets"] == [["loop_net", 1]]
+    assert body["parent"] == [0, 1] and body["nodes"][1]["nets"] == [["then_net", 2]]
+    assert inner["parent"] == [1, 1] and [n["type"] for n in inner["nodes"][:1]] == ["Tanh"]
+
+
+def test_step_nets_that_are_text_are_nets_too():
+    step, net = core.Net("step"), core.Net("recurrent")
+    step.Tanh("x", "y")
+    net.Proto().op.add(type="RecurrentNetwork", input=["x"], output=["y"]).arg.add(
+        name="step_net", s=str(step.Proto()).encode()
+    )
+    assert [n["name"] for n in facts_of(draw.to_html([net.Proto()], "n"))["nets"]] == ["recurrent", str(step)]
+
+
+def test_folded_scopes_hold_every_operator_once(trained):
+    for net in trained:
+        graph = graph_of(net)
+        made = folding.folded(graph)
+        assert sorted(n for members in made.members for n in members) == list(range(len(graph.nodes)))
+        of = {n: i for i, members in enumerate(made.members) for n in members}
+        links = {(of[e.source], of[e.target]) for e in graph.edges} - {(i, i) for i in of.values()}
+        assert links == {(e.source, e.target) for e in made.graph.edges}
+        for members in made.members:
+            assert len({(graph.nodes[n].device, graph.nodes[n].scope.split("/")[0]) for n in members}) == 1
+
+
+OPENED = """
+const told = [], shown = () => told.push(document.querySelector("#panel h2").textContent);
+const link = (text) => [...document.querySelectorAll("#panel button")].find((b) => b.textContent.includes(text)).click();
+select(1); link("loop_net"); shown();
+link("then_net of If"); shown();
+document.getElementById("back").click(); shown();
+document.getElementById("back").click(); shown();
+told.push(document.getElementById("back").hidden);
+document.getElementById("fold").click();
+told.push(net.nodes.length < nets[0].nodes.length);
+select(net.nodes.findIndex((n) => n.type === "b")); shown(); link("show its operators"); shown();
+told.push(new DOMParser().parseFromString(picture(), "image/svg+xml").querySelectorAll("g.box").length);
+const image = new Image();
+image.src = asUrl(picture());
+image.decode().then(() => { told.push(image.width > 100); document.body.dataset.told = JSON.stringify(told); });
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+def test_inner_nets_open_scopes_fold_and_the_picture_can_be_saved(nested, tmp_path):
+    seen = browse(draw.to_html([nested], "n"), tmp_path, OPENED)
+    told = json.loads(re.search(r'data-told="(.*?)"', seen)[1].replace("&quot;", '"'))
+    count = len(graph_of(nested).nodes)
+    assert told == ["body", "inner", "If", "While", True, True, "b", "Relu", count, True]
+
+
+@pytest.mark.parametrize("array, expected", [
+    (np.arange(48.0).reshape(6, 8), (0, 23.5, 47, 0, [2] * 24)),
+    (np.array([np.nan, -1, np.inf, 3], "float16"), (-1, 1, 3, 2, [1] + [0] * 22 + [1])),
+    (np.array([True, False, True]), (0, 2 / 3, 1, 0, [1] + [0] * 22 + [2])),
+    (np.zeros((2, 0)), (None, None, None, 0, [])), (np.full(3, np.nan), (None, None, None, 3, [])),
+    (np.array([b"a", b"b"], object), (None, None, None, 0, [])), (np.full(4, 7, "int64"), (7, 7, 7, 0, [])),
+    (np.array([-3.4e38, 3.4e38], "float32"), (-3.4e38, 0, 3.4e38, 0, [1] + [0] * 22 + [1])),
+])  # fmt: skip
+def test_what_a_tensor_holds(array, expected):
+    found = values.values_of(array)
+    *numbers, bins = expected
+    told = found.least, found.mean, found.most, found.odd
+    assert all(a is b or a == pytest.approx(b, rel=1e-5) for a, b in zip(told, numbers, strict=True))
+    assert found.bins == bins
+    assert found.shape == array.shape and len(found.first) <= 7
+
+
+def test_a_png_has_the_colours_of_lanes_at_their_places(trained):
+    image = pytest.importorskip("PIL.Image").open(io.BytesIO(draw.picture(trained[0], "png")))
+    drawing, _ = draw.drawing_of(trained[0])
+    scale = image.width / drawing.width
+    assert image.height == round(drawing.height * scale)
+    for lane, colour in zip(drawing.lanes, raster.LANES):
+        x, y = (lane.x + lane.width / 2) * scale, 42.5 * scale
+        assert image.getpixel((round(x), round(y))) == tuple(bytes.fromhex(colour[1:]))
+    for box in drawing.boxes:
+        place = round((box.x + 8) * scale), round((box.y + box.height - 5) * scale)
+        assert image.getpixel(place) in ((255, 255, 255), (251, 251, 250)), "the body of an operator"
+
+
+def test_without_pillow_a_sentence_says_what_to_install(trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(RuntimeError, match="PNG needs Pillow: pip install pillow"):
+        draw.picture(trained[1], "png")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")

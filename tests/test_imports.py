@@ -18,7 +18,7 @@ BELOW = {  # {layer: what it may import besides itself and the version}; "" is t
     "distributed": "extras paths proto devices",
     "ops": "extras paths proto devices db distributed",
     "engine": "extras proto devices db distributed ops",
-    "python": "extras proto devices db distributed ops engine",
+    "python": "extras proto devices db distributed ops engine draw",
     "contrib": "proto python",
     "experiments": "",
     "inspect": "extras proto devices db ops engine",

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 from caffe2.proto import caffe2_pb2
-from caffe2.python import core, workspace
+from caffe2.python import brew, core, model_helper, workspace
+from caffe2.python.predictor import mobile_exporter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inspected import checkpoint, run, small_net
@@ -416,6 +417,15 @@ def test_doctor_says_what_to_do():
     found = {f["what"]: f for f in json.loads(run("doctor", "--json").output)}
     assert found["import caffe2"]["found"] == "is caffe2lite"
     assert found["numpy"]["found"] == np.__version__
+    catalogue = (pathlib.Path(__file__).parent.parent / "docs" / "operators.md").read_text()
+    assert (
+        found["caffe2lite"]["found"].split(", ")[1]
+        == f"{re.search(r'^([0-9]+) operators', catalogue, re.M)[1]} operators"
+    )
+    known = {"MPI": ("mpi4py", "mpich"), "PyAV": ("av",), "cupy": extras.PACKAGES["cuda12"] + extras.PACKAGES["cuda13"]}
+    told = {*found, *(package for packages in known.values() for package in packages)}
+    assert {package for packages in extras.PACKAGES.values() for package in packages} <= told
+    assert "Graphviz" in found
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 50, b"hello world", bytes(100)])
@@ -516,3 +526,41 @@ def test_an_input_of_no_net_gets_the_closest_names(tmp_path):
         and "45 others" in done.stderr
         and "data_30" not in done.stderr
     )
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """(init net, predict net) of a model, as files that `mobile_exporter` has made."""
+    workspace.ResetWorkspace()
+    model = model_helper.ModelHelper("mobile")
+    hidden = brew.relu(model, brew.conv(model, "data", "conv", 3, 4, 3), "relu")
+    brew.softmax(model, brew.fc(model, hidden, "fc", 4 * 6 * 6, 5), "softmax")
+    workspace.RunNetOnce(model.param_init_net)
+    paths = tmp_path / "init_net.pb", tmp_path / "predict_net.pb"
+    for path, net in zip(paths, mobile_exporter.Export(workspace, model.net, model.params)):
+        path.write_bytes(net.SerializeToString())
+    return paths
+
+
+def test_the_placeholder_of_an_input_is_no_shape_of_it(exported):
+    """mobile_exporter lets the init net make a 0 of 1 x 1 for what is fed later."""
+    result = run("lint", *exported)
+    assert result.exit_code == 0, result.output
+    assert "C008" not in result.output
+    assert run("lint", *exported, "--input", "data:1x3x8x8").exit_code == 0
+    wrong = run("lint", *exported, "--input", "data:1x4x8x8")
+    assert wrong.exit_code == 1 and "C008 Conv" in wrong.output
+    (report,) = [
+        n for f in json.loads(run("inspect", *exported, "--json").output) for n in f["nets"] if n["name"] == "mobile"
+    ]
+    assert report["blobs"]["data"]["spec"] is None and report["blobs"]["conv_w"]["spec"] == [[4, 3, 3, 3], "float32"]
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["inspect", "--json"], ["lint"], ["draw", "-o", "net.html"]])
+def test_a_wrong_input_is_said_before_anything_else(exported, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*command, *exported, "--input", "dta:1x3x8x8")
+    assert result.exit_code == 2
+    assert result.stdout == "" and "--input dta: there is no such blob in 'mobile" in result.stderr
+    assert "it takes data" in result.stderr
+    assert not (tmp_path / "net.html").exists()

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from caffe2lite import port
+from caffe2lite.port import bridges
 
 pytest.importorskip("fissix", reason="the extra port is not installed")
 pytest.importorskip("libcst", reason="the extra port is not installed")
@@ -53,7 +54,7 @@ def report():
 
 @pytest.mark.parametrize("line, code, word, fix", [
     (2, "P002", "renamed", "safe"), (3, "P005", "collections.Mapping", "safe"), (5, "C101", "nosuchmodule", "ask"),
-    (4, "P007", "six", "note"), (9, "C102", "Relu(axsi=)", "note"), (10, "C101", "ZeroEven", "ask"),
+    (4, "P007", "six is not needed", "safe"), (9, "C102", "Relu(axsi=)", "note"), (10, "C101", "ZeroEven", "ask"),
     (14, "C101", "nosuchhelper", "ask"), (15, "N001", "numpy.float", "safe"),
     (16, "P001", "print", "safe"), (16, "P006", "7 / 2", "ask"), (17, "P002", "has_key", "safe"),
     (18, "N001", "numpy.Inf", "safe"), (19, "N002", "tostring", "safe"), (20, "N001", "numpy.asscalar", "safe"),
@@ -111,6 +112,7 @@ def test_mending_keeps_the_rest():
     mended = port.mend(LEGACY, "train.py")
     expected = (
         LEGACY.replace("import numpy as np, cPickle", "import numpy as np, pickle")
+        .replace("import six\n", "")
         .replace("import Mapping, OrderedDict", "import OrderedDict\nfrom collections.abc import Mapping")
         .replace("np.float)", "float)")
         .replace('print "half", 7 / 2, 7 / 2.0', 'print("half", 7 / 2, 7 / 2.0)')
@@ -146,7 +148,8 @@ def test_write_keeps_the_original_and_o_touches_nothing(tmp_path):
     (folder / "a.py").write_text("print 1\n")
     (folder / "sub" / "b.py").write_text("x = 1\n")
     assert run("port", folder, "--diff").output.split("\n")[3:5] == ["-print 1", "+print(1)"]
-    assert run("port", folder, "-o", tmp_path / "new").exit_code == 1
+    assert run("port", folder).exit_code == 1
+    assert run("port", folder, "-o", tmp_path / "new").exit_code == 0
     assert (folder / "a.py").read_text() == "print 1\n" and (tmp_path / "new" / "a.py").read_text() == "print(1)\n"
     assert (tmp_path / "new" / "sub" / "b.py").read_text() == "x = 1\n"
     run("port", folder, "--write")
@@ -226,8 +229,7 @@ def test_a_mended_notebook_changes_where_it_must(tmp_path):
     result = run("port", "--write", path)
     assert path.read_text().replace('    "from functools import reduce\\n",\n', "") == after
     assert path.with_name("n.ipynb.orig").read_text() == before
-    assert result.exit_code == 1 and "written" in result.output
-    assert run("port", "--write", path).exit_code == 0
+    assert result.exit_code == 0 and "written" in result.output
 
 
 def test_a_notebook_of_format_3(tmp_path):
@@ -318,7 +320,8 @@ def test_what_other_libraries_no_longer_have(source, word, instead):
     "import matplotlib\nmatplotlib.use('Agg')\n", "print('x')\n", "from __future__ import print_function\nprint('a', 'b')\n",
     "import six, io\nkinds = [file, io.IOBase] if six.PY2 else [io.IOBase]\n",
 ])  # fmt: skip
-def test_what_is_no_finding(source):
+def test_what_is_no_finding(source, monkeypatch):
+    monkeypatch.setattr(bridges, "is_installed", lambda module: True)
     assert port.examine_source(source, "a.py").findings == [] or port.examine_source(source, "a.py").runs_as_is
 
 
@@ -462,3 +465,31 @@ def test_a_mended_file_is_not_mended_again(tmp_path):
     said = subprocess.run([*line, "run", "train.py"], cwd=tmp_path, capture_output=True, text=True)
     assert said.stdout == "key a 1.0\n", said.stderr
     assert [p.name for p in tmp_path.glob("*.orig*")] == ["train.py.orig"]
+
+
+@pytest.mark.parametrize("source, after, fixes", [
+    ("import six\nx = 1\n", "x = 1\n", ["safe"]),
+    ("import os, six\nprint(os.sep)\n", "import os\nprint(os.sep)\n", ["safe"]),
+    ("from six.moves import range, zip\nx = range(3)\n", "x = range(3)\n", ["safe"]),
+    ("from six.moves import range, cPickle\nx = cPickle\n", "from six.moves import cPickle\nx = cPickle\n", ["safe", "ask"]),
+    ("import six\nx = six.PY2\n", "import six\nx = six.PY2\n", ["ask"]),
+    ("import six\n__all__ = ['six']\n", "import six\n__all__ = ['six']\n", ["ask"]),
+    ("try:\n    import six\nexcept ImportError:\n    pass\n", "try:\n    import six\nexcept ImportError:\n    pass\n", ["note"]),
+])  # fmt: skip
+def test_a_bridge_that_nothing_asks_for_is_left_out(source, after, fixes, monkeypatch):
+    pytest.importorskip("libcst")
+    monkeypatch.setattr(bridges, "is_installed", lambda module: False)
+    assert port.mend(source, "a.py").text == after
+    assert [f.fix for f in port.examine_source(source, "a.py").findings] == fixes
+
+
+def test_what_was_written_decides_the_exit_status(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text("print 7 / 2\n")
+    assert run("port", path).exit_code == 1
+    assert run("port", "--diff", path).exit_code == 1
+    assert run("port", "--write", path).exit_code == 1, "the division is for a person"
+    path.write_text("print 7\n")
+    assert run("port", "--write", path).exit_code == 0
+    path.write_text("print 7 7\n")
+    assert run("port", "--write", path).exit_code == 1, "it cannot be read"

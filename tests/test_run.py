@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from caffe2.python import workspace
 
+from caffe2lite import port
 from caffe2lite.engine import instance
 from caffe2lite.port import legacy, meaning, python2, run_script, running, stand_ins, text
 
@@ -436,3 +437,63 @@ def test_what_other_libraries_had_is_there(source, expected, tmp_path):
     import numpy
 
     assert "libraries" not in numpy.set_printoptions.__module__  # what was put there is taken away again
+
+
+ONLY_3 = {
+    "a list that is unpacked in another": "x = [*range(3), 7 / 2]",
+    "a dict in another": "x = {**{}, 'a': 7 / 2}",
+    "the rest of a sequence": "a, *b = 1, 7 / 2",
+    "a keyword that is only one": "def f(*, a): return a\nx = 7 / 2",
+    "an annotation": "def f(*a: int): return a\nx = 7 / 2",
+    "two unpacked arguments": "x = max(*[1], *[7 / 2])",
+    "an underscore in a number": "x = 1_000 / 3",
+    "letters without a coding line": "x = 7 / 2  # Größe",
+    "an f-string among names of Python 2": "x = f'{7 / 2}'\ny = xrange(3)",
+    "a class of Python 3's errors": "try:\n    open('/no')\nexcept FileNotFoundError:\n    x = 7 / 2",
+    "a module": "from pathlib import Path\nx = 7 / 2",
+    "a function of a module": "import subprocess\nsubprocess.run\nx = 7 / 2",
+    "super without arguments": "class A(object):\n    def __init__(self): super().__init__()\nx = 7 / 2",
+    "the encoding of a file": "def f(): return open('a', encoding='utf-8')\nx = 7 / 2",
+}
+OF_BOTH = {
+    "nothing": "x = 7 / 2",
+    "a coding line": "# -*- coding: utf-8 -*-\nx = 7 / 2  # Größe",
+    "a backport that is guarded": "try:\n    from pathlib import Path\nexcept ImportError:\n    Path = str\nx = 7 / 2",
+    "a name that is made where it is missing":
+        "try:\n    FileNotFoundError\nexcept NameError:\n    FileNotFoundError = IOError\nx = 7 / 2",
+    "a bridge": "from builtins import super\nfrom urllib.parse import quote\nx = 7 / 2",
+    "print by a function": "from __future__ import print_function\nprint(7 / 2, end='')\nx = 7 / 2",
+    "one unpacked argument": "x = max(1, *[7 / 2])",
+}
+
+
+@pytest.fixture
+def of_python2(tmp_path):
+    """A project whose README asks for Python 2."""
+    (tmp_path / "README.md").write_text("It needs Python 2.7.\n")
+    return tmp_path / "script.py"
+
+
+@pytest.mark.parametrize("source", ONLY_3.values(), ids=ONLY_3)
+def test_what_only_python_3_has_is_python_3_whatever_the_project_says(of_python2, source):
+    of_python2.write_text(source + "\nassert not isinstance(7 / 2, int)\n")
+    run_script(str(of_python2))
+    assert not port.examine(str(of_python2)).python2
+
+
+@pytest.mark.parametrize("source", OF_BOTH.values(), ids=OF_BOTH)
+def test_what_both_can_read_is_what_the_project_says_unless_one_is_asked_for(of_python2, source, capfd):
+    pytest.importorskip("fissix")
+    of_python2.write_text(source + "\nfound = type(7 / 2)\n")
+    assert run_script(str(of_python2))["found"] is int
+    assert "is taken for Python 2, as README.md says; --python3" in capfd.readouterr().err
+    assert run_script(str(of_python2), version=3)["found"] is float
+    assert capfd.readouterr().err == ""
+    assert port.examine(str(of_python2)).python2 and not port.examine(str(of_python2), 3).python2
+
+
+def test_python_3_wins_over_names_of_python_2_when_it_is_asked_for(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text("class Own(object):\n    def f(self): return 7 / 2\nfound = Own().f(), list({1: 2}.iteritems())\n")
+    assert run_script(str(path))["found"][0] == 3
+    assert run_script(str(path), version=3)["found"][0] == 3.5

@@ -34,6 +34,18 @@ def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
     return specs
 
 
+def check_inputs(unknown: Iterable[str], inputs: Iterable[str], net: str) -> None:
+    """Refuse the names of --input that no net has; `inputs` are those that could be meant."""
+    for name in sorted(unknown):
+        takes = nearest(name, list(dict.fromkeys(inputs)))
+        raise click.UsageError(f"--input {name}: there is no such blob in {net!r}; it takes {takes}")
+
+
+def blobs_of(nets: Iterable[Any]) -> set[str]:
+    """Return the names of all blobs that nets take or make."""
+    return {str(b) for net in nets for op in net.op for b in (*op.input, *op.output)}
+
+
 def read(path: str) -> Any:
     try:
         return look.read(path)
@@ -92,18 +104,19 @@ def inspect(
         if against is not None and file.kind not in _DATABASES:
             raise click.UsageError(f"--against is for checkpoints, and {path} is of kind {file.kind}")
         facts = _facts(file, specs, against, bandwidth)
+        for name in {blob for net in look.nets_of(file) or () for blob in look.placeholders(net)}:
+            specs.pop(name, None)
         specs |= given
         asked -= {blob for net in facts.get("nets", ()) for blob in net["blobs"]}
         results.append(facts)
-        if not as_json:
-            _show(facts, blobs)
     nets = [net for facts in results for net in facts.get("nets", ())]
-    if asked and nets:
-        takes = list(dict.fromkeys(blob for net in nets for blob in net["inputs"]))
-        takes = nearest(min(asked), takes)
-        raise click.UsageError(f"--input {min(asked)}: there is no such blob in {nets[-1]['name']!r}; it takes {takes}")
+    if nets:
+        check_inputs(asked, [blob for net in nets for blob in net["inputs"]], nets[-1]["name"])
     if as_json:
         say_json(results)
+        return
+    for facts in results:
+        _show(facts, blobs)
 
 
 _DATABASES = ("minidb", "lmdb")
@@ -334,6 +347,11 @@ def lint(
             found += [(path, p) for p in look.lint(net, specs, silence)]
             if not shards:
                 specs = look.shapes_after(net, specs) | given
+    held_blobs = {str(b) for net in nets for op in net.op for b in (*op.input, *op.output)}
+    if nets:
+        check_inputs(
+            given.keys() - held_blobs, [str(b) for net in nets for b in net.external_input], str(nets[-1].name)
+        )
     if shards:
         found += [("shards", p) for p in look.lint_shards(nets, given) if p.code not in silence]
     if as_json:

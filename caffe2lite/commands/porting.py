@@ -30,9 +30,9 @@ from caffe2lite.port import python2, scan
     "version",
     flag_value=2,
     type=int,
-    help="Files that both can read mean Python 2; else the project tells.",
+    help="Files that both can read mean Python 2; without it the file tells, else its project.",
 )
-@click.option("--python3", "version", flag_value=3, type=int, help="They mean Python 3.")
+@click.option("--python3", "version", flag_value=3, type=int, help="All files that Python 3 can read mean Python 3.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def port(
     paths: tuple[str, ...],
@@ -47,7 +47,7 @@ def port(
     """Say what legacy scripts need to run on today's Python: what they use of Caffe2, and what in them is broken.
 
     Scripts are read, never run. Exit status 1 where something has to be done before plain `python` runs them (`caffe2lite
-    run` may run them as they are).
+    run` may run them as they are); with --write or -o, where something is left to do in what was written.
     """
     named = [(root, path) for root in paths for path in scan.files(root)]
     with progress("reading", len(named)) as step:
@@ -64,9 +64,11 @@ def port(
             for report in reports:
                 _show(report)
         _total(reports, show_uses)
+    clean = all(r.runs_as_is for r in reports)
     if show_diff or write or output:
-        _mend(named, show_diff, write, output, as_json, version)
-    sys.exit(0 if all(r.runs_as_is for r in reports) else 1)
+        mended = _mend(named, show_diff, write, output, as_json, version)
+        clean = mended if write or output else clean
+    sys.exit(0 if clean else 1)
 
 
 def _facts(report: Any) -> dict[str, Any]:
@@ -136,17 +138,21 @@ def _total(reports: list[Any], show_uses: bool) -> None:
 
 def _mend(
     files: list[tuple[str, str]], show_diff: bool, write: bool, output: str | None, quiet: bool, version: int | None
-) -> None:
+) -> bool:
+    """Show or write the mended files; return whether nothing is left for a person."""
     try:
         from caffe2lite.port import mending  # not above: it needs an extra
     except ImportError as e:
         raise Trouble(str(e)) from None
+    clean = True
     for root, path in files:
         try:
             source, mended = mending.mend_file(path, version)
         except python2.Unreadable as e:
             click.echo(f"{e}: left as it is", err=True)
+            clean = False
             continue
+        clean &= all(f.fix != scan.ASK for f in mended.asks)
         if show_diff:
             lines = [text.splitlines(keepends=True) for text in (source, mended.text)]
             click.echo("".join(difflib.unified_diff(*lines, path, f"{path} (mended)")), nl=False)
@@ -160,3 +166,4 @@ def _mend(
             say(f"written: {place}")
             for f in mended.asks:
                 say(f"  decide: {'cell:line' if f.cell else 'line'} {_place(f)}: {f.message}; {f.remedy}")
+    return clean

@@ -24,9 +24,9 @@ from caffe2lite.port import python2, running, watching
     "version",
     flag_value=2,
     type=int,
-    help="Files that both can read mean Python 2; else the project tells.",
+    help="Files that both can read mean Python 2; without it the file tells, else its project.",
 )
-@click.option("--python3", "version", flag_value=3, type=int, help="They mean Python 3.")
+@click.option("--python3", "version", flag_value=3, type=int, help="All files that Python 3 can read mean Python 3.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)

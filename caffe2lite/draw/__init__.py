@@ -8,48 +8,47 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from caffe2lite.draw.dot import dot, png
-from caffe2lite.draw.drawing import Drawing
-from caffe2lite.draw.graph import graph_of
-from caffe2lite.draw.layered import layered
-from caffe2lite.draw.moves import of_sync
-from caffe2lite.draw.page import page
-from caffe2lite.draw.svg import svg
-from caffe2lite.engine.inference import infer_net
+from caffe2lite.draw.inline import show
+from caffe2lite.draw.picture import drawing_of, picture, to_html
+from caffe2lite.draw.values import Values
 from caffe2lite.inspect.checkpoint import predictor_of, stored
 from caffe2lite.inspect.files import File, nets_of
-from caffe2lite.inspect.sync import sync_of
 from caffe2lite.ops.kit.infer import Spec
 
-__all__ = ["FORMATS", "draw", "drawing_of", "picture", "to_html"]
+__all__ = ["FORMATS", "draw", "drawing_of", "nets", "picture", "show", "to_html"]
 
 FORMATS = ("html", "svg", "png", "dot")
 _LARGEST = 500_000  # operators, inputs and outputs of a net; a page of them takes ten seconds
 
 
 def draw(
-    file: File, out: str | os.PathLike[str], shapes: Mapping[str, Spec] | None = None, net: str | None = None
+    file: File,
+    out: str | os.PathLike[str],
+    shapes: Mapping[str, Spec] | None = None,
+    net: str | None = None,
+    values: Mapping[str, Values] | None = None,
 ) -> list[str]:
     """Draw the nets of a file into another, whose ending says how: .html, .svg, .png or .dot.
 
-    HTML shows all nets of a file; the others the one named `net`, or the largest.  `shapes` of inputs let others be inferred.
+    HTML shows all nets of a file; the others the one named `net`, or the largest.  `shapes` of inputs let others be inferred;
+    the page tells `values`.
     The names of the nets that are not drawn come back.
     """
     form = pathlib.Path(out).suffix.lstrip(".").lower()
     if form not in FORMATS:
         raise ValueError(f"{os.fspath(out)} ends in none of .{', .'.join(FORMATS)}")
-    nets = _nets(file)
-    if not nets:
+    held = nets(file)
+    if not held:
         raise ValueError(f"{file.path} is a {file.kind}: it holds no net to draw")
     if net is not None:
-        named = [n for n in nets if n.name == net]
+        named = [n for n in held if n.name == net]
         if not named:
-            raise ValueError(f"{file.path} has no net {net!r}; it has {', '.join(repr(str(n.name)) for n in nets)}")
-        nets = named
-    for each in nets:
+            raise ValueError(f"{file.path} has no net {net!r}; it has {', '.join(repr(str(n.name)) for n in held)}")
+        held = named
+    for each in held:
         size = len(each.op) + sum(len(op.input) + len(op.output) for op in each.op)
         if size > _LARGEST:
             raise ValueError(
@@ -58,49 +57,20 @@ def draw(
             )
     title = pathlib.Path(file.path).name
     if form == "html":
-        content = to_html(nets, title, shapes).encode()
+        plan = file.message if file.kind == "plan" and net is None else None
+        content = to_html(held, title, shapes, values, plan).encode()
         left = []
     else:
-        largest = max(nets, key=lambda n: len(n.op))
+        largest = max(held, key=lambda n: len(n.op))
         content = picture(largest, form, shapes)
-        left = [str(n.name) for n in nets if n is not largest]
+        left = [str(n.name) for n in held if n is not largest]
     pathlib.Path(out).write_bytes(content)
     return left
 
 
-def _nets(file: File) -> list[Any]:
+def nets(file: File) -> list[Any]:
     """Return the nets of a file, of a predictor export's database as well."""
     if file.kind in ("minidb", "lmdb"):
         meta = predictor_of(file.path, file.kind, stored(file.path, file.kind))
         return [] if meta is None else [n.value for n in meta.nets]
     return nets_of(file) or []
-
-
-def to_html(nets: Sequence[Any], title: str, shapes: Mapping[str, Spec] | None = None) -> str:
-    """Return NetDefs as one page that opens offline; what the first make is known to those that follow."""
-    known: dict[str, Spec] = dict(shapes or {})
-    drawn, found = [], []
-    for net in nets:
-        known = infer_net([net], known)
-        drawing, remark = drawing_of(net, known)
-        drawn.append((net, graph_of(net), drawing, remark))
-        blobs = {name for op in net.op for name in (*op.input, *op.output)}
-        found.append({name: spec for name, spec in known.items() if name in blobs})
-    return page(title, drawn, found)
-
-
-def picture(net: Any, form: str, shapes: Mapping[str, Spec] | None = None) -> bytes:
-    """Return a NetDef as "svg", "dot" or "png"."""
-    if form == "svg":
-        return svg(drawing_of(net, shapes)[0]).encode()
-    text = dot(graph_of(net), str(net.name))
-    return png(text) if form == "png" else text.encode()
-
-
-def drawing_of(net: Any, shapes: Mapping[str, Spec] | None = None) -> tuple[Drawing, str]:
-    """Return (Drawing, what is to be said of it) of a NetDef: lanes for a net that synchronizes devices, layers for any other."""
-    sync = sync_of(net, shapes)
-    title = str(net.name)
-    if sync is not None:
-        return of_sync(net, sync, title), sync.explain()
-    return layered(graph_of(net), title), ""

@@ -1,10 +1,8 @@
-"""A graph in Graphviz's language, and as PNG where Graphviz is installed."""
+"""A graph in Graphviz's language."""
 
 from __future__ import annotations
 
 import collections
-import shutil
-import subprocess
 
 from caffe2lite.draw.drawing import natural
 from caffe2lite.draw.graph import Graph
@@ -50,19 +48,6 @@ def dot(graph: Graph, title: str) -> str:
         shown = f"tooltip={_quoted(edge.blob)}" if edge.blob else "style=dotted"
         lines.append(f"  n{edge.source} -> n{edge.target} [{shown}];")
     return "\n".join([*lines, "}", ""])
-
-
-def png(text: str) -> bytes:
-    """Return a digraph drawn by Graphviz's program `dot`."""
-    program = shutil.which("dot")
-    if program is None:
-        raise RuntimeError(
-            "PNG needs Graphviz (apt-get install graphviz, brew install graphviz); SVG and HTML need nothing"
-        )
-    done = subprocess.run([program, "-Tpng"], input=text.encode(), capture_output=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"Graphviz could not draw it: {done.stderr.decode(errors='replace').strip()[:300]}")
-    return done.stdout
 
 
 def _quoted(text: object) -> str:

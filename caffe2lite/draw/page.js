@@ -1,10 +1,11 @@
 "use strict";
-const nets = JSON.parse(document.getElementById("facts").textContent);
+const { nets, steps } = JSON.parse(document.getElementById("facts").textContent);
 const $ = (id) => document.getElementById(id);
 const view = $("view"), panel = $("panel"), map = $("map");
 const HEAD = 62; // pixels: the heads of the lanes, and some air
 const SVG = "http://www.w3.org/2000/svg";
-let net, svg, scene, heads, links, size, before, after, makers, takers;
+let net, svg, sheet, scene, heads, links, size, before, after, makers, takers;
+let index = 0, folds = false; // which net is shown, and whether its scopes are folded
 let k = 1, tx = 0, ty = 0, chosen = null, hits = [], hit = -1;
 
 const make = (name, props = {}, ...children) => {
@@ -18,9 +19,23 @@ const group = (pairs) => {
   return found;
 };
 
-function load(index) {
-  net = nets[index];
-  const picture = document.querySelector(`template[data-net="${index}"]`).content.firstElementChild.cloneNode(true);
+function withFolds(full) {
+  const nodes = full.fold.nodes.map(({ title, device, members }) =>
+    members.length > 1 || full.nodes[members[0]].scope
+      ? { type: title, device, in: [], out: [], members } : full.nodes[members[0]]);
+  return { ...full, nodes, operators: nodes.filter((n) => n.type).length, boxes: full.fold.boxes, links: full.fold.links };
+}
+function load(which, folded = false) {
+  index = Number(which);
+  folds = folded && Boolean(nets[index].fold);
+  net = folds ? withFolds(nets[index]) : nets[index];
+  $("fold").hidden = !nets[index].fold;
+  $("fold").setAttribute("aria-pressed", folds);
+  $("back").hidden = !net.parent;
+  if (net.parent) $("back").textContent = `◂ ${nets[net.parent[0]].name || "outer net"}`;
+  else $("net").value = index;
+  const picture = document.querySelector(`template[data-net="${index}${folds ? "f" : ""}"]`).content.firstElementChild.cloneNode(true);
+  sheet = picture.cloneNode(true);
   size = [Number(picture.getAttribute("width")), Number(picture.getAttribute("height"))];
   for (const name of ["viewBox", "width", "height"]) picture.removeAttribute(name);
   view.replaceChildren(picture);
@@ -170,6 +185,19 @@ function tell(node) {
     );
     return;
   }
+  if (n.members) {
+    const full = nets[index], kinds = [...group(n.members.map((m) => [full.nodes[m].type, m]))].sort((a, b) => b[1].length - a[1].length);
+    panel.replaceChildren(
+      make("p", { className: "dim" }, "scope"),
+      make("h2", {}, n.type),
+      facts([["device", n.device], ["operators", n.members.length.toLocaleString("en")]]),
+      make("p", {}, make("button", { onclick: () => unfold(n.members[0]) }, "show its operators")),
+      ...list("operators by type", kinds.map(([type, nodes]) => [
+        make("button", { className: "go", onclick: () => unfold(nodes[0]) }, type), ` ${nodes.length}`])),
+    );
+    panel.scrollTop = 0;
+    return;
+  }
   const from = (name) => (makers.get(name) ?? []).filter((m) => (before.get(node) ?? []).includes(m));
   const to = (name) => (takers.get(name) ?? []).filter((t) => (after.get(node) ?? []).includes(t));
   const said = [["device", n.device]];
@@ -178,12 +206,66 @@ function tell(node) {
     make("p", { className: "dim" }, `operator ${node} of ${net.operators}`),
     make("h2", {}, n.type),
     facts(said),
+    ...list("nets within", (n.nets ?? []).map(([name, at]) => [
+      make("button", { className: "go", onclick: () => load(at) }, name), ` ${nets[at].name}: ${nets[at].operators} operators`])),
     ...list(`inputs (${n.in.length})`, n.in.map((name) => blob(name, from(name), "from"))),
     ...list(`outputs (${n.out.length})`, n.out.map((name) => blob(name, to(name), "to"))),
     ...(n.after ? list("waits for", n.after.map((name) => blob(name, from(name), "from"))) : []),
+    ...n.in.filter((name) => net.values[name]).flatMap((name) => [make("h3", {}, `values of ${name}`), ...holds(net.values[name])]),
     ...(n.args ? [make("h3", {}, "arguments"), facts(Object.entries(n.args))] : []),
   );
   panel.scrollTop = 0;
+}
+function holds(v) {
+  const number = (x) => (Number.isInteger(x) ? String(x) : x.toPrecision(4));
+  const said = [["first", v.first.join(", ")]];
+  if (v.least !== null) said.unshift(["least", number(v.least)], ["mean", number(v.mean)], ["most", number(v.most)]);
+  if (v.odd) said.push(["NaN or infinite", v.odd.toLocaleString("en")]);
+  if (!v.bins.length) return [facts(said)];
+  const chart = document.createElementNS(SVG, "svg"), top = Math.max(...v.bins), wide = 280 / v.bins.length;
+  chart.setAttribute("viewBox", "0 0 280 60");
+  chart.setAttribute("class", "histogram");
+  chart.setAttribute("role", "img");
+  chart.setAttribute("aria-label", `histogram from ${number(v.least)} to ${number(v.most)}`);
+  v.bins.forEach((n, i) => {
+    const bar = document.createElementNS(SVG, "rect"), h = n ? Math.max(1, (n / top) * 58) : 0;
+    for (const [key, value] of Object.entries({ x: i * wide, y: 60 - h, width: wide - 1, height: h })) bar.setAttribute(key, value);
+    chart.append(bar);
+  });
+  return [chart, facts(said)];
+}
+function unfold(node) {
+  load(index);
+  select(node);
+}
+function back() {
+  if (!net.parent) return;
+  const [outer, operator] = net.parent;
+  load(outer);
+  select(operator);
+}
+function save(name, href) {
+  make("a", { download: name, href }).click();
+}
+function picture() {
+  const copy = sheet.cloneNode(true);
+  copy.setAttribute("xmlns", SVG);
+  const look = document.createElementNS(SVG, "style");
+  look.textContent = $("style").textContent;
+  copy.insertBefore(look, copy.firstChild);
+  return new XMLSerializer().serializeToString(copy);
+}
+const asUrl = (text) => `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+const named = (end) => `${(net.name || "net").replace(/[^\w.-]+/g, "_")}.${end}`;
+function savePng() {
+  const image = new Image();
+  image.onload = () => {
+    const finest = Math.min(2, 16000 / size[0], 16000 / size[1], Math.sqrt(1.2e8 / (size[0] * size[1])));
+    const paper = make("canvas", { width: size[0] * finest, height: size[1] * finest });
+    paper.getContext("2d").drawImage(image, 0, 0, paper.width, paper.height);
+    save(named("png"), paper.toDataURL("image/png"));
+  };
+  image.src = asUrl(picture());
 }
 function about() {
   const types = [...group(net.nodes.slice(0, net.operators).map((n, i) => [n.type, i]))].sort((a, b) => b[1].length - a[1].length);
@@ -194,6 +276,9 @@ function about() {
     make("h2", {}, net.name || "(no name)"),
     facts([["type", net.kind], ["operators", net.operators.toLocaleString("en")]]),
     ...(net.remark ? [make("p", {}, net.remark)] : []),
+    ...(steps.length ? [make("h3", {}, "plan"), make("pre", {}, steps.join("\n"))] : []),
+    ...list("nets within", net.nodes.flatMap((n, i) => (n.nets ?? []).map(([name, at]) => [
+      make("button", { className: "go", onclick: () => load(at) }, `${name} of ${n.type}`), ` operator ${i}`]))),
     make("h3", {}, "devices"),
     ...devices.map(([name, nodes]) => {
       const colour = make("span", { className: "key colour" });
@@ -206,7 +291,7 @@ function about() {
     make("p", { className: "dim" }, "A dotted end is a line over many rows: choose the operator to see where it leads."),
     make("h3", {}, "keys"),
     facts([["arrows", "↑ to what it takes, ↓ to who takes it, ← → before and after"], ["/", "search; Enter goes on"],
-      ["+ − 0", "zoom in, out, all"], ["Esc", "choose nothing"], ["mouse", "drag and wheel move, Ctrl and wheel zooms"]]),
+      ["f", "fold the scopes, or unfold them"], ["⌫", "back to the net around this one"], ["+ − 0", "zoom in, out, all"], ["Esc", "choose nothing"], ["mouse", "drag and wheel move, Ctrl and wheel zooms"]]),
     ...list("operators by type", types.map(([type, nodes]) => [
       make("button", { className: "go", onclick: () => { $("search").value = type; search(); next(1); } }, type), ` ${nodes.length}`])),
   );
@@ -237,12 +322,30 @@ function next(step) {
 // ---- hands ----
 
 let drag = null;
+const fingers = new Map();
+const spread = () => {
+  const [a, b] = [...fingers.values()], at = view.getBoundingClientRect();
+  return { apart: Math.hypot(a.x - b.x, a.y - b.y), x: (a.x + b.x) / 2 - at.left, y: (a.y + b.y) / 2 - at.top };
+};
 view.addEventListener("pointerdown", (e) => {
+  fingers.set(e.pointerId, { x: e.clientX, y: e.clientY });
   drag = { x: e.clientX, y: e.clientY, moved: false, node: e.target.closest(".box") };
   view.setPointerCapture(e.pointerId);
 });
 view.addEventListener("pointermove", (e) => {
   if (!drag) return;
+  if (fingers.size === 2 && fingers.has(e.pointerId)) {
+    const was = spread();
+    fingers.set(e.pointerId, { x: e.clientX, y: e.clientY });
+    const now = spread();
+    drag.moved = true;
+    tx += now.x - was.x;
+    ty += now.y - was.y;
+    zoom(now.apart / Math.max(1, was.apart), now.x, now.y);
+    Object.assign(drag, { x: e.clientX, y: e.clientY });
+    return;
+  }
+  fingers.set(e.pointerId, { x: e.clientX, y: e.clientY });
   const dx = e.clientX - drag.x, dy = e.clientY - drag.y;
   if (!drag.moved && Math.hypot(dx, dy) < 4) return;
   Object.assign(drag, { x: e.clientX, y: e.clientY, moved: true });
@@ -251,7 +354,10 @@ view.addEventListener("pointermove", (e) => {
   ty += dy;
   apply();
 });
-view.addEventListener("pointerup", () => {
+view.addEventListener("pointercancel", (e) => fingers.delete(e.pointerId));
+view.addEventListener("pointerup", (e) => {
+  fingers.delete(e.pointerId);
+  if (fingers.size) return;
   if (drag && !drag.moved) select(drag.node ? Number(drag.node.id.slice(1)) : null, false);
   drag = null;
   view.classList.remove("drag");
@@ -298,7 +404,7 @@ document.addEventListener("keydown", (e) => {
     view.focus();
   } else if (e.key === "Enter" && e.target === $("search")) next(e.shiftKey ? -1 : 1);
   else if (!typing && !e.ctrlKey && !e.metaKey && !e.altKey) {
-    const keys = { "/": () => $("search").focus(), "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: whole };
+    const keys = { Backspace: back, f: () => nets[index].fold && load(index, !folds), "/": () => $("search").focus(), "+": () => zoom(1.3), "=": () => zoom(1.3), "-": () => zoom(1 / 1.3), 0: whole };
     if (e.key in keys) {
       e.preventDefault();
       keys[e.key]();
@@ -310,6 +416,10 @@ $("out").onclick = () => zoom(1 / 1.3);
 $("all").onclick = whole;
 $("search").oninput = search;
 $("net").onchange = () => load($("net").value);
+$("back").onclick = back;
+$("fold").onclick = () => load(index, !folds);
+$("svg").onclick = () => save(named("svg"), asUrl(picture()));
+$("png").onclick = savePng;
 $("theme").onclick = () => {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark"
     || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);

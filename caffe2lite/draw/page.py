@@ -8,33 +8,59 @@ import importlib.resources
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from caffe2lite.draw.drawing import Drawing
+from caffe2lite.draw.folding import Folded
 from caffe2lite.draw.graph import Graph
 from caffe2lite.draw.svg import style, svg, words
+from caffe2lite.draw.values import Values
 from caffe2lite.inspect.diff import value_of
 from caffe2lite.ops.kit.infer import Spec
 
 _LONGEST = 300  # characters of an argument's value
 
 
-def page(title: str, nets: Sequence[tuple[Any, Graph, Drawing, str]], shapes: Sequence[Mapping[str, Spec]]) -> str:
-    """Return the page for (net, graph, drawing, remark) of each net, and the shapes known in each."""
-    facts = [_facts(*net, known) for net, known in zip(nets, shapes)]
+class Fold(NamedTuple):
+    """A net with its scopes folded."""
+
+    drawing: Drawing
+    of: Folded
+
+
+class Sheet(NamedTuple):
+    """A net of the page: what is known of its blobs, the (sheet, operator) that it is in, and the sheets in its operators."""
+
+    net: Any
+    graph: Graph
+    drawing: Drawing
+    remark: str
+    known: Mapping[str, Spec]
+    parent: tuple[int, int] | None
+    inner: Mapping[int, Sequence[tuple[str, int]]]
+    fold: Fold | None
+
+
+def page(title: str, sheets: Sequence[Sheet], values: Mapping[str, Values], steps: Sequence[str]) -> str:
+    """Return the page of nets; `steps` are lines that tell the plan that runs them."""
+    facts = [_facts(sheet, values) for sheet in sheets]
     pictures = "\n".join(
-        f'<template data-net="{i}">{svg(drawing, sheet=False)}</template>' for i, (_, _, drawing, _) in enumerate(nets)
+        f'<template data-net="{name}">{svg(drawing, sheet=False)}</template>'
+        for i, sheet in enumerate(sheets)
+        for name, drawing in ((f"{i}", sheet.drawing), *([(f"{i}f", sheet.fold.drawing)] if sheet.fold else []))
     )
-    choices = "".join(f'<option value="{i}">{words(net[0].name or "(no name)")}</option>' for i, net in enumerate(nets))
+    roots = [(i, sheet) for i, sheet in enumerate(sheets) if sheet.parent is None]
+    choices = "".join(f'<option value="{i}">{words(sheet.net.name or "(no name)")}</option>' for i, sheet in roots)
     script = _part("page.js")
     parts = {
         "ALLOWED": f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'",  # this script, no other
         "TITLE": words(title),
-        "STYLE": style() + _part("page.css"),
+        "STYLE": style(),
+        "SHEET": _part("page.css"),
         "CHOICES": choices,
-        "HIDDEN": "" if len(nets) > 1 else "hidden",
+        "HIDDEN": "" if len(roots) > 1 else "hidden",
         "PICTURES": pictures,
-        "FACTS": _inert(facts),
+        "FACTS": _inert({"nets": facts, "steps": list(steps)}),
         "SCRIPT": script,
     }
     pieces = _part("page.html").split("%%")  # text, name, text, name, …, text
@@ -51,30 +77,51 @@ def _inert(value: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _facts(net: Any, graph: Graph, drawing: Drawing, remark: str, known: Mapping[str, Spec]) -> dict[str, Any]:
+def _facts(sheet: Sheet, values: Mapping[str, Values]) -> dict[str, Any]:
+    net, graph, drawing = sheet.net, sheet.graph, sheet.drawing
     operators = []
-    for op, node in zip(net.op, graph.nodes):
+    for position, (op, node) in enumerate(zip(net.op, graph.nodes)):
         fact = {"type": str(op.type), "device": node.device, "in": _texts(op.input), "out": _texts(op.output)}
         args = {str(arg.name): _value(arg) for arg in op.arg}
         more = {
             "name": str(op.name), "engine": str(op.engine), "args": args, "after": _texts(op.control_input),
-            "scope": node.scope, "debug": str(op.debug_info)[:_LONGEST],
+            "scope": node.scope, "debug": str(op.debug_info)[:_LONGEST], "nets": list(sheet.inner.get(position, ())),
         }  # fmt: skip
         operators.append(fact | {key: value for key, value in more.items() if value})
     inputs = [{"type": "", "device": n.device, "in": [], "out": [n.title]} for n in graph.nodes[graph.operators :]]
     return {
         "name": str(net.name),
         "kind": str(net.type or "simple"),
-        "remark": remark,
+        "remark": sheet.remark,
+        "parent": sheet.parent,
         "nodes": operators + inputs,
         "operators": graph.operators,
-        "boxes": {b.node: [round(b.x), round(b.y), round(b.width), round(b.height), b.colour] for b in drawing.boxes},
+        "boxes": _boxes(drawing),
         "links": drawing.links,
+        "fold": sheet.fold and _folded(sheet.fold),
         "shapes": {
             str(blob): f"{spec.dtype or '?'} {' × '.join(map(str, spec.shape)) or 'scalar'}"
-            for blob, spec in known.items()
+            for blob, spec in sheet.known.items()
         },
+        "values": {blob: values[blob]._asdict() for blob in _held(net) if blob in values},
     }
+
+
+def _held(net: Any) -> set[str]:
+    """Return the blobs that a net takes and does not make."""
+    return {str(b) for op in net.op for b in op.input} - {str(b) for op in net.op for b in op.output}
+
+
+def _boxes(drawing: Drawing) -> dict[int, list[int]]:
+    return {b.node: [round(b.x), round(b.y), round(b.width), round(b.height), b.colour] for b in drawing.boxes}
+
+
+def _folded(fold: Fold) -> dict[str, Any]:
+    nodes = [
+        {"title": node.title, "device": node.device, "members": members}
+        for node, members in zip(fold.of.graph.nodes, fold.of.members)
+    ]
+    return {"nodes": nodes, "boxes": _boxes(fold.drawing), "links": fold.drawing.links}
 
 
 def _texts(names: Any) -> list[str]:

@@ -14,14 +14,19 @@ _CHARACTER = 7.4  # pixels that one takes, about, in the font of the titles
 _SMALL = 6.0
 
 
-def words(text: object, room: float | None = None, character: float = _CHARACTER) -> str:
-    """Return text for an element or attribute: no markup, no control characters; cut in its middle to fit into `room` pixels."""
+def fitted(text: object, room: float | None = None, character: float = _CHARACTER) -> str:
+    """Return text without control characters, cut in its middle to fit into `room` pixels."""
     shown = "".join("�" if unicodedata.category(c)[0] == "C" else c for c in str(text))
     limit = None if room is None else max(3, int(room / character))
     if limit is not None and len(shown) > limit:
         tail = (limit - 1) * 3 // 5
         shown = shown[: limit - 1 - tail] + "…" + shown[-tail:]
-    return escape(shown, {'"': "&quot;", "'": "&#39;"})
+    return shown
+
+
+def words(text: object, room: float | None = None, character: float = _CHARACTER) -> str:
+    """Return text for an element or attribute: `fitted`, and no markup."""
+    return escape(fitted(text, room, character), {'"': "&quot;", "'": "&#39;"})
 
 
 def style() -> str:

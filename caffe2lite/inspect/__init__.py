@@ -8,7 +8,7 @@ inspect.summarize(file.message)
 from caffe2lite.inspect.checkpoint import Stored, predictor_of, stored, stored_in
 from caffe2lite.inspect.diff import diff_blobs, diff_files, diff_nets, value_of
 from caffe2lite.inspect.files import File, Unrecognised, nets_of, outline, read
-from caffe2lite.inspect.lint import CODES, Problem, lint, lint_plan, lint_shards, shapes_after
+from caffe2lite.inspect.lint import CODES, Problem, lint, lint_plan, lint_shards, placeholders, shapes_after
 from caffe2lite.inspect.summary import Summary, places, summarize
 from caffe2lite.inspect.sync import Sync, sync_of
 from caffe2lite.ops.kit.infer import Spec
@@ -30,6 +30,7 @@ __all__ = [
     "lint_shards",
     "nets_of",
     "outline",
+    "placeholders",
     "places",
     "predictor_of",
     "read",

@@ -191,8 +191,19 @@ def _clashes(net: caffe2_pb2.NetDef, known: dict[str, Spec]) -> Iterator[Problem
 
 
 def shapes_after(net: caffe2_pb2.NetDef, shapes: Mapping[str, Spec]) -> dict[str, Spec]:
-    """Return what is known of the blobs after a net has run, from what was known before."""
-    return infer_net([net], dict(shapes))
+    """Return what is known of the blobs after a net has run, from what was known before; nothing of placeholders."""
+    stand_ins = placeholders(net)
+    return {name: spec for name, spec in infer_net([net], dict(shapes)).items() if name not in stand_ins}
+
+
+def placeholders(net: caffe2_pb2.NetDef) -> set[str]:
+    """Return the blobs that stand for what is fed later: `mobile_exporter` lets init nets make them, as one 0 of shape 1 x 1."""
+    found = set()
+    for op in net.op:
+        values = [(arg.name, [*arg.ints, *arg.floats]) for arg in op.arg]
+        if op.type == "GivenTensorFill" and op.output and sorted(values) == [("shape", [1, 1]), ("values", [0.0])]:
+            found.add(str(op.output[0]))
+    return found
 
 
 def _coverage(net: caffe2_pb2.NetDef) -> Iterator[Problem]:

@@ -23,17 +23,23 @@ class Reader:
 
     def __init__(self, version: int | None = None) -> None:
         self.version = version
+        self.guesses: dict[str, str] = {}  # {file that both can read and that was taken for Python 2: why}
 
-    def means_python2(self, path: str) -> bool:
-        """Return whether a file that both can read means Python 2."""
-        return self.version == 2 if self.version else project.guess(path).python2
+    def load(self, source: str, path: str, otherwise: Callable[[], bool] | None = None) -> python2.Code:
+        """Return source as code for this Python: as it was asked for, else as it shows, else as its project (or `otherwise`) says."""
+        with python2.deep(path):
+            shown = python2.shown(python2.parse(source, path), source, path.endswith(".ipynb"))
+        if self.version is not None and not (self.version == 2 and shown is False):
+            return python2.load(source, path, self.version == 2)
+        if shown is None:
+            shown = otherwise() if otherwise is not None else self._guessed(path)
+        return python2.load(source, path, shown)
 
-    def load(self, source: str, path: str) -> python2.Code:
-        """Return source as code for this Python; the project is looked at only where the file does not tell."""
-        tree = None if self.version else _plain(source, path)
-        if self.version is None and (tree is None or python2.traits(tree) or python2.only_python3(tree, source)):
-            return python2.load(source, path)
-        return python2.load(source, path, self.means_python2(path))
+    def _guessed(self, path: str) -> bool:
+        found = project.guess(path)
+        if found.python2:
+            self.guesses[path] = found.why
+        return found.python2
 
     def compiled(self, path: str) -> tuple[Any, bool]:
         """Return (the code object of a legacy file as this Python runs it, whether it is Python 2)."""
@@ -44,11 +50,7 @@ class Reader:
         """Return the code objects of a notebook's cells; tracebacks name the cell.  What is IPython's is passed over."""
         notebook = Notebook(python2.read(path), path)
         try:
-            code = (
-                python2.load(notebook.source, path, True)
-                if notebook.is_python2 and not self.version
-                else self.load(notebook.source, path)
-            )
+            code = self.load(notebook.source, path, (lambda: True) if notebook.is_python2 else None)
         except python2.Unreadable as e:
             cell, line = notebook.place(e.line)
             raise python2.Unreadable(f"{path}: cell {cell}", e.reason, line) from None
@@ -59,13 +61,6 @@ class Reader:
             found.setdefault(cell, []).append(statement)
         codes = [_compiled(ast.Module(body, []), f"{path}, cell {cell}") for cell, body in found.items()]
         return codes, code.python2
-
-
-def _plain(source: str, path: str) -> ast.Module | None:
-    try:
-        return python2.parse(source, path)
-    except python2.Unreadable:
-        return None
 
 
 def _compiled(tree: ast.Module, path: str) -> Any:

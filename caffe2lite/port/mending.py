@@ -11,10 +11,11 @@ import itertools
 import os
 import shutil
 import tokenize
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
-from caffe2lite.port import flow, gone, project, python2, scan
+from caffe2lite.port import bridges, flow, gone, project, python2, scan
 from caffe2lite.port.notebooks import Notebook
 from caffe2lite.port.scan import ASK, Finding, divisions, examine, examine_source, in_cell
 
@@ -32,20 +33,20 @@ class Mended(NamedTuple):
     asks: list[Finding]
 
 
-def mend(source: str, path: str, means2: bool | None = None) -> Mended:
+def mend(source: str, path: str, means2: bool | Callable[[], bool] | None = None) -> Mended:
     """Return the text with its safe fixes; python2.Unreadable where it is Python of no version.
 
-    `means2` says what source means that both Pythons can read.
+    `means2` says what it means, or is asked where it does not show that.
     """
     with python2.deep(path):
         plain = python2.parse(source, path)
-        is_python2 = scan.means_python2(plain, source, means2)
+        is_python2 = scan.means_python2(plain, source, path, means2)
         text = python2.convert(source, path, project.left_out(source, path, plain)).text if is_python2 else source
         tree = python2.parse(text, path)
         try:
             if tree is not None and (places := _places(tree, text, is_python2)):
                 text = metadata.MetadataWrapper(cst.parse_module(text)).visit(_Flows(places)).code
-            fixed = metadata.MetadataWrapper(cst.parse_module(text)).visit(_Names()).code
+            fixed = metadata.MetadataWrapper(cst.parse_module(text)).visit(_Names(_left_out(text, path))).code
         except cst.ParserSyntaxError as e:
             raise python2.Unreadable(path, e.message, e.raw_line) from None
         asks = [f for f in examine_source(fixed, path, False).findings if f.fix == ASK and f.code != "P006"]
@@ -74,16 +75,25 @@ def _places(tree: ast.Module, text: str, is_python2: bool) -> dict[tuple[int, in
     return found
 
 
+def _left_out(text: str, path: str) -> set[tuple[int, str]]:
+    """Return (line, name) of the imports that are left out: those of bridges that nothing asks for."""
+    tree = python2.parse(text, path)
+    if tree is None:
+        return set()
+    guarded = {n.lineno for n in ast.walk(tree) if isinstance(n, ast.stmt) and id(n) in python2.guarded(tree)}
+    return {place for place in bridges.needless(tree, path) if place[0] not in guarded}
+
+
 def mend_file(path: str, version: int | None = None) -> tuple[str, Mended]:
     """Return (text, mended) of a script or a notebook."""
     text = python2.read(path)
     if path.endswith(".pyx"):
         return text, Mended(text, examine(path).findings)
     if not path.endswith(".ipynb"):
-        return text, mend(text, path, version == 2 if version else project.guess(path).python2)
+        return text, mend(text, path, version == 2 if version else lambda: project.guess(path).python2)
     notebook = Notebook(text, path)
     try:
-        mended = mend(notebook.source, path, version == 2 if version else notebook.is_python2)
+        mended = mend(notebook.source, path, version == 2 if version else lambda: notebook.is_python2)
     except python2.Unreadable as e:
         cell, line = notebook.place(e.line)
         raise python2.Unreadable(f"{path}: cell {cell}", e.reason, line) from None
@@ -177,7 +187,26 @@ def _bytes_io(function: cst.BaseExpression) -> cst.BaseExpression:
 
 
 class _Names(cst.CSTTransformer):
-    METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider,)
+    METADATA_DEPENDENCIES = (metadata.QualifiedNameProvider, metadata.PositionProvider)
+
+    def __init__(self, left_out: set[tuple[int, str]]) -> None:
+        super().__init__()
+        self.left_out = left_out
+
+    def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
+        return self._needed(original_node, updated_node, updated_node.names)
+
+    def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> Any:
+        names = updated_node.names
+        return updated_node if isinstance(names, cst.ImportStar) else self._needed(original_node, updated_node, names)
+
+    def _needed(self, original: cst.CSTNode, updated: Any, names: Any) -> Any:
+        """Return an import without the names that are left out."""
+        line = self.get_metadata(metadata.PositionProvider, original).start.line
+        kept = [a for a in names if (line, a.evaluated_name) not in self.left_out]
+        if len(kept) == len(names):
+            return updated
+        return updated.with_changes(names=_listed(kept)) if kept else cst.RemoveFromParent()
 
     def _qualified(self, node: cst.CSTNode) -> str:
         """Return the full name of what an import brought, "" for anything else."""
@@ -223,6 +252,8 @@ class _Names(cst.CSTTransformer):
 
     def leave_SimpleStatementLine(self, original_node: Any, updated_node: cst.SimpleStatementLine) -> Any:
         """`from collections import Mapping, OrderedDict` in two lines where some have moved to collections.abc."""
+        if not updated_node.body:
+            return cst.RemoveFromParent()  # an import that was left out
         statement = updated_node.body[0]
         if (
             len(updated_node.body) != 1

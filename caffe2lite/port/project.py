@@ -118,9 +118,8 @@ def _shows(source: str, path: str) -> bool | None:
         return None
     if tree is None:
         return True if _PRINTS.search(source) or _CATCHES.search(source) else None
-    if python2.traits(tree) or python2.guesses(tree, source):
-        return True
-    return False if python2.only_python3(tree, source) else None
+    shown = python2.shown(tree, source)
+    return True if shown is None and python2.guesses(tree, source) else shown
 
 
 _SHEBANG = re.compile(r"python(2|3)")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
-from caffe2lite.port import flow, gone
+from caffe2lite.port import flow, gone, python3
 from caffe2lite.port.meaning import Meaning, is_bridge
 
 
@@ -131,33 +131,18 @@ def has_true_division(source: str) -> bool:
     return "division" in futures(source)
 
 
-def only_python3(tree: ast.Module, source: str) -> bool:
-    """Return whether a module has what no Python 2 can read."""
-    prints = "print_function" not in futures(source)
-    for node in ast.walk(tree):
-        if isinstance(
-            node, (ast.JoinedStr, ast.AnnAssign, ast.AsyncFunctionDef, ast.Nonlocal, ast.YieldFrom, ast.NamedExpr)
-        ):
-            return True
-        if isinstance(node, ast.FunctionDef) and (
-            node.returns or node.args.kwonlyargs or any(a.annotation for a in node.args.args)
-        ):
-            return True
-        if (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.MatMult)
-            or isinstance(node, ast.Raise)
-            and node.cause
-        ):
-            return True
-        if isinstance(node, ast.ClassDef) and node.keywords:
-            return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "super" and not node.args:
-                return True
-            if node.func.id == "print" and node.keywords and prints:
-                return True
-    return False
+def shown(tree: ast.Module | None, source: str, cells: bool = False) -> bool | None:
+    """Return whether source shows by itself that it is Python 2 (True) or 3 (False); None for what both can read.
+
+    `tree` is None where Python 3 cannot read it.  What Python 2 cannot read is 3, whatever names are in it.
+    """
+    if tree is None:
+        return True
+    if python3.reads(tree, source, futures(source), cells):
+        return False
+    if traits(tree):
+        return True
+    return False if python3.has(tree, guarded(tree)) else None
 
 
 # ---- syntax ------------------------------------------------------------------------------------------------------
@@ -371,16 +356,11 @@ def parse(source: str, filename: str) -> ast.Module | None:
 def load(source: str, filename: str, python2: bool | None = None) -> Code:
     """Legacy source as code for this Python; Unreadable says why it cannot be.
 
-    `python2` says what source means that both versions can read and that does not show its own; None for Python 3.
+    `python2` says what source means that Python 3 can read; None takes what it shows.
     """
     with deep(filename):
         tree = parse(source, filename)
-        if tree is None:
-            means2 = True
-        elif python2 is False:
-            means2 = bool(traits(tree))  # its names are put back, and nothing else
-        else:
-            means2 = bool(traits(tree)) or (bool(python2) and not only_python3(tree, source))
+        means2 = tree is None or bool(shown(tree, source) if python2 is None else python2)
         if means2:
             try:
                 converted = convert(source, filename, RUNS | _no_lists(source))

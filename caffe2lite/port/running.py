@@ -21,7 +21,7 @@ from caffe2lite.port import legacy, loader, project, python2
 def run_script(path: str, args: Sequence[str] = (), version: int | None = None) -> dict[str, Any]:
     """Run a script or notebook as `python path args…` would, with Python 2's and NumPy's old names; its globals at the end.
 
-    `version` is 2 or 3, for files that both can read; None takes what the file or its project shows.  SystemExit and
+    `version` is 2 or 3; None takes what the file shows, else its project.  SystemExit and
     exceptions of the script pass through.
     """
     reader = loader.Reader(version)
@@ -63,6 +63,8 @@ def _run(
     main = types.ModuleType("__main__")
     vars(main).update(loader.globals_of("__main__", path, is_python2), __package__=package or None)
     root = project.root_of(path)
+    if path in reader.guesses:
+        _say(f"{path} is taken for Python 2, {reader.guesses[path]}; --python3 runs it as Python 3")
     with legacy.names(), loader.imports_from(root, reader, _say), _as_main(main, arguments, folder), _printing():
         for code in codes:
             exec(code, vars(main))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from caffe2lite.port import cython, flow, gone, libraries, meaning, names, project, python2
+from caffe2lite.port import bridges, cython, flow, gone, libraries, meaning, names, project, python2
 from caffe2lite.port.names import dotted, imports
 from caffe2lite.port.notebooks import Notebook
 from caffe2lite.port.uses import DIFFERS, MISSING, Use, uses
@@ -86,7 +86,7 @@ def examine(path: str, version: int | None = None) -> Report:
         notebook = Notebook(text, path)
     except python2.Unreadable as e:
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
-    report = examine_source(notebook.source, path, means2 if version else notebook.is_python2)
+    report = examine_source(notebook.source, path, means2 if version else lambda: notebook.is_python2)
     findings = [in_cell(f, notebook) for f in report.findings]
     if notebook.is_python2:
         findings.insert(0, Finding(path, 1, "P001", "its kernel is Python 2", "port --write asks for Python 3", SAFE))
@@ -108,7 +108,7 @@ def files(path: str) -> list[str]:
 
 
 def examine_source(source: str, path: str, means2: bool | Callable[[], bool] | None = None) -> Report:
-    """Read source text; `path` is for the report only, `means2` what source means that both Pythons can read."""
+    """Read source text; `path` is for the report only, `means2` what it means, or a function to ask where it does not show that."""
     try:
         with python2.deep(path):
             return _examined(source, path, means2)
@@ -116,18 +116,17 @@ def examine_source(source: str, path: str, means2: bool | Callable[[], bool] | N
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
 
 
-def means_python2(tree: ast.Module | None, source: str, means2: bool | Callable[[], bool] | None) -> bool:
-    """Return whether source is Python 2; `means2` decides for what does not show it."""
-    if tree is None or python2.traits(tree):
-        return True
-    if python2.only_python3(tree, source):
-        return False
-    return bool(means2() if callable(means2) else means2)
+def means_python2(tree: ast.Module | None, source: str, path: str, means2: bool | Callable[[], bool] | None) -> bool:
+    """Return whether source is Python 2: as `means2` says, or where that is a function (or None), as the source shows."""
+    if isinstance(means2, bool) and tree is not None:
+        return means2 and python2.shown(tree, source, path.endswith(".ipynb")) is not False
+    shown = python2.shown(tree, source, path.endswith(".ipynb"))
+    return shown if shown is not None else bool(means2 and means2())
 
 
 def _examined(source: str, path: str, means2: bool | Callable[[], bool] | None) -> Report:
     tree = python2.parse(source, path)
-    is_python2 = means_python2(tree, source, means2)
+    is_python2 = means_python2(tree, source, path, means2)
     findings: list[Finding] = []
     line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
@@ -303,10 +302,10 @@ def _libraries(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> It
 def _names(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iterator[Finding]:
     imported = list(imports(tree))
     aliases = names.aliases(imported)
-    guarded = python2.guarded(tree)
+    guarded, needless = python2.guarded(tree), bridges.needless(tree, path)
     for i in imported:
         line, at = line_of(i.node.lineno), NOTE if id(i.node) in guarded else None
-        yield from _module(path, line, i.module, at)
+        yield from _module(path, line, i.module, at, (i.node.lineno, i.name or i.module) in needless)
         if i.name:
             yield from _name(path, line, i.meaning, at)
     for line, name in python2.stray_builtins(tree):
@@ -359,7 +358,7 @@ def _methods(tree: ast.Module, path: str, line_of: Callable[[int], int]) -> Iter
                 yield Finding(path, line_of(node.lineno), "P002", message, f"codecs.{node.func.attr}, of bytes", ASK)
 
 
-def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding]:
+def _module(path: str, line: int, name: str, at: str | None, needless: bool) -> Iterator[Finding]:
     top = name.split(".")[0]
     if name in gone.RENAMED:
         yield Finding(path, line, "P003", f"module {name} was renamed", gone.RENAMED[name], at or SAFE)
@@ -372,9 +371,12 @@ def _module(path: str, line: int, name: str, at: str | None) -> Iterator[Finding
             gone.REMOVED.get(name, gone.REMOVED.get(top, "")),
             at or ASK,
         )
-    elif top in gone.BRIDGES and top != "builtins":
+    elif bridges.is_one(name) and needless and not at:
+        yield Finding(path, line, "P007", f"{name} is not needed", "port --write leaves it out", SAFE)
+    elif bridges.is_one(name):
         note = f"pip install {'future' if top == 'past' else top}, or caffe2lite run, which has what is used of it"
-        yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, NOTE)
+        fix = at or (NOTE if bridges.is_installed(top) else ASK)
+        yield Finding(path, line, "P007", f"{name} bridges Python 2 and 3", note, fix)
 
 
 def _name(path: str, line: int, whole: str, at: str | None) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import collections
 import logging
 
 from caffe2lite.python import core, scope, workspace
+from caffe2lite.python._core.shown import Pictured
 from caffe2lite.python.helpers.db_input import db_input
 from caffe2lite.python.modeling import parameter_info
 from caffe2lite.python.modeling.parameter_sharing import parameter_sharing_context
@@ -26,7 +27,7 @@ _known_working_ops = frozenset(
 )
 
 
-class ModelHelper:
+class ModelHelper(Pictured):
     """Builds `net` and `param_init_net` side by side; operators are methods: `model.Relu("x", "y")`.
 
     `param_model` shares its parameters with this model; with `init_params=False` parameters are only named;

@@ -19,6 +19,7 @@ from caffe2lite.python._core import operators
 from caffe2lite.python._core.devices import GpuDeviceType
 from caffe2lite.python._core.operators import operator_tracebacks
 from caffe2lite.python._core.plan import ExecutionStep, Plan
+from caffe2lite.python._core.shown import workspace_html
 from caffe2lite.python._core.tensors import Caffe2TensorToNumpyArray
 from caffe2lite.python.lazy import TriggerLazyImport
 
@@ -44,6 +45,10 @@ RootFolder = C.root_folder
 SerializeBlob = C.serialize_blob
 SwitchWorkspace = C.switch_workspace
 Workspaces = C.workspaces
+
+# What a notebook shows of the module, and of a workspace of its own; the engine knows no HTML.
+_repr_html_ = lambda: workspace_html(C.Workspace.current)
+C.Workspace._repr_html_ = workspace_html
 
 is_asan = C.is_asan
 has_fbgemm = C.has_fbgemm

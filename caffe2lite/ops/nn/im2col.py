@@ -47,10 +47,10 @@ def Im2Col(xp, X, *, window: ColumnWindow, out):
     X [N, C, H, W], Y [N, C * kh * kw, oh, ow]; in the order NHWC X [N, H, W, C], Y [N, oh, ow, kh * kw * C]; float32.
     ValueError where X has not two dimensions of an image, or the window does not fit into it.
     """
-    if X.ndim != 4:
-        raise ValueError(f"images of four dimensions are needed, found the shape {list(X.shape)}")
     batch, channels, size = windows.split_shape(X.shape, window, "the input")
     place = windows.place(window, size)
+    if len(size) != 2:
+        raise ValueError(f"images of two dimensions are needed, found the shape {list(X.shape)}")
     if any(n < reach for n, reach in zip(size, place.reach)):
         raise ValueError(f"a window of {list(place.reach)} must fit into the {list(size)} pixels without padding")
     depth = channels * place.kernel[0] * place.kernel[1]

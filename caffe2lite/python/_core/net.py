@@ -29,9 +29,10 @@ from caffe2lite.python._core.operators import (
 )
 from caffe2lite.python._core.records import Records, renamed_record
 from caffe2lite.python._core.renaming import recompute_externals, renamed_copy
+from caffe2lite.python._core.shown import Pictured
 
 
-class Net(BlobTable, Records):
+class Net(BlobTable, Records, Pictured):
     """A NetDef under construction. Every registered operator is a method: `y = net.Relu(x, "y")`.
 
     Such a call returns the output's BlobReference, a tuple of them, or None where there is no output. `outputs` may be

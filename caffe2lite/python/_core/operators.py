@@ -11,6 +11,7 @@ import caffe2lite.python._import_c_extension as C
 from caffe2lite.ops.kit.arguments import write as write_argument
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python import scope
+from caffe2lite.python._core.shown import Tabled
 from caffe2lite.python.lazy import TriggerLazyImport
 
 
@@ -87,7 +88,7 @@ def check_operator_type(op_type):
 # --- blobs -----------------------------------------------------------------------------------------------------------
 
 
-class BlobReference:
+class BlobReference(Tabled):
     """A blob's full name, and the net it came from (if any), on which operators can be called: `x.Relu([], "y")`.
 
     It equals and hashes as its name.

@@ -8,6 +8,7 @@ from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python._core.builder import Builder
 from caffe2lite.python._core.net import Net, get_net_name
 from caffe2lite.python._core.operators import BlobReference, ScopedName
+from caffe2lite.python._core.shown import Pictured
 
 
 def add_net_to_dict(net_dict, net):
@@ -213,7 +214,7 @@ def add_nets_in_order(step, net_list):
         net_list.append(proto.report_net)
 
 
-class Plan:
+class Plan(Pictured):
     """Steps in order, with all the nets they run."""
 
     def __init__(self, name_or_step):
