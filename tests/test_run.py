@@ -459,7 +459,7 @@ OF_BOTH = {
     "nothing": "x = 7 / 2",
     "a coding line": "# -*- coding: utf-8 -*-\nx = 7 / 2  # Größe",
     "a backport that is guarded": "try:\n    from pathlib import Path\nexcept ImportError:\n    Path = str\nx = 7 / 2",
-    "a name that is made where it is missing": "try:\n    FileNotFoundError\nexcept NameError:\n    FileNotFoundError = IOError\nx = 7 / 2",
+    "a name made where it is missing": "try:\n    FileNotFoundError\nexcept NameError:\n    FileNotFoundError = IOError\nx = 7 / 2",
     "a bridge": "from builtins import super\nfrom urllib.parse import quote\nx = 7 / 2",
     "print by a function": "from __future__ import print_function\nprint(7 / 2, end='')\nx = 7 / 2",
     "one unpacked argument": "x = max(1, *[7 / 2])",
