@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from caffe2lite.ops.detection import cuda
+from caffe2lite.ops.kit.arguments import fields_of
 from caffe2lite.ops.kit.compiled import compiled, loop, pays
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import single
@@ -15,7 +17,35 @@ from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import CPU, operator
 
-_SIZES = "pooled_h >= 0, pooled_w >= 0"
+SIZES = "pooled_h >= 0, pooled_w >= 0"
+
+
+class Align(NamedTuple):
+    """The arguments of RoIAlign and its kin."""
+
+    order: str = "NCHW"
+    spatial_scale: float = 1.0
+    pooled_h: int = 1
+    pooled_w: int = 1
+    sampling_ratio: int = -1
+    aligned: bool = False
+
+    @property
+    def pooled(self) -> tuple[int, int]:
+        """How many parts a roi has."""
+        return self.pooled_h, self.pooled_w
+
+    @property
+    def shift(self) -> float:
+        """How far a roi is moved towards the origin on the features."""
+        return 0.5 if self.aligned else 0.0
+
+    def grid(self, length: float, bins: int) -> int:
+        """Return how many samples are taken along one of the parts of a side."""
+        return self.sampling_ratio if self.sampling_ratio > 0 else math.ceil(length / bins)
+
+
+fields_of(Align)
 
 
 def check_rois(X, rois, sizes, order="NCHW", scale=1.0):
@@ -78,21 +108,21 @@ def check_pooled(dY, rois, X, *pooled):
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(shape)}")
 
 
-def planes(X, RoIs, order, pooled_h, pooled_w, out):
+def planes(X, RoIs, align, out):
     """Return (X with its channels first, the output, the output with its channels first)."""
-    Y = out(_shape(X.shape, len(RoIs), order, pooled_h, pooled_w), X.dtype)
-    return (X.transpose(0, 3, 1, 2), Y, Y.transpose(0, 3, 1, 2)) if order == "NHWC" else (X, Y, Y)
+    Y = out(_shape(X.shape, len(RoIs), align.order, *align.pooled), X.dtype)
+    return (X.transpose(0, 3, 1, 2), Y, Y.transpose(0, 3, 1, 2)) if align.order == "NHWC" else (X, Y, Y)
 
 
 # ---- RoIAlign: both directions apart, Y = rows X columns' ------------------------------------------------------------
 
 
-def _side(start, length, bins, size, samples):
+def _side(start, length, bins, size, align):
     """Return the matrix [bins, size] of the mean of bilinear samples in each of `bins` parts of a side."""
     if bins < 1 or not math.isfinite(start) or not math.isfinite(length):
         raise ValueError(f"{bins} parts of a roi from {start:g} of the length {length:g} cannot be pooled")
     step = length / bins
-    grid = samples if samples > 0 else math.ceil(length / bins)
+    grid = align.grid(length, bins)
     check_result((bins, grid), "float64")
     matrix = np.zeros((bins, size), np.float32)
     if grid == 0 or size == 0:
@@ -110,15 +140,14 @@ def _side(start, length, bins, size, samples):
     return matrix
 
 
-def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
-    shift = 0.5 if aligned else 0.0
-    x1, y1, x2, y2 = (float(v) * spatial_scale - shift for v in roi)
+def _align_sides(roi, shape, align):
+    x1, y1, x2, y2 = (float(v) * align.spatial_scale - align.shift for v in roi)
     w, h = x2 - x1, y2 - y1
-    if not aligned:
+    if not align.aligned:
         w, h = max(w, 1.0), max(h, 1.0)
     else:
         check_size(roi)
-    return _side(y1, h, pooled_h, shape[0], sampling_ratio), _side(x1, w, pooled_w, shape[1], sampling_ratio)
+    return _side(y1, h, align.pooled_h, shape[0], align), _side(x1, w, align.pooled_w, shape[1], align)
 
 
 @operator(
@@ -126,19 +155,14 @@ def _align_sides(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, 
     types={"X": "float32", "RoIs": "float32"},
     infer=infer,
     gradient=single("RoIAlignGradient", "I0 I1 GO0 -> GI0"),
-    limits=_SIZES,
+    limits=SIZES,
 )
 def RoIAlign(
     xp,
     X,
     RoIs,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
     """The mean of bilinear samples in each of pooled_h × pooled_w parts of each roi.
@@ -149,16 +173,16 @@ def RoIAlign(
 
     K. He et al., "Mask R-CNN", 2017.
     """
-    check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
-    if usable(xp, X) and order != "NHWC":
-        _check_boxes(RoIs, X.shape[0], 4, aligned)
-        sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
-        cuda.ROI_ALIGN(xp, Y.size, Y, X, RoIs, *sizes, sampling_ratio, aligned)
+    check_rois(X, RoIs, (4, 5), align.order, align.spatial_scale)
+    x, Y, y = planes(X, RoIs, align, out)
+    if usable(xp, X) and align.order != "NHWC":
+        _check_boxes(RoIs, X.shape[0], 4, align.aligned)
+        sizes = (RoIs.shape[1], *X.shape[1:], *align.pooled, align.spatial_scale)
+        cuda.ROI_ALIGN(xp, Y.size, Y, X, RoIs, *sizes, align.sampling_ratio, align.aligned)
         return Y
     for r, roi in enumerate(on_host(RoIs) if Y.size else ()):
         image, box = image_of(roi, 4, x.shape[0])
-        rows, columns = _align_sides(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        rows, columns = _align_sides(box, x.shape[2:], align)
         y[r] = _sampled(xp, x[image], rows, columns)
     return Y
 
@@ -176,19 +200,14 @@ def _sampled(xp, image, rows, columns):
     return made
 
 
-@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0), limits=_SIZES)
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, infer=like(0), limits=SIZES)
 def RoIAlignGradient(
     xp,
     X,
     RoIs,
     dY,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
     """Each pixel gets the gradients of the means that it has a part in, by that part.
@@ -197,10 +216,10 @@ def RoIAlignGradient(
     NCHW whatever `order` says, and the values of dY count in that order, the last ones being 0 if there are fewer.
     ValueError where the shapes do not fit, or a roi is of no image.
     """
-    check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    wanted = (RoIs.shape[0], X.shape[1], pooled_h, pooled_w)
+    check_rois(X, RoIs, (4, 5), align.order, align.spatial_scale)
+    wanted = (RoIs.shape[0], X.shape[1], *align.pooled)
     missing = math.prod(wanted) - dY.size
-    if missing < 0 or (missing and order != "NHWC"):
+    if missing < 0 or (missing and align.order != "NHWC"):
         raise ValueError(f"the gradient has the shape {list(dY.shape)}; expected {list(wanted)}")
     if missing:
         check_result(wanted, dY.dtype)
@@ -209,17 +228,17 @@ def RoIAlignGradient(
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     if usable(xp, dY) and dX.flags.c_contiguous:
-        _check_boxes(RoIs, X.shape[0], 4, aligned)
-        sizes = (RoIs.shape[1], *X.shape[1:], pooled_h, pooled_w, spatial_scale)
-        cuda.ROI_ALIGN_GRADIENT(xp, dY.size, dX, dY, RoIs, *sizes, sampling_ratio, aligned)
+        _check_boxes(RoIs, X.shape[0], 4, align.aligned)
+        sizes = (RoIs.shape[1], *X.shape[1:], *align.pooled, align.spatial_scale)
+        cuda.ROI_ALIGN_GRADIENT(xp, dY.size, dX, dY, RoIs, *sizes, align.sampling_ratio, align.aligned)
         return dX
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 4, X.shape[0])
-        rows, columns = _align_sides(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        rows, columns = _align_sides(box, X.shape[2:], align)
         if bool(xp.isfinite(dY[r]).all()):
             dX[image] += xp.matmul(xp.matmul(xp.asarray(rows).T, dY[r]), xp.asarray(columns))
             continue
-        for i, j in itertools.product(range(pooled_h), range(pooled_w)):  # 0 * inf would make NaN of all pixels
+        for i, j in np.ndindex(*align.pooled):  # 0 * inf would make NaN of all pixels
             down, across = np.flatnonzero(rows[i]), np.flatnonzero(columns[j])
             weights = xp.asarray(rows[i, down][:, None] * columns[j, across])
             dX[image][:, xp.asarray(down)[:, None], xp.asarray(across)] += dY[r, :, i, j, None, None] * weights
@@ -232,23 +251,17 @@ def _align_compiled(
     X,
     RoIs,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
-    options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
-    if order == "NHWC" or not X.size or not RoIs.size or not pooled_h * pooled_w:
-        return RoIAlign(xp, X, RoIs, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
-    check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    Y = out((len(RoIs), X.shape[1], pooled_h, pooled_w), X.dtype)
-    images, *sides = _all_sides(X, RoIs, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+    if align.order == "NHWC" or not X.size or not RoIs.size or not align.pooled_h * align.pooled_w:
+        return RoIAlign(xp, X, RoIs, align=align, out=out)
+    check_rois(X, RoIs, (4, 5), align.order, align.spatial_scale)
+    Y = out((len(RoIs), X.shape[1], *align.pooled), X.dtype)
+    images, *sides = _all_sides(X, RoIs, align)
     _align_loop(X, images, *sides, Y)
     if not np.isfinite(Y).all():  # 0 * inf makes NaN of means that do not see the pixel
-        return RoIAlign(xp, X, RoIs, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
+        return RoIAlign(xp, X, RoIs, align=align, out=out)
     return Y
 
 
@@ -259,39 +272,34 @@ def _align_gradient_compiled(
     RoIs,
     dY,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
-    options = {"order": order, "spatial_scale": spatial_scale, "pooled_h": pooled_h, "pooled_w": pooled_w}
-    check_rois(X, RoIs, (4, 5), order, spatial_scale)
-    fits = dY.shape == (RoIs.shape[0], *X.shape[1:2], pooled_h, pooled_w)
+    check_rois(X, RoIs, (4, 5), align.order, align.spatial_scale)
+    fits = dY.shape == (RoIs.shape[0], *X.shape[1:2], *align.pooled)
     if not fits or not dY.size or not X.size or not np.isfinite(dY).all():  # 0 * inf would make NaN of all pixels
-        return RoIAlignGradient(xp, X, RoIs, dY, **options, sampling_ratio=sampling_ratio, aligned=aligned, out=out)
+        return RoIAlignGradient(xp, X, RoIs, dY, align=align, out=out)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
-    images, *sides = _all_sides(X, RoIs, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+    images, *sides = _all_sides(X, RoIs, align)
     _align_gradient_loop(dX, images, *sides, dY)
     return dX
 
 
-def _all_sides(X, rois, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+def _all_sides(X, rois, align):
     """Return of all rois the images, the matrices of rows and of columns, and where their rows are not 0."""
-    _check_boxes(rois, X.shape[0], 4, aligned)
-    x1, y1, x2, y2 = (rois[:, -4:].astype(np.float64) * spatial_scale - (0.5 if aligned else 0.0)).T
+    _check_boxes(rois, X.shape[0], 4, align.aligned)
+    x1, y1, x2, y2 = (rois[:, -4:].astype(np.float64) * align.spatial_scale - align.shift).T
     w, h = x2 - x1, y2 - y1
-    if not aligned:
+    if not align.aligned:
         w, h = np.maximum(w, 1.0), np.maximum(h, 1.0)
-    samples = sampling_ratio if sampling_ratio > 0 else int(max(h.max() / pooled_h, w.max() / pooled_w, 0))
-    check_result((max(pooled_h, pooled_w), samples), "float64")
+    (pooled_h, pooled_w), samples = align.pooled, align.sampling_ratio
+    most = samples if samples > 0 else int(max(h.max() / pooled_h, w.max() / pooled_w, 0))
+    check_result((max(pooled_h, pooled_w), most), "float64")
     made = [rois[:, 0].astype(np.int64) if rois.shape[1] == 5 else np.zeros(len(rois), np.int64)]
     for starts, lengths, bins, size in ((y1, h, pooled_h, X.shape[2]), (x1, w, pooled_w, X.shape[3])):
         matrices, spans = np.zeros((len(rois), bins, size), np.float32), np.empty((len(rois), bins, 2), np.int64)
-        _sides_loop(starts, lengths, sampling_ratio, matrices, spans)
+        _sides_loop(starts, lengths, samples, matrices, spans)
         made += [matrices, spans]
     return made
 

@@ -6,30 +6,29 @@ import math
 
 import numpy as np
 
-from caffe2lite.ops.detection.roi import check_pooled, check_rois, image_of, infer, on_host, planes
+from caffe2lite.ops.detection.roi import SIZES, Align, check_pooled, check_rois, image_of, infer, on_host, planes
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
 
 
-def _rotated_box(roi, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+def _rotated_box(roi, align):
     """Return (x, y, w, h, cosine, sine, samples down, samples across) of a roi on the features."""
-    shift = 0.5 if aligned else 0.0
-    x, y = float(roi[0]) * spatial_scale - shift, float(roi[1]) * spatial_scale - shift
-    w, h = float(roi[2]) * spatial_scale, float(roi[3]) * spatial_scale
-    if not aligned:
+    x, y = (float(v) * align.spatial_scale - align.shift for v in roi[:2])
+    w, h = (float(v) * align.spatial_scale for v in roi[2:4])
+    if not align.aligned:
         w, h = max(w, 1.0), max(h, 1.0)
     angle = math.radians(float(roi[4]))
-    grid_h = sampling_ratio if sampling_ratio > 0 else math.ceil(h / pooled_h)
-    grid_w = sampling_ratio if sampling_ratio > 0 else math.ceil(w / pooled_w)
-    check_result((4, pooled_h, pooled_w, grid_h, grid_w), np.float64)
-    return x, y, w, h, math.cos(angle), math.sin(angle), grid_h, grid_w
+    grid = align.grid(h, align.pooled_h), align.grid(w, align.pooled_w)
+    check_result((4, *align.pooled, *grid), np.float64)
+    return x, y, w, h, math.cos(angle), math.sin(angle), *grid
 
 
-def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+def _rotated_samples(roi, shape, align):
     """Return (pixel numbers, weights) of the four corners of each sample, [4, bins, samples]; bins in row-major order."""
-    x, y, w, h, c, s, grid_h, grid_w = _rotated_box(roi, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+    x, y, w, h, c, s, grid_h, grid_w = _rotated_box(roi, align)
+    pooled_h, pooled_w = align.pooled
     v = -h / 2 + (np.arange(pooled_h)[:, None] + (np.arange(grid_h)[None] + 0.5) / grid_h) * (h / pooled_h)
     u = -w / 2 + (np.arange(pooled_w)[:, None] + (np.arange(grid_w)[None] + 0.5) / grid_w) * (w / pooled_w)
     v, u = v[:, None, :, None], u[None, :, None, :]
@@ -53,19 +52,14 @@ def _rotated_samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_rat
     types={"X": "float32", "RoIs": "float32"},
     infer=infer,
     gradient=single("RoIAlignRotatedGradient", "I0 I1 GO0 -> GI0"),
-    limits="pooled_h >= 0, pooled_w >= 0",
+    limits=SIZES,
 )
 def RoIAlignRotated(
     xp,
     X,
     RoIs,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
     """RoIAlign for rotated rois.
@@ -76,32 +70,27 @@ def RoIAlignRotated(
 
     J. Ma et al., "Arbitrary-oriented scene text detection via rotation proposals", 2018.
     """
-    check_rois(X, RoIs, (5, 6), order, spatial_scale)
-    x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
+    check_rois(X, RoIs, (5, 6), align.order, align.spatial_scale)
+    x, Y, y = planes(X, RoIs, align, out)
     if not x.size:
         Y[...] = 0
     for r, roi in enumerate(on_host(RoIs) if Y.size and x.size else ()):
         image, box = image_of(roi, 5, x.shape[0])
-        pixels, weights = _rotated_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+        pixels, weights = _rotated_samples(box, x.shape[2:], align)
         plane = x[image].reshape(x.shape[1], -1)
         seen = plane[:, xp.asarray(pixels)] * xp.asarray(weights)
-        y[r] = seen.sum(axis=(1, 3)).reshape(x.shape[1], pooled_h, pooled_w)
+        y[r] = seen.sum(axis=(1, 3)).reshape(y.shape[1:])
     return Y
 
 
-@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, limits="pooled_h >= 0, pooled_w >= 0")
+@operator("dX", types={"X": "float32", "RoIs": "float32", "dY": "float32"}, limits=SIZES)
 def RoIAlignRotatedGradient(
     xp,
     X,
     RoIs,
     dY,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
     """Each pixel gets the gradients of the means that it has a part in, by that part.
@@ -109,16 +98,16 @@ def RoIAlignRotatedGradient(
     X [N, C, H, W] float32, RoIs [R, 5] or [R, 6], dY [R, C, pooled_h, pooled_w] -> dX of X's shape. ValueError where
     the shapes do not fit, or a roi is of no image.
     """
-    check_rois(X, RoIs, (5, 6), order, spatial_scale)
-    check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    check_rois(X, RoIs, (5, 6), align.order, align.spatial_scale)
+    check_pooled(dY, RoIs, X, *align.pooled)
     dX = out(X.shape, dY.dtype)
     dX[...] = 0
     channels, size = X.shape[1], X.shape[2] * X.shape[3]
     for r, roi in enumerate(on_host(RoIs) if dY.size else ()):
         image, box = image_of(roi, 5, X.shape[0])
-        pixels, weights = _rotated_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
-        spread = np.zeros((pooled_h * pooled_w, size), np.float32)
-        bins = np.broadcast_to(np.arange(pooled_h * pooled_w)[None, :, None], pixels.shape)
+        pixels, weights = _rotated_samples(box, X.shape[2:], align)
+        spread = np.zeros((pixels.shape[1], size), np.float32)
+        bins = np.broadcast_to(np.arange(pixels.shape[1])[None, :, None], pixels.shape)
         np.add.at(spread, (bins.reshape(-1), pixels.reshape(-1)), weights.reshape(-1))
         dX[image] += xp.matmul(dY[r].reshape(channels, -1), xp.asarray(spread)).reshape(channels, *X.shape[2:])
     return dX
@@ -130,36 +119,20 @@ def _rotated_compiled(
     X,
     RoIs,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
-    check_rois(X, RoIs, (5, 6), order, spatial_scale)
-    x, Y, y = planes(X, RoIs, order, pooled_h, pooled_w, out)
+    check_rois(X, RoIs, (5, 6), align.order, align.spatial_scale)
+    x, Y, y = planes(X, RoIs, align, out)
     if not Y.size or not x.size:
-        return RoIAlignRotated(
-            xp,
-            X,
-            RoIs,
-            order=order,
-            spatial_scale=spatial_scale,
-            pooled_h=pooled_h,
-            pooled_w=pooled_w,
-            sampling_ratio=sampling_ratio,
-            aligned=aligned,
-            out=out,
-        )
+        return RoIAlignRotated(xp, X, RoIs, align=align, out=out)
     pixels = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).reshape(x.shape[0], -1, x.shape[1])  # channels last
-    seen = np.empty((pooled_h * pooled_w, x.shape[1]), np.float32)
+    seen = np.empty((align.pooled_h * align.pooled_w, x.shape[1]), np.float32)
     for r, roi in enumerate(RoIs):
         image, box = image_of(roi, 5, x.shape[0])
         _gather_loop(
             pixels[image],
-            *_samples(box, x.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned),
+            *_samples(box, x.shape[2:], align),
             seen,
         )
         y[r] = seen.T.reshape(y.shape[1:])
@@ -173,22 +146,17 @@ def _rotated_gradient_compiled(
     RoIs,
     dY,
     *,
-    order: str = "NCHW",
-    spatial_scale: float = 1.0,
-    pooled_h: int = 1,
-    pooled_w: int = 1,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
+    align: Align,
     out,
 ):
-    check_rois(X, RoIs, (5, 6), order, spatial_scale)
-    check_pooled(dY, RoIs, X, pooled_h, pooled_w)
+    check_rois(X, RoIs, (5, 6), align.order, align.spatial_scale)
+    check_pooled(dY, RoIs, X, *align.pooled)
     pixels = np.zeros((X.shape[0], X.shape[2] * X.shape[3], X.shape[1]), np.float32)  # channels last
     for r, roi in enumerate(RoIs if dY.size else ()):
         image, box = image_of(roi, 5, X.shape[0])
         _scatter_loop(
             pixels[image],
-            *_samples(box, X.shape[2:], spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned),
+            *_samples(box, X.shape[2:], align),
             np.ascontiguousarray(dY[r].reshape(X.shape[1], -1).T),
         )
     dX = out(X.shape, dY.dtype)
@@ -196,9 +164,10 @@ def _rotated_gradient_compiled(
     return dX
 
 
-def _samples(roi, shape, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned):
+def _samples(roi, shape, align):
     """Return what `_rotated_samples` does, as [bins, samples * 4]."""
-    *box, grid_h, grid_w = _rotated_box(roi, spatial_scale, pooled_h, pooled_w, sampling_ratio, aligned)
+    *box, grid_h, grid_w = _rotated_box(roi, align)
+    pooled_h, pooled_w = align.pooled
     pixels = np.empty((pooled_h * pooled_w, grid_h * grid_w * 4), np.uint32)
     weights = np.empty(pixels.shape, np.float32)
     _samples_loop(*box, *shape, pooled_h, pooled_w, grid_h, grid_w, pixels, weights)

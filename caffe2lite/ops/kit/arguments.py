@@ -65,6 +65,12 @@ def group(annotation: str, fields: Mapping[str, Arg], build: Callable[[Mapping[s
     _GROUPS[annotation] = Group(fields, build)
 
 
+def fields_of(kind: Any) -> None:
+    """Let a keyword-only parameter of that NamedTuple, whose fields all have defaults, stand for these arguments."""
+    fields = {name: Arg(name, type(value).__name__, value) for name, value in kind._field_defaults.items()}
+    group(kind.__name__, fields, lambda values: kind(**values))
+
+
 def group_of(annotation: object) -> Group | None:
     """The group that a parameter with this annotation stands for, if any."""
     return _GROUPS.get(annotation) if isinstance(annotation, str) else None

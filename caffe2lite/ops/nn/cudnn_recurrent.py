@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from caffe2lite.ops.kit.arguments import Arg, group
+from caffe2lite.ops.kit.arguments import fields_of
 from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.registry import operator
 from caffe2lite.ops.nn.recurrent_units import sigmoid
@@ -33,11 +33,7 @@ class Layers(NamedTuple):
     dropout: float = 1.0
 
 
-group(
-    "Layers",
-    {name: Arg(name, type(value).__name__, value) for name, value in Layers._field_defaults.items()},
-    lambda values: Layers(**values),
-)
+fields_of(Layers)
 
 
 class _Layer(NamedTuple):
