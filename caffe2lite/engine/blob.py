@@ -106,12 +106,8 @@ class Blob:
             if d < 0:
                 raise ValueError(f"blob {self.name!r} cannot have the shape {shape}")
             count *= d
-        if count > _LARGE:
+        if count > _LARGE or not count:
             check_result(shape, dtype)
-        elif not count:
-            check_result(
-                [max(d, 1) for d in shape], np.int8
-            )  # NumPy refuses sizes beside a 0 that it could not multiply
         try:
             self.storage = device.empty(count, dtype)
         except (MemoryError, ValueError) as e:

@@ -16,6 +16,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import CPU, operator
+from caffe2lite.ops.kit.shapes import check_order
 
 SIZES = "pooled_h >= 0, pooled_w >= 0"
 
@@ -50,8 +51,7 @@ fields_of(Align)
 
 def check_rois(X, rois, sizes, order="NCHW", scale=1.0):
     """Raise a ValueError where features or rois have a wrong number of dimensions or columns, or rois no place."""
-    if order not in ("NCHW", "NHWC"):
-        raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
+    check_order(order)
     if X.ndim != 4:
         raise ValueError(f"the features must have four dimensions, got shape {list(X.shape)}")
     if rois.ndim != 2 or rois.shape[1] not in sizes:

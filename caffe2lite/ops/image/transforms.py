@@ -15,16 +15,10 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import Spec, given, like
 from caffe2lite.ops.kit.memory import check_result
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import resized
+from caffe2lite.ops.kit.shapes import check_order, resized
 from caffe2lite.ops.kit.windows import WINDOW_ARGS
 
 _U = np.uint64  # of places in arrays: signed ones might count from the end
-
-
-def check_order(order):
-    """Raise a ValueError for an order that does not exist."""
-    if order not in ("NCHW", "NHWC"):
-        raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
 
 
 def four_dimensional(X, what="the input"):
@@ -249,8 +243,7 @@ def ResizeNearest3DGradient(
     dY [N, C, t, h, w] float32, X [N, C, T, H, W] -> dX of X's shape. ValueError where these are not five dimensions, or
     a scale is not above 0.
     """
-    if order not in ("NCHW", "NHWC"):
-        raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
+    check_order(order)
     _volume(X)
     _volume(dY)
     if dY.shape[:2] != X.shape[:2]:

@@ -42,7 +42,7 @@ def check_result(shape: Sequence[int], dtype: npt.DTypeLike) -> None:
     Sizes may come from values, such as the largest of segment ids: one wrong value is not to take all memory.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    if not size and math.prod(max(d, 1) for d in shape) > 1 << 48:  # NumPy has no empty arrays of such
+    if not size and math.prod(max(d, 1) for d in shape) > largest_result():  # NumPy refuses what it could not multiply
         raise ValueError(f"the empty shape {list(shape)} has dimensions that no tensor can have")
     if size > largest_result():
         raise ValueError(

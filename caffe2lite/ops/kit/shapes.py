@@ -51,6 +51,12 @@ def resized(size: int, scale: float) -> int:
     return int(count)
 
 
+def check_order(order: str) -> None:
+    """ValueError for an order of dimensions that does not exist."""
+    if order not in ("NCHW", "NHWC"):
+        raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
+
+
 def one(operand: np.ndarray, what: str) -> np.ndarray:
     """The value of a one-element tensor, as a 0-d array."""
     if operand.size != 1:

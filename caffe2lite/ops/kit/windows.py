@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from caffe2lite.ops.kit.arguments import Arg, group, read
+from caffe2lite.ops.kit.shapes import check_order
 
 NOTSET, VALID, SAME, CAFFE_LEGACY_POOLING = range(4)
 
@@ -92,8 +93,7 @@ def _parse(items: tuple[tuple[str, Any], ...]) -> Window:
     if not NOTSET <= legacy_pad <= CAFFE_LEGACY_POOLING:
         raise ValueError(f"legacy_pad must be from 0 to 3, got {legacy_pad}")
     order = args.get("order", "NCHW")
-    if order not in ("NCHW", "NHWC"):
-        raise ValueError(f"order must be NCHW or NHWC, got {order!r}")
+    check_order(order)
     if whole:
         if any(pads) or any(d != 1 for d in dilation) or any(s != 1 for s in stride):
             raise ValueError("with global_pooling the window is the image: pads must be 0, strides and dilations 1")

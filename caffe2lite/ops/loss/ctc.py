@@ -16,9 +16,14 @@ def _lengths(INPUTS, SEQ_LEN):
     """The number of time steps of each sequence."""
     if INPUTS.ndim != 3:
         raise ValueError(f"the input must be [time, batch, classes], got shape {list(INPUTS.shape)}")
-    steps, batch = INPUTS.shape[:2]
-    if SEQ_LEN is None:
-        return [steps] * batch
+    steps, batch, classes = INPUTS.shape
+    lengths = [steps] * batch if SEQ_LEN is None else _checked(SEQ_LEN, steps, batch)
+    if not classes and any(lengths):
+        raise ValueError(f"there are no classes to choose from: the input is {list(INPUTS.shape)}")
+    return lengths
+
+
+def _checked(SEQ_LEN, steps, batch):
     if SEQ_LEN.shape != (batch,):
         raise ValueError(f"there must be a length for each of {batch} sequences, got shape {list(SEQ_LEN.shape)}")
     if batch and SEQ_LEN.max() > steps:
@@ -34,10 +39,8 @@ def CTCGreedyDecoder(xp, INPUTS, SEQ_LEN=None, *, merge_repeated: bool = True):
     VALUES [sum of OUTPUT_LEN]; float32 probabilities, all others int32.  ValueError where INPUTS has not 3
     dimensions, SEQ_LEN is not [N], or a length is above T.
     """
-    lengths, found = _lengths(INPUTS, SEQ_LEN), []
-    if not INPUTS.shape[2] and any(lengths):
-        raise ValueError(f"there are no classes to choose from: INPUTS is {list(INPUTS.shape)}")
-    for b, steps in enumerate(lengths):
+    found = []
+    for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):
         best = INPUTS[:steps, b].argmax(axis=1) if steps else np.zeros(0, np.int64)
         keep = best != 0
         if merge_repeated:
@@ -109,10 +112,7 @@ def CTCBeamSearchDecoder(
     check_result((max(num_candidates, 0),), "int64")
     if num_candidates < 0:
         raise ValueError(f"num_candidates must not be negative, found {num_candidates}")
-    counts = _lengths(INPUTS, SEQ_LEN)
-    if any(counts) and not INPUTS.shape[2]:
-        raise ValueError(f"the input has no classes: its shape is {list(INPUTS.shape)}")
-    for b, steps in enumerate(counts):
+    for b, steps in enumerate(_lengths(INPUTS, SEQ_LEN)):
         total = _candidates(INPUTS[:steps, b], beam_width, np.float32(prune_threshold))
         best = _best(total, num_candidates)
         spare = [0] * (num_candidates - len(best))

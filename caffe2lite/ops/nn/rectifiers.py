@@ -12,7 +12,7 @@ from caffe2lite.ops.kit.gradient import single
 from caffe2lite.ops.kit.infer import like, pointwise_cost
 from caffe2lite.ops.kit.memory import ZEROS, in_blocks, zeros
 from caffe2lite.ops.kit.registry import operator
-from caffe2lite.ops.kit.shapes import check_sizes
+from caffe2lite.ops.kit.shapes import check_order, check_sizes
 from caffe2lite.ops.kit.special import keep_where
 
 _FROM_Y = {"Y": "float32", "dY": "=Y"}
@@ -165,11 +165,6 @@ def _leaky_relu_gradient(Y, dY, dX, alpha):
         dX[i] = dY[i] if Y[i] >= 0 else alpha * dY[i]
 
 
-def _check_order(order):
-    if order not in ("NCHW", "NHWC"):
-        raise ValueError(f"order must be NCHW or NHWC, found {order!r}")
-
-
 def _slopes(xp, X, slope, order):
     """Return the slopes as an array that broadcasts against X."""
     axis = 1 if order == "NCHW" else X.ndim - 1
@@ -177,7 +172,7 @@ def _slopes(xp, X, slope, order):
         raise ValueError(f"X has no channels: order {order} has them in axis {axis} of {list(X.shape)}")
     if slope.size == 1:
         return slope.reshape((1,) * X.ndim)
-    _check_order(order)
+    check_order(order)
     if slope.shape != (X.shape[axis],):
         raise ValueError(
             f"the slope must be one value or one for each channel of X (axis {axis} of {list(X.shape)}), "
@@ -234,7 +229,7 @@ def PReluGradient(xp, Y, dY, X, slope, *, order: str = "NCHW", out):
     Y [N, C, ...], dY, X and dX of its shape, slope and dSlope [1] or [C]; float32.  ValueError where slope has
     neither one value nor one a channel.
     """
-    _check_order(order)
+    check_order(order)
     w = _slopes(xp, X, slope, order)
     below = ~(X > 0)
     factor = _slope(~below, w, X.dtype) if xp is np and np.isfinite(w).all() else xp.where(below, w, X.dtype.type(1))

@@ -66,9 +66,14 @@ def _check(H_prev, X, gates):
 
 
 def _check_states(H_prev, **states):
+    _check_types(H_prev, **states)
     for what, state in states.items():
         if state.shape != H_prev.shape:
             raise ValueError(f"{what} must have the shape of H_prev, {list(H_prev.shape)}, found {list(state.shape)}")
+
+
+def _check_types(H_prev, **states):
+    for what, state in states.items():
         if state.dtype != H_prev.dtype:
             raise TypeError(f"{what} must be {H_prev.dtype} as H_prev is, found {state.dtype}")
 
@@ -200,9 +205,7 @@ def LSTMUnitGradient(
     and timestep [1]; float32, the last two int32.  ValueError where the shapes or the number of inputs do not fit.
     """
     lengths, (timestep, H, C, dH, dC) = _split(rest, sequence_lengths, 5)
-    for operand in (C_prev, H, C, dH, dC):
-        if operand.dtype != H_prev.dtype:
-            raise TypeError(f"states and gradients must be {H_prev.dtype}, found {operand.dtype}{list(operand.shape)}")
+    _check_types(H_prev, H=H)  # which is not read, of whatever shape
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     now, D = _now(lengths, timestep, X.shape[1]), H_prev.shape[2]
@@ -240,9 +243,7 @@ def _lstm_gradient_compiled(
     out,
 ):
     lengths, (timestep, H, C, dH, dC) = _split(rest, sequence_lengths, 5)
-    for operand in (C_prev, H, C, dH, dC):
-        if operand.dtype != H_prev.dtype:
-            raise TypeError(f"states and gradients must be {H_prev.dtype}, found {operand.dtype}{list(operand.shape)}")
+    _check_types(H_prev, H=H)  # which is not read, of whatever shape
     _check(H_prev, X, 4)
     _check_states(H_prev, C_prev=C_prev, C=C, dH=dH, dC=dC)
     dH_prev, dC_prev, dX = out[0](H_prev.shape, X.dtype), out[1](C_prev.shape, X.dtype), out[2](X.shape, X.dtype)
