@@ -6,7 +6,7 @@ import click
 
 from caffe2lite import draw as drawing
 from caffe2lite import exchange, inspect
-from caffe2lite.commands.looking import blobs_of, check_inputs, expand, known_after, read, shapes, specs_of
+from caffe2lite.commands.looking import check_inputs, expand, known_after, read, shapes, specs_of
 from caffe2lite.commands.text import Input, Trouble, say
 from caffe2lite.draw.values import Values, values_of
 from caffe2lite.exchange.moving import tensors_of
@@ -33,11 +33,7 @@ def draw(paths: tuple[str, ...], output: str, net: str | None, inputs: tuple[str
     *before, path = expand(paths)
     given = specs_of(inputs)
     file, known = read(path), known_after(before, given)
-    drawn = drawing.nets(file)
-    if drawn:
-        check_inputs(
-            given.keys() - blobs_of(drawn), [str(b) for n in drawn for b in n.external_input], str(drawn[-1].name)
-        )
+    check_inputs(given, drawing.nets(file))
     try:
         left = drawing.draw(file, output, known, net, _values(before) if output.endswith(".html") else None)
     except (ValueError, RuntimeError, OSError) as e:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,6 +12,7 @@ import numpy as np
 
 from caffe2lite import inspect as look
 from caffe2lite.commands.text import Input, Trouble, amount, count, nearest, say, say_json, table
+from caffe2lite.engine.dependencies import blobs_of
 from caffe2lite.ops.kit.infer import Spec
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
@@ -34,16 +35,18 @@ def specs_of(inputs: Iterable[str]) -> dict[str, Any]:
     return specs
 
 
-def check_inputs(unknown: Iterable[str], inputs: Iterable[str], net: str) -> None:
-    """Refuse the names of --input that no net has; `inputs` are those that could be meant."""
+def refuse_unknown(unknown: Iterable[str], inputs: Iterable[str], net: str) -> None:
+    """Refuse the first name of --input that no net has; `inputs` are those that could be meant."""
     for name in sorted(unknown):
         takes = nearest(name, list(dict.fromkeys(inputs)))
         raise click.UsageError(f"--input {name}: there is no such blob in {net!r}; it takes {takes}")
 
 
-def blobs_of(nets: Iterable[Any]) -> set[str]:
-    """Return the names of all blobs that nets take or make."""
-    return {str(b) for net in nets for op in net.op for b in (*op.input, *op.output)}
+def check_inputs(given: Mapping[str, Any], nets: Sequence[Any]) -> None:
+    """Refuse names of --input that none of the nets has."""
+    if nets:
+        inputs = [str(b) for net in nets for b in net.external_input]
+        refuse_unknown(given.keys() - blobs_of(nets), inputs, str(nets[-1].name))
 
 
 def read(path: str) -> Any:
@@ -111,7 +114,7 @@ def inspect(
         results.append(facts)
     nets = [net for facts in results for net in facts.get("nets", ())]
     if nets:
-        check_inputs(asked, [blob for net in nets for blob in net["inputs"]], nets[-1]["name"])
+        refuse_unknown(asked, [blob for net in nets for blob in net["inputs"]], nets[-1]["name"])
     if as_json:
         say_json(results)
         return
@@ -347,11 +350,7 @@ def lint(
             found += [(path, p) for p in look.lint(net, specs, silence)]
             if not shards:
                 specs = look.shapes_after(net, specs) | given
-    held_blobs = {str(b) for net in nets for op in net.op for b in (*op.input, *op.output)}
-    if nets:
-        check_inputs(
-            given.keys() - held_blobs, [str(b) for net in nets for b in net.external_input], str(nets[-1].name)
-        )
+    check_inputs(given, nets)
     if shards:
         found += [("shards", p) for p in look.lint_shards(nets, given) if p.code not in silence]
     if as_json:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from google.protobuf import text_format
 
 from caffe2lite.draw.dot import dot
 from caffe2lite.draw.drawing import Drawing
@@ -17,12 +16,13 @@ from caffe2lite.draw.page import Fold, Sheet, page
 from caffe2lite.draw.raster import png
 from caffe2lite.draw.svg import svg
 from caffe2lite.draw.values import Values
+from caffe2lite.engine.dependencies import blobs_of
 from caffe2lite.engine.inference import infer_net
 from caffe2lite.inspect.files import outline
 from caffe2lite.inspect.sync import sync_of
+from caffe2lite.ops.control.recurrent import net_of
 from caffe2lite.ops.kit import registry
 from caffe2lite.ops.kit.infer import Spec
-from caffe2lite.proto import caffe2_pb2
 
 _DEEPEST = 5  # nets in each other
 _FEWEST = 8  # operators of a net whose scopes are worth folding
@@ -52,7 +52,7 @@ def _add(sheets: list[Sheet], net: Any, known: dict[str, Spec], parent: tuple[in
     """Append a net and all within it; return its place."""
     graph = graph_of(net)
     drawing, remark = drawing_of(net, known)
-    blobs = {name for op in net.op for name in (*op.input, *op.output)}
+    blobs = blobs_of([net])
     found = {name: spec for name, spec in known.items() if name in blobs}
     place = len(sheets)
     fold = None
@@ -79,12 +79,8 @@ def nets_within(op: Any) -> Iterator[tuple[str, Any]]:
         for i, net in enumerate(arg.nets):
             yield f"{arg.name}[{i}]", net
         if arg.name in steps and arg.s:  # older nets hold them as text
-            net = caffe2_pb2.NetDef()
-            try:
-                text_format.Parse(arg.s, net)
-            except (text_format.ParseError, UnicodeDecodeError):
-                continue
-            yield str(arg.name), net
+            with contextlib.suppress(ValueError):
+                yield str(arg.name), net_of(arg)
 
 
 def picture(net: Any, form: str, shapes: Mapping[str, Spec] | None = None) -> bytes:

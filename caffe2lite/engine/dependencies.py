@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from caffe2lite.proto import caffe2_pb2
+
+
+def blobs_of(nets: Iterable[caffe2_pb2.NetDef]) -> set[str]:
+    """The names of all blobs that operators of the nets take or make."""
+    return {blob for net in nets for op in net.op for blob in (*op.input, *op.output)}
 
 
 def dependencies(net: caffe2_pb2.NetDef) -> list[set[int]]:

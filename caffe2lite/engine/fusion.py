@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from caffe2lite.engine.dependencies import blobs_of
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.workspace import Workspace
 from caffe2lite.proto import caffe2_pb2
@@ -111,7 +112,7 @@ def fuse_conv_bn(net: caffe2_pb2.NetDef, workspace: Workspace) -> None:
 
 
 def _unused(net: caffe2_pb2.NetDef) -> str:
-    names = {blob for op in net.op for blob in (*op.input, *op.output)}
+    names = blobs_of([net])
     return next(name for n in range(len(names) + 1) if (name := f"_bias{n}") not in names)
 
 

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from typing import Any
 
+from caffe2lite.engine.dependencies import blobs_of
 from caffe2lite.engine.errors import EngineError
 from caffe2lite.engine.inference import operand_devices
 from caffe2lite.engine.instance import check_schema
-from caffe2lite.ops.kit import registry
+from caffe2lite.ops.kit import arguments, registry
 from caffe2lite.proto import caffe2_pb2
 
 
@@ -24,11 +25,8 @@ def _nested(net: caffe2_pb2.NetDef) -> set[str]:
         for argument in op.arg:
             if argument.name in followed:
                 continue
-            inner = [*argument.nets, *([argument.n] if argument.HasField("n") else [])]
-            for subnet in inner:
-                for inner_op in subnet.op:
-                    names.update(inner_op.input, inner_op.output)
-                names |= _nested(subnet)
+            inner = arguments.nets_in(argument)
+            names |= blobs_of(inner).union(*map(_nested, inner))
     return names
 
 

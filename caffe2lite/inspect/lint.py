@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from caffe2lite.engine.dependencies import blobs_of
 from caffe2lite.engine.inference import infer_net, learn
 from caffe2lite.engine.instance import check_schema
 from caffe2lite.inspect import hazards, shards, side_by_side
@@ -104,7 +105,7 @@ def _within(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
     """Yield the operators of nets that are arguments, as the branches of If and the steps of a RecurrentNetwork."""
     for position, op in enumerate(net.op):
         for arg in op.arg:
-            for inner in (*([arg.n] if arg.HasField("n") else []), *arg.nets):
+            for inner in arguments.nets_in(arg):
                 for p in (*_operators(inner), *_within(inner)):
                     message = f"in {arg.name} of {op.type}, operator {p.operator}: {p.message}"
                     yield p._replace(operator=position, message=message)
@@ -218,7 +219,7 @@ def _coverage(net: caffe2_pb2.NetDef) -> Iterator[Problem]:
         if absent:
             message = f"parameter {parameter!r} does not reach {', '.join(absent)}"
             yield Problem("C009", None, parameter, message, "copy or broadcast it to every device")
-    moved = {name for op in net.op for name in (*op.input, *op.output)}
+    moved = blobs_of([net])
     for name in net.external_input:
         if name not in moved and name.partition("/")[0] in sync.devices:
             message = f"{name!r} is an input of this net, which moves it nowhere"

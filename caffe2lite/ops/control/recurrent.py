@@ -54,7 +54,7 @@ def _links(internal: Any, external: Any, offset: Any, window: Any) -> list[Link]
     return [Link(i, e, o, w) for i, e, o, w in zip(internal, external, offset, window or [1] * len(internal))]
 
 
-def _net(argument: Any) -> Any:
+def net_of(argument: Any) -> Any:
     """Return the net of an argument, which older programs hold as text."""
     if argument is None:
         return None
@@ -108,7 +108,7 @@ def _tell_time(workspace: Any, name: str, t: int) -> None:
 def _definition(ctx: Any, argument: Any) -> Any:
     """Return the step net of an argument, made once for this operator."""
     if not hasattr(ctx.state, "step_net"):
-        ctx.state.step_net = _on_step_device(ctx, _net(argument))
+        ctx.state.step_net = _on_step_device(ctx, net_of(argument))
     return ctx.state.step_net
 
 

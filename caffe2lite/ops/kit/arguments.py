@@ -134,6 +134,11 @@ def read(value: Any) -> Any:
     return value
 
 
+def nets_in(message: caffe2_pb2.Argument) -> list[caffe2_pb2.NetDef]:
+    """The nets that an argument holds as messages."""
+    return [*([message.n] if message.HasField("n") else []), *message.nets]
+
+
 class Values:
     """The numbers or strings of an argument, of whatever field; as an array they are made once."""
 

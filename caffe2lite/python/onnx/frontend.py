@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import checker, helper, numpy_helper
 
+from caffe2lite.ops.kit import arguments
 from caffe2lite.proto import caffe2_pb2
 from caffe2lite.python.onnx import _writing
 from caffe2lite.python.onnx._types import DummyNames, onnx_type
@@ -26,7 +27,7 @@ def without_form(net):
         for op in net.op
         if op.type not in _writing.RULES
         and op.type not in _writing.TYPES
-        and (not onnx.defs.has(op.type) or any(argument.HasField("n") or argument.nets for argument in op.arg))
+        and (not onnx.defs.has(op.type) or any(map(arguments.nets_in, op.arg)))
     )
 
 
@@ -176,7 +177,7 @@ def _forget_devices(net):
     for op in net.op:
         op.ClearField("device_option")
         for argument in op.arg:
-            for inner in (*argument.nets, *([argument.n] if argument.HasField("n") else [])):
+            for inner in arguments.nets_in(argument):
                 _forget_devices(inner)
 
 
