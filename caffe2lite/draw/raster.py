@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from caffe2lite.draw.drawing import Box, Drawing, Line
-from caffe2lite.draw.svg import COLOURS, fitted
+from caffe2lite.draw.svg import COLOURS, fitted, style
 from caffe2lite.extras import install
 
 _LARGEST = 60e6  # pixels; a larger drawing is scaled down
 _FINEST = 2.0  # pixels for one of the drawing
+# The colours of the SVG's style sheet on light paper, which it names first.
+_LOOK = dict(re.findall(r"--(\w+): (#\w+)", style().partition("@media")[0]))
 _PAPER, _INK, _SOFT, _BODY, _EDGE, _RULE, _MARK = (
-    "#fbfbfa",
-    "#1c1e21",
-    "#565c64",
-    "#ffffff",
-    "#8a9099",
-    "#b9bec5",
-    "#b3261e",
+    _LOOK[n] for n in ["paper", "ink", "soft", "body", "edge", "rule", "mark"]
 )
-LANES = (
-    "#2f6fb5", "#b25f00", "#2c7a4b", "#8a3fa8", "#a8324a", "#0b7285", "#6b6a00", "#5c5fc4", "#8a5a44", "#49616f",
-)  # fmt: skip
+LANES = [_LOOK[f"c{i}"] for i in range(COLOURS)]
 _STEPS = 12  # straight parts of a curve
 
 

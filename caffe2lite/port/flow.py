@@ -33,17 +33,9 @@ _BYTES_TAKERS = {
     "pickle.loads": 0, "b64encode": 0, "sendall": 0, "send": 0,
 }  # fmt: skip
 _BYTES_MAKERS = (
-    "SerializeToString",
-    "pickle.dumps",
-    "struct.pack",
-    "tobytes",
-    "tostring",
-    "b64decode",
-    "zlib.compress",
-    "urlopen.read",
-    "marshal.dumps",
-    "content",
-)
+    "SerializeToString", "pickle.dumps", "struct.pack", "tobytes", "tostring", "b64decode", "zlib.compress",
+    "urlopen.read", "marshal.dumps", "content",
+)  # fmt: skip
 _LAZY = ("zip", "map", "filter")
 _VIEWS = ("keys", "values", "items")
 

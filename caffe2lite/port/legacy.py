@@ -28,22 +28,10 @@ from caffe2lite.port import gone, libraries, meaning, stand_ins
 
 _ArgSpec = collections.namedtuple("_ArgSpec", "args varargs keywords defaults")
 _MISSING = object()
-_OF_URLLIB = (
-    "ContentTooShortError",
-    "FancyURLopener",
-    "URLopener",
-    "getproxies",
-    "pathname2url",
-    "quote",
-    "quote_plus",
-    "unquote",
-    "unquote_plus",
-    "url2pathname",
-    "urlcleanup",
-    "urlencode",
-    "urlopen",
-    "urlretrieve",
-)
+_OF_URLLIB = [
+    "ContentTooShortError", "FancyURLopener", "URLopener", "getproxies", "pathname2url", "quote", "quote_plus", "unquote",
+    "unquote_plus", "url2pathname", "urlcleanup", "urlencode", "urlopen", "urlretrieve",
+]  # fmt: skip
 
 
 def _argspec(function: Any) -> Any:

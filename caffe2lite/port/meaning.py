@@ -33,59 +33,13 @@ FILES = "__caffe2lite_files__"
 STRINGS = "__caffe2lite_strings__"  # what is a `str` for isinstance
 _CALLED = {*gone.METHODS, *gone.ARRAY_METHODS, "exists", "isfile"}
 # Methods that take or give what Python 2 had as a `str`, and that are of bytes here.
-_OF_STRINGS = frozenset(
-    (
-        "ParseFromString",
-        "MergeFromString",
-        "FromString",
-        "SerializeToString",
-        "loads",
-        "dumps",
-        "load",
-        "dump",
-        "pack",
-        "unpack",
-        "unpack_from",
-        "fromstring",
-        "frombuffer",
-        "compress",
-        "decompress",
-        "b64encode",
-        "b64decode",
-        "hexlify",
-        "unhexlify",
-        "crc32",
-        "adler32",
-        "update",
-        "md5",
-        "sha1",
-        "sha256",
-        "send",
-        "sendall",
-        "sendto",
-        "recv",
-        "recv_multipart",
-        "send_multipart",
-        "communicate",
-        "check_output",
-        "read",
-        "readline",
-        "readlines",
-        "write",
-        "put",
-        "get",
-        "key",
-        "value",
-        "getvalue",
-        "digest",
-        "decode",
-        "encode",
-        "tobytes",
-        "reader",
-        "DictReader",
-        "sort",
-    )
-)
+_OF_STRINGS = {
+    "ParseFromString", "MergeFromString", "FromString", "SerializeToString", "loads", "dumps", "load", "dump", "pack",
+    "unpack", "unpack_from", "fromstring", "frombuffer", "compress", "decompress", "b64encode", "b64decode", "hexlify",
+    "unhexlify", "crc32", "adler32", "update", "md5", "sha1", "sha256", "send", "sendall", "sendto", "recv",
+    "recv_multipart", "send_multipart", "communicate", "check_output", "read", "readline", "readlines", "write", "put",
+    "get", "key", "value", "getvalue", "digest", "decode", "encode", "tobytes", "reader", "DictReader", "sort",
+}  # fmt: skip
 
 
 # ---- what the calls do -------------------------------------------------------------------------------------------

@@ -123,35 +123,11 @@ def _of_bytes(name: str) -> Callable[..., Any]:
     return called
 
 
-_METHODS = (
-    "capitalize",
-    "center",
-    "count",
-    "endswith",
-    "expandtabs",
-    "find",
-    "index",
-    "join",
-    "ljust",
-    "lower",
-    "lstrip",
-    "partition",
-    "replace",
-    "rfind",
-    "rindex",
-    "rjust",
-    "rpartition",
-    "rsplit",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "upper",
-    "zfill",
-)
+_METHODS = [
+    "capitalize", "center", "count", "endswith", "expandtabs", "find", "index", "join", "ljust", "lower", "lstrip",
+    "partition", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines",
+    "startswith", "strip", "swapcase", "title", "upper", "zfill",
+]  # fmt: skip
 for _name in _METHODS:
     setattr(Bytes, _name, _of_bytes(_name))
 
