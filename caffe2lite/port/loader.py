@@ -27,13 +27,10 @@ class Reader:
 
     def load(self, source: str, path: str, otherwise: Callable[[], bool] | None = None) -> python2.Code:
         """Return source as code for this Python: as it was asked for, else as it shows, else as its project (or `otherwise`) says."""
+        asked = self.version == 2 if self.version else otherwise or (lambda: self._guessed(path))
         with python2.deep(path):
-            shown = python2.shown(python2.parse(source, path), source, path.endswith(".ipynb"))
-        if self.version is not None and not (self.version == 2 and shown is False):
-            return python2.load(source, path, self.version == 2)
-        if shown is None:
-            shown = otherwise() if otherwise is not None else self._guessed(path)
-        return python2.load(source, path, shown)
+            means2 = python2.means_python2(python2.parse(source, path), source, path, asked)
+        return python2.load(source, path, means2)
 
     def _guessed(self, path: str) -> bool:
         found = project.guess(path)

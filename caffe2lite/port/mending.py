@@ -40,7 +40,7 @@ def mend(source: str, path: str, means2: bool | Callable[[], bool] | None = None
     """
     with python2.deep(path):
         plain = python2.parse(source, path)
-        is_python2 = scan.means_python2(plain, source, path, means2)
+        is_python2 = python2.means_python2(plain, source, path, means2)
         text = python2.convert(source, path, project.left_out(source, path, plain)).text if is_python2 else source
         tree = python2.parse(text, path)
         try:

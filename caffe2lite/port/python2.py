@@ -14,7 +14,7 @@ import re
 import sys
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from caffe2lite.extras import install
@@ -143,6 +143,14 @@ def shown(tree: ast.Module | None, source: str, cells: bool = False) -> bool | N
     if traits(tree):
         return True
     return False if python3.has(tree, guarded(tree)) else None
+
+
+def means_python2(tree: ast.Module | None, source: str, path: str, means2: bool | Callable[[], bool] | None) -> bool:
+    """Return whether source is Python 2: as `means2` says, or where that is a function (or None), as the source shows."""
+    if isinstance(means2, bool) and tree is not None:
+        return means2 and shown(tree, source, path.endswith(".ipynb")) is not False
+    found = shown(tree, source, path.endswith(".ipynb"))
+    return found if found is not None else bool(means2 and means2())
 
 
 # ---- syntax ------------------------------------------------------------------------------------------------------

@@ -116,17 +116,9 @@ def examine_source(source: str, path: str, means2: bool | Callable[[], bool] | N
         return Report(path, False, [], [Finding(path, e.line, "P008", e.reason, "look at the file", ASK)])
 
 
-def means_python2(tree: ast.Module | None, source: str, path: str, means2: bool | Callable[[], bool] | None) -> bool:
-    """Return whether source is Python 2: as `means2` says, or where that is a function (or None), as the source shows."""
-    if isinstance(means2, bool) and tree is not None:
-        return means2 and python2.shown(tree, source, path.endswith(".ipynb")) is not False
-    shown = python2.shown(tree, source, path.endswith(".ipynb"))
-    return shown if shown is not None else bool(means2 and means2())
-
-
 def _examined(source: str, path: str, means2: bool | Callable[[], bool] | None) -> Report:
     tree = python2.parse(source, path)
-    is_python2 = means_python2(tree, source, path, means2)
+    is_python2 = python2.means_python2(tree, source, path, means2)
     findings: list[Finding] = []
     line_of: Callable[[int], int] = int  # the line in the source
     if is_python2:
