@@ -5,10 +5,11 @@ A row that comes several times is stepped several times, in order.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from caffe2lite.ops.kit.arguments import fields_of
 from caffe2lite.ops.kit.compiled import compiled, loop
 from caffe2lite.ops.kit.cuda_kernels import usable
 from caffe2lite.ops.kit.gradient import FORBID_GRADIENT
@@ -108,6 +109,21 @@ def _sparse_momentum_loop(ids, G, P, M, steps, lr, mu, nesterov):
             p[j] -= step[j]
 
 
+class Adam(NamedTuple):
+    """The arguments of SparseAdam and RowWiseSparseAdam."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-5
+    enableRAdam: bool = False  # noqa: N815 - Caffe2's name
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What a step needs beside the correction: shares of what was and of what comes, and epsilon."""
+        return self.beta1, self.beta2, 1 - self.beta1, 1 - self.beta2, self.epsilon
+
+
+fields_of(Adam)
 _ADAM_TYPES = {
     "param": "float32",
     "moment1": "=param",
@@ -136,10 +152,7 @@ def SparseAdam(
     lr,
     iter,
     *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-5,
-    enableRAdam: bool = False,
+    adam: Adam,
     out,
 ):
     """Adam of the rows in `indices`; the fourth output are the steps without lr.
@@ -151,21 +164,21 @@ def SparseAdam(
     """
     kernel = usable(xp)
     ids, g, p, m, v = rows_to_step(param, indices, grad, moment1, moment2, by_kernel=kernel)
-    correction, adapt = adam_correction(iter, beta1, beta2), True
-    if enableRAdam:
-        correction, adapt = _radam(int(one(iter, "iter")) + 1, beta1, beta2)
+    correction, adapt = adam_correction(iter, adam.beta1, adam.beta2), True
+    if adam.enableRAdam:
+        correction, adapt = _radam(int(one(iter, "iter")) + 1, adam.beta1, adam.beta2)
     kind = grad.dtype.type
-    c, rate, eps = kind(correction), one(lr, "lr"), kind(epsilon)
+    c, rate = kind(correction), one(lr, "lr")
+    beta1, beta2, fresh1, fresh2, epsilon = map(kind, adam.numbers)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
     if kernel:
-        numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, correction, adapt)
-        cuda.step_rows(xp, cuda.SPARSE_ADAM, p, m, g, ids, rate, v, steps, *numbers)
+        cuda.step_rows(xp, cuda.SPARSE_ADAM, p, m, g, ids, rate, v, steps, *adam.numbers, correction, adapt)
         return param, moment1, moment2, steps
     for at in sweeps(xp, ids):
         rows = ids[at]
-        m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
-        v[rows] = v[rows] * kind(beta2) + g[at] * g[at] * kind(1 - beta2)
-        step = c * m[rows] / (xp.sqrt(v[rows]) + eps) if adapt else c * m[rows]
+        m[rows] = m[rows] * beta1 + g[at] * fresh1
+        v[rows] = v[rows] * beta2 + g[at] * g[at] * fresh2
+        step = c * m[rows] / (xp.sqrt(v[rows]) + epsilon) if adapt else c * m[rows]
         p[rows] += rate * step
         if steps is not None:
             steps.reshape(g.shape)[at] = step
@@ -194,17 +207,13 @@ def _sparse_adam_compiled(
     lr,
     iter,
     *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-5,
-    enableRAdam: bool = False,
+    adam: Adam,
     out,
 ):
-    if enableRAdam or len(out) > 3:
-        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
-        return SparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    if adam.enableRAdam or len(out) > 3:
+        return SparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, adam=adam, out=out)
     ids, g, p, m, v = rows_to_step(param, indices, grad, moment1, moment2)
-    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    numbers = (*adam.numbers, adam_correction(iter, adam.beta1, adam.beta2))
     _sparse_adam_loop(ids, g, p, m, v, rate_of(lr), *map(F, numbers))
     return param, moment1, moment2
 
@@ -236,10 +245,7 @@ def RowWiseSparseAdam(
     lr,
     iter,
     *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-5,
-    enableRAdam: bool = False,
+    adam: Adam,
     out,
 ):
     """SparseAdam with one second moment a row, of the mean square of its gradient; enableRAdam changes nothing.
@@ -251,17 +257,17 @@ def RowWiseSparseAdam(
     ids, g, p, m = rows_to_step(param, indices, grad, moment1, by_kernel=kernel)
     v = row_moment(moment2, param)[:, None]
     kind = grad.dtype.type
-    c, rate, eps = kind(adam_correction(iter, beta1, beta2)), one(lr, "lr"), kind(epsilon)
+    c, rate = kind(adam_correction(iter, adam.beta1, adam.beta2)), one(lr, "lr")
+    beta1, beta2, fresh1, fresh2, epsilon = map(kind, adam.numbers)
     steps = out[3](grad.shape, grad.dtype) if len(out) > 3 else None
     if kernel:
-        numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, c)
-        cuda.step_rows(xp, cuda.ROW_WISE_ADAM, p, m, g, ids, rate, v, steps, *numbers)
+        cuda.step_rows(xp, cuda.ROW_WISE_ADAM, p, m, g, ids, rate, v, steps, *adam.numbers, c)
         return param, moment1, moment2, steps
     for at in sweeps(xp, ids):
         rows = ids[at]
-        m[rows] = m[rows] * kind(beta1) + g[at] * kind(1 - beta1)
-        v[rows] = v[rows] * kind(beta2) + (g[at] * g[at]).mean(axis=1, keepdims=True) * kind(1 - beta2)
-        step = c * m[rows] / (xp.sqrt(v[rows]) + eps)
+        m[rows] = m[rows] * beta1 + g[at] * fresh1
+        v[rows] = v[rows] * beta2 + (g[at] * g[at]).mean(axis=1, keepdims=True) * fresh2
+        step = c * m[rows] / (xp.sqrt(v[rows]) + epsilon)
         p[rows] += rate * step
         if steps is not None:
             steps.reshape(g.shape)[at] = step
@@ -279,18 +285,14 @@ def _row_wise_sparse_adam_compiled(
     lr,
     iter,
     *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-5,
-    enableRAdam: bool = False,
+    adam: Adam,
     out,
 ):
-    if enableRAdam or len(out) > 3:
-        options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "enableRAdam": enableRAdam, "out": out}
-        return RowWiseSparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, **options)
+    if adam.enableRAdam or len(out) > 3:
+        return RowWiseSparseAdam(xp, param, moment1, moment2, indices, grad, lr, iter, adam=adam, out=out)
     ids, g, p, m = rows_to_step(param, indices, grad, moment1)
     v = row_moment(moment2, param)
-    numbers = (beta1, beta2, 1 - beta1, 1 - beta2, epsilon, adam_correction(iter, beta1, beta2))
+    numbers = (*adam.numbers, adam_correction(iter, adam.beta1, adam.beta2))
     _row_wise_adam_loop(ids, g, p, m, v, rate_of(lr), *map(F, numbers))
     return param, moment1, moment2
 
