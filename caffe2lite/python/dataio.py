@@ -262,10 +262,8 @@ class ReaderWithLimit(ReaderWithLimitBase):
 
     def __init__(self, reader, num_iter=1):
         super().__init__(reader)
-        self.counter = None
         self.num_iter = num_iter
-        if num_iter is not None:
-            self.counter = self.net.AddExternalInput(self.net.NextName("counter"))
+        self.counter = None if num_iter is None else self.net.AddExternalInput(self.net.NextName("counter"))
 
     def setup_limiter(self, global_init_net, global_finish_net):
         if self.counter:

@@ -45,26 +45,15 @@ class ModelHelper(Pictured):
     ):
         self.name = name or "model"
         self.net = core.Net(self.name)
-        if param_model is not None:
-            self.param_init_net = param_model.param_init_net
-            self.param_to_grad = param_model.param_to_grad
-            self.params = param_model.params
-            self._parameters_info = param_model._parameters_info
-            self._computed_params = param_model._computed_params
-        else:
-            self.param_init_net = core.Net(self.name + "_init")
-            self.param_to_grad = {}
-            self.params = []
-            self._parameters_info = {}
-            self._computed_params = []
-        self._param_info_deprecated = []
-        self._devices = []
-        self.gradient_ops_added = False
-        self.init_params = init_params
-        self.allow_not_known_ops = allow_not_known_ops
-        self.skip_sparse_optim = skip_sparse_optim
-        self.weights = []
-        self.biases = []
+        if param_model is None:
+            self.param_init_net = core.Net(f"{self.name}_init")
+            self.params, self._computed_params, self.param_to_grad, self._parameters_info = [], [], {}, {}
+        else:  # the very objects: what one of the models adds the other has
+            for shared in ("param_init_net", "params", "_computed_params", "param_to_grad", "_parameters_info"):
+                setattr(self, shared, getattr(param_model, shared))
+        self.weights, self.biases, self._devices, self._param_info_deprecated = [], [], [], []
+        self.init_params, self.gradient_ops_added = init_params, False
+        self.allow_not_known_ops, self.skip_sparse_optim = allow_not_known_ops, skip_sparse_optim
         self._arg_scope = {"order": "NCHW", "use_cudnn": True, "cudnn_exhaustive_search": False, **(arg_scope or {})}
 
     @property

@@ -320,9 +320,8 @@ class LogBarrier(Regularizer):
         super().__init__()
         if reg_lambda <= 0:
             raise AssertionError(f"reg_lambda is positive, got {reg_lambda}")
-        self.reg_lambda = reg_lambda
-        self.discount_policy = discount_policy
-        self.discount_options = discount_options or {"gamma": 1.0, "power": 1.0}
+        options = discount_options or {"gamma": 1.0, "power": 1.0}
+        self.reg_lambda, self.discount_policy, self.discount_options = reg_lambda, discount_policy, options
 
     def _run_on_loss(self, net, param_init_net, param, grad=None):
         iteration = utils.BuildUniqueMutexIter(param_init_net, net)
@@ -357,11 +356,9 @@ class BoundedGradientProjection(Regularizer):
             interval = f"{'(' if left_open else '['}ub={ub}, lb={lb}{')' if right_open else ']'}"
             if least > most:
                 raise AssertionError(f"Bounded Gradient Projection with invalid {interval}, eps={epsilon}")
-        self.left_open = left_open
-        self.right_open = right_open
+        self.lb, self.left_open = lb, left_open
+        self.ub, self.right_open = ub, right_open
         self.kEpsilon = epsilon
-        self.lb = lb
-        self.ub = ub
 
     def _run_after_optimizer(self, net, param_init_net, param, grad):
         self._ensure_clipped(

@@ -24,7 +24,7 @@ def _keep(optimizer, options, names):
 class _Ema:
     """The option `ema_options`: an exponential moving average of the parameter, which may replace it."""
 
-    def _process_ema_options(self, ema_options):
+    def _take_ema(self, ema_options):
         self.ema_enabled = bool(ema_options)
         _keep(self, ema_options, "ema_start ema_end ema_step ema_alpha")
 
@@ -77,30 +77,22 @@ class AdagradOptimizer(_Ema, Optimizer):
         **kwargs,
     ):
         super().__init__()
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.decay = decay
-        self.weight_decay = float(weight_decay)
-        self.policy = policy
-        self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.rowWise = rowWise
-        self.engine = engine
-        self.lars = lars
+        self.alpha, self.policy, self.lars, self.init_kwargs = alpha, policy, lars, kwargs
+        self.decay, self.weight_decay, self.weight_scale = decay, float(weight_decay), weight_scale
+        self.epsilon, self.rowWise, self.counter_halflife = epsilon, rowWise, counter_halflife
+        self.engine, self.sparse_dedup_aggregator = engine, sparse_dedup_aggregator
         self.output_effective_lr = output_effective_lr
         self.output_effective_lr_and_update = output_effective_lr_and_update
-        self.counter_halflife = counter_halflife
-        self.init_kwargs = kwargs
-        self.weight_scale = weight_scale
-        self._process_pruning_options(pruning_options)
-        self._process_swa_options(swa_options)
-        self._process_ema_options(ema_options)
+        self._take_pruning(pruning_options)
+        self._take_swa(swa_options)
+        self._take_ema(ema_options)
 
-    def _process_swa_options(self, swa_options):
+    def _take_swa(self, swa_options):
         self.swa_enabled = bool(swa_options)
         _keep(self, swa_options, "swa_avg_start_it swa_avg_end_it")
         _keep(self, swa_options, "swa_feedback_start_it swa_feedback_step swa_feedback_end_it")
 
-    def _process_pruning_options(self, pruning_options):
+    def _take_pruning(self, pruning_options):
         options = {} if pruning_options is None else pruning_options
         if not isinstance(options, dict):
             raise AssertionError(f"pruning_options can only be provided as a dictionary, currently: {pruning_options}")
@@ -331,16 +323,11 @@ class WngradOptimizer(Optimizer):
         **kwargs,
     ):
         super().__init__()
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.policy = policy
-        self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.engine = engine
-        self.moment_init = moment_init
-        self.lars = lars
+        self.alpha, self.policy, self.lars, self.init_kwargs = alpha, policy, lars, kwargs
+        self.epsilon, self.moment_init = epsilon, moment_init
+        self.engine, self.sparse_dedup_aggregator = engine, sparse_dedup_aggregator
         self.output_effective_lr = output_effective_lr
         self.output_effective_lr_and_update = output_effective_lr_and_update
-        self.init_kwargs = kwargs
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
@@ -387,14 +374,9 @@ class StormOptimizer(Optimizer):
         **kwargs,
     ):
         super().__init__()
-        self.lr = lr
-        self.momentum = momentum
-        self.beta = beta
-        self.grad_sq_init = grad_sq_init
-        self.policy = policy
+        self.lr, self.policy, self.lars, self.init_kwargs = lr, policy, lars, kwargs
+        self.momentum, self.beta, self.grad_sq_init = momentum, beta, grad_sq_init
         self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.lars = lars
-        self.init_kwargs = kwargs
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
@@ -438,16 +420,10 @@ class DecayAdagradOptimizer(_Ema, Optimizer):
         **kwargs,
     ):
         super().__init__()
-        self.alpha = alpha
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
-        self.weight_decay = weight_decay
-        self.bias_correction_first = bias_correction_first
-        self.policy = policy
-        self.engine = engine
-        self.init_kwargs = kwargs
-        self._process_ema_options(ema_options)
+        self.alpha, self.policy, self.engine, self.init_kwargs = alpha, policy, engine, kwargs
+        self.beta1, self.beta2, self.bias_correction_first = beta1, beta2, bias_correction_first
+        self.epsilon, self.weight_decay = epsilon, weight_decay
+        self._take_ema(ema_options)
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad

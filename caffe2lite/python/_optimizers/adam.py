@@ -34,25 +34,20 @@ class AdamOptimizer(Optimizer):
         **kwargs,
     ):
         super().__init__()
-        self.alpha = alpha
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.epsilon = epsilon
-        self.policy = policy
-        self.use_lr_adaption = use_lr_adaption
-        self.lr_alpha = lr_alpha
-        self.normalized_lr_adaption = normalized_lr_adaption
-        self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.rowWise = rowWise
-        self.engine = engine
-        self.enableRAdam = enableRAdam
+        self.alpha, self.policy, self.init_kwargs = alpha, policy, kwargs
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.use_lr_adaption, self.lr_alpha, self.normalized_lr_adaption = (
+            use_lr_adaption,
+            lr_alpha,
+            normalized_lr_adaption,
+        )
+        self.engine, self.sparse_dedup_aggregator = engine, sparse_dedup_aggregator
+        self.rowWise, self.enableRAdam, self.use_smart_decay = rowWise, enableRAdam, use_smart_decay
         for name, given in {"rowWise": rowWise, "enableRAdam": enableRAdam, "use_lr_adaption": use_lr_adaption}.items():
             if use_smart_decay and given:
                 raise NotImplementedError(
                     f"smart decay does not go with {name}: give {name} or use_smart_decay, not both"
                 )
-        self.use_smart_decay = use_smart_decay
-        self.init_kwargs = kwargs
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
@@ -136,13 +131,9 @@ class AdadeltaOptimizer(Optimizer):
         self, alpha=0.01, epsilon=1e-4, decay=0.95, policy="fixed", sparse_dedup_aggregator=None, engine="", **kwargs
     ):
         super().__init__()
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.decay = decay
-        self.policy = policy
-        self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.engine = engine
-        self.init_kwargs = kwargs
+        self.alpha, self.policy, self.init_kwargs = alpha, policy, kwargs
+        self.epsilon, self.decay = epsilon, decay
+        self.engine, self.sparse_dedup_aggregator = engine, sparse_dedup_aggregator
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
@@ -188,15 +179,9 @@ class YellowFinOptimizer(Optimizer):
         **kwargs,
     ):
         super().__init__()
-        self.alpha = alpha
-        self.mu = mu
-        self.beta = beta
-        self.curv_win_width = curv_win_width
-        self.zero_debias = zero_debias
-        self.epsilon = epsilon
-        self.policy = policy
-        self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.init_kwargs = kwargs
+        self.alpha, self.mu, self.policy, self.init_kwargs = alpha, mu, policy, kwargs
+        self.beta, self.epsilon, self.zero_debias = beta, epsilon, zero_debias
+        self.curv_win_width, self.sparse_dedup_aggregator = curv_win_width, sparse_dedup_aggregator
 
     def _run(self, net, param_init_net, param_info):
         param, grad = param_info.blob, param_info.grad
@@ -234,12 +219,8 @@ class _Leader(Optimizer):
 
     def __init__(self, alpha=0.01, beta=1e-4, lambda1=0, lambda2=0, sparse_dedup_aggregator=None, engine=""):
         super().__init__()
-        self.alpha = alpha
-        self.beta = beta
-        self.lambda1 = lambda1
-        self.lambda2 = lambda2
-        self.sparse_dedup_aggregator = sparse_dedup_aggregator
-        self.engine = engine
+        self.alpha, self.beta, self.lambda1, self.lambda2 = alpha, beta, lambda1, lambda2
+        self.engine, self.sparse_dedup_aggregator = engine, sparse_dedup_aggregator
 
     def _state(self, param_init_net, param, suffix):
         """Return two numbers an element."""

@@ -122,12 +122,10 @@ class LayerParameter:
     def __init__(self, parameter=None, optimizer=None, initializer=None, ps_param=None, regularizer=None):
         if not isinstance(parameter, core.BlobReference):
             raise AssertionError(f"expect {parameter} to be a blob reference")
-        self._shape = None
-        self.parameter = parameter
-        self.optimizer = optimizer
+        self.parameter, self.ps_param = parameter, ps_param
+        self.optimizer, self.regularizer = optimizer, regularizer
+        self._shape = None  # until the initializer tells
         self.initializer = initializer
-        self.ps_param = ps_param
-        self.regularizer = regularizer
 
     @property
     def initializer(self):
@@ -270,14 +268,9 @@ class ModelLayer:
     def create_param(self, param_name, shape, initializer, optimizer, ps_param=None, regularizer=None):
         """Return the blob of a new parameter; `initializer` is a pair of an operator's type and its arguments."""
         with scope.NameScope(self.name, reset=True):
-            param = self.model.create_param(
-                param_name=param_name,
-                shape=shape,
-                initializer=initializer,
-                optimizer=optimizer,
-                ps_param=ps_param,
-                regularizer=regularizer,
-            )
+            made = {"shape": shape, "initializer": initializer}
+            learned = {"optimizer": optimizer, "regularizer": regularizer, "ps_param": ps_param}
+            param = self.model.create_param(param_name=param_name, **made, **learned)
         if any(param.parameter == p.parameter for p in self.params):
             raise AssertionError(f"layer {self.name} has a parameter {param.parameter} already")
         self.params.append(param)

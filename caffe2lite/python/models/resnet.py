@@ -24,14 +24,10 @@ class ResNetBuilder:
     """Adds residual blocks to a model, each to the end of the one before (`prev_blob`)."""
 
     def __init__(self, model, prev_blob, no_bias, is_test, bn_epsilon=1e-5, bn_momentum=0.9):
-        self.model = model
-        self.comp_count = 0  # blocks so far
-        self.comp_idx = 0  # layers of the block so far
-        self.prev_blob = prev_blob
-        self.is_test = is_test
-        self.bn_epsilon = bn_epsilon
-        self.bn_momentum = bn_momentum
-        self.no_bias = 1 if no_bias else 0
+        self.model, self.prev_blob = model, prev_blob
+        self.comp_count = self.comp_idx = 0  # blocks so far, and layers of the block so far
+        self.no_bias = int(bool(no_bias))
+        self.is_test, self.bn_epsilon, self.bn_momentum = is_test, bn_epsilon, bn_momentum
 
     def add_conv(self, in_filters, out_filters, kernel, stride=1, group=1, pad=0):
         """Add a convolution."""
@@ -146,22 +142,10 @@ def create_resnet50(
     final_avg_kernel=7,
 ):
     """Add a ResNet-50; return (softmax, loss) with a label, the last layer with `no_loss`, else the softmax."""
-    return create_resnext(
-        model,
-        data,
-        num_input_channels,
-        num_labels,
-        num_layers=50,
-        num_groups=1,
-        num_width_per_group=64,
-        label=label,
-        is_test=is_test,
-        no_loss=no_loss,
-        no_bias=no_bias,
-        conv1_kernel=conv1_kernel,
-        conv1_stride=conv1_stride,
-        final_avg_kernel=final_avg_kernel,
-    )
+    shape = {"num_layers": 50, "num_groups": 1, "num_width_per_group": 64}  # one group: no ResNeXt
+    ends = {"conv1_kernel": conv1_kernel, "conv1_stride": conv1_stride, "final_avg_kernel": final_avg_kernel}
+    wanted = {"label": label, "is_test": is_test, "no_loss": no_loss, "no_bias": no_bias}
+    return create_resnext(model, data, num_input_channels, num_labels, **shape, **wanted, **ends)
 
 
 def create_resnext(
